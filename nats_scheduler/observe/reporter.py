@@ -152,6 +152,11 @@ class Reporter:
         write("stream_served", stream=stream, mode=mode, meaning=explanation)
         self._metrics.serves(stream)
 
+    def stream_left(self, stream: str, mode: str) -> None:
+        """Report that a stream is left to other instances, which read it."""
+        self._metrics.stops_serving(stream)
+        self._log.info("stream_left_to_others", stream=stream, mode=mode)
+
     def stream_not_served(self, stream: str, reason: str) -> None:
         """Report that a stream is not served any more."""
         self._metrics.stops_serving(stream)

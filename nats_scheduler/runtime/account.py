@@ -56,7 +56,15 @@ class Account:
         self._flags = StreamFlags(lambda: self.access.flagged, services.by_name, reporter, self._requests.written)
         restore = self._flags.remember_all
         self.instances = Instances(
-            leases, access.registry, access.api, clock, services.by_name, reporter, restore, self._is_there
+            leases,
+            access.registry,
+            access.api,
+            clock,
+            services.by_name,
+            reporter,
+            restore,
+            self._is_there,
+            services.left,
         )
         prefix = watched_prefix(access.api.prefix, settings.connection.js_domain, connection.server.domain)
         self._watch = RequestWatch(connection, prefix, self._received)
@@ -87,6 +95,7 @@ class Account:
             background = Background(tasks, reporter)
             services, flags = self._services, self._flags
             serving = Serving(access, services, flags, self.instances, reporter, background)
+            self.instances.decide = serving.begin_check
             works = [background.begin(kept_up(self.instances.take_part, reporter))]
             self._discovery = discovery = Discovery(
                 access, services, flags, self._requests, serving, self._unserved, reporter, background

@@ -145,7 +145,7 @@ class Discovery:
         """Find nothing yet; what is found is checked by `serving`, and what is not served is noted in `unserved`."""
         self._access = access
         self._server = access.server
-        self._served = services.by_name
+        self._served, self._left = services.by_name, services.left
         self._flags = flags
         self._flagged = access.flagged
         self._requests = requests
@@ -172,6 +172,7 @@ class Discovery:
         while not lost.done():
             await self._list()
             listed.set()
+            self._serving.all_are_known()
             await asyncio.wait((lost,), timeout=LIST_INTERVAL_SECONDS)
 
     async def _list(self) -> None:
@@ -200,11 +201,13 @@ class Discovery:
             if service is not None:
                 state = replace(state, remembered=service.state.remembered)
             is_its_turn = self._round == 0 or number % ROUNDS_PER_FULL_CHECK == self._round % ROUNDS_PER_FULL_CHECK
-            if is_its_turn or service is None or not self._is_unchanged(state, service):
+            left = self._left.get(state.name)
+            is_left = left is not None and (left.state.created, left.state.config) == (state.created, state.config)
+            if is_its_turn or not (is_left or (service is not None and self._is_unchanged(state, service))):
                 found.append(state.name)
-            else:
+            elif service is not None:
                 service.update(state)
-        return [*found, *sorted(self._served.keys() - {state.name for state in listed})]
+        return [*found, *sorted((self._served.keys() | self._left.keys()) - {state.name for state in listed})]
 
     def _is_unchanged(self, state: StreamState, service: StreamService) -> bool:
         if not service.has_contact or state.config != service.state.config:
@@ -215,7 +218,8 @@ class Discovery:
         """Look for schedules in those of the listed streams that are not served."""
         access = self._access
         own = (access.registry.stream, access.snapshots.stream, access.settings.failures_stream, CANARY_STREAM)
-        others = [one for one in states if one.name not in (*self._served, *own) and not one.excludes_schedules]
+        known = {*self._served, *self._left, *own}
+        others = [one for one in states if one.name not in known and not one.excludes_schedules]
         try:
             await self._unserved.look(access.connection, access.api, others)
         finally:
@@ -288,7 +292,7 @@ class Discovery:
         if wanted is False and service is not None and service.mode is Mode.EMULATED:
             self._reporter.problem("flag_removal_ignored", stream=name, code=stays.code, reason=stays.description)
         if not await self._is_in_force_in_time(request):
-            if wanted is True and name not in self._served and self._requests.is_waited_for(request):
+            if wanted is True and name not in (*self._served, *self._left) and self._requests.is_waited_for(request):
                 self._reporter.problem("flag_not_in_force", stream=name, reason=NOT_IN_FORCE)
             await self._serving.check(name)
 

@@ -3,6 +3,7 @@
 The policy is `engine.sharing.leases`. Here it is carried out, through the bucket of the registry:
 `instance.<id>` is written twice a second and names the streams that the instance serves, since when it runs, and up to
 when (by the server's clock) it has received what was written,
+`reading` and `ending` of it say what it is about to serve, and that it is about to leave.
 `lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
 
 The rules: an instance serves a stream from when it has read it, so that shards are given only to an instance that is
@@ -16,10 +17,11 @@ A stream is checked if something was received that concerns it, and otherwise on
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import (
@@ -31,6 +33,7 @@ from nats_scheduler.engine.sharing.leases import (
     Leases,
     Record,
 )
+from nats_scheduler.engine.sharing.readers import ALL_INSTANCES
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
@@ -42,7 +45,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
-from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.stream_service import LeftStream, StreamService
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -267,6 +270,11 @@ MAX_HANDOVER_ATTEMPTS = 8
 MAX_SERVED_NAMES_BYTES = 32 * 1024
 """Room for the names of the streams that are served; an instance with longer names reports that it serves all."""
 
+SUCCESSORS_CHECK_INTERVAL_SECONDS = 0.05
+
+SUCCESSORS_LIMIT_SECONDS = 10.0
+"""Longest wait at the end until others have read the streams that only this instance serves; it fires meanwhile."""
+
 MAX_UNABLE_STREAMS_SENT = 100
 """The most streams that an instance names as those that it cannot serve."""
 
@@ -290,10 +298,12 @@ class Instances:
         reporter: Reporter,
         restore: Callable[[], Awaitable[None]],
         is_there: Callable[[str], Awaitable[bool | None]],
+        left: Mapping[str, LeftStream] = MappingProxyType({}),
     ) -> None:
         """Prepare to take part; `restore` writes into a bucket that was created again what it has to hold.
 
-        `is_there` asks another instance whether it has a connection; None if nothing says so.
+        `is_there` asks another instance whether it has a connection; None if nothing says so. `left` are the streams
+        that others read.
         """
         self._leases = leases
         self._ability = leases.ability
@@ -308,6 +318,10 @@ class Instances:
         """By instance, what runs if its next heartbeat is late."""
         self._late: asyncio.Queue[str] = asyncio.Queue()
         """The instances that are to be asked whether they are there."""
+        self._left = left
+        self.decide: Callable[[str], object] = lambda _name: None
+        """Called with the name of a stream that is to be read from now on, or is left to others from now on."""
+        self._are_all_known = False
         self._check_is_due = asyncio.Event()
         self._concerned: set[str] = set()
         """The streams about which something was received."""
@@ -323,7 +337,7 @@ class Instances:
         """The number of alive instances that was reported last."""
         self._sent_at: int | None = None
         """The instant (ns, of our monotonic clock) at which the last heartbeat was sent."""
-        self._sent_unable: dict[str, str] = {}
+        self._sent_about: Object = {}
         self._last_received: int | None = None
         """The instant (ns, of the server's clock) at which the last value that we received was stored."""
         self._unreadable: set[str] = set()
@@ -337,6 +351,20 @@ class Instances:
             self._concerned.add(key)
         self._check_is_due.set()
 
+    def reads(self, key: str, *, is_reading: bool) -> bool:
+        """Return whether a stream is to be read here; one that is read is left once all shards are handed over."""
+        given_up = self._leases.given_up
+        if not is_reading:
+            given_up.discard(key)
+            return self._leases.reads(key, self._clock.monotonic(), is_reading=False)
+        service = self._served.by_key().get(key)
+        return key not in given_up or (service is not None and bool(service.shards or self._leases.held(key)))
+
+    def all_are_known(self) -> None:
+        """Note that each stream of the account was found: from now on it is known whether there is only one."""
+        self._are_all_known = True
+        self.check_soon()
+
     async def take_part(self) -> None:
         """Receive, send and divide until cancelled, or until the connection is lost."""
         self._ability.reconnected(self._clock.monotonic())
@@ -347,7 +375,13 @@ class Instances:
             tasks.create_task(self._keep_dividing())
 
     async def leave(self) -> None:
-        """Hand over everything that we hold, and report that we are gone."""
+        """Hand over everything that we hold, and report that we are gone; before that, others read what only we do."""
+        self._leases.is_ending = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SUCCESSORS_LIMIT_SECONDS):
+                while self._is_last_reader():
+                    self._send_heartbeat()
+                    await asyncio.sleep(SUCCESSORS_CHECK_INTERVAL_SECONDS)
         self._leases.is_leaving = True
         try:
             await in_turn([partial(self._hand_over, key) for key in self._served.by_key()])
@@ -423,10 +457,12 @@ class Instances:
             self._leases.left(name)
         else:
             serves = value.get("serves")
-            named = [one for one in serves if isinstance(one, str)] if isinstance(serves, list) else None
+            named = _names_in(serves) if isinstance(serves, list) else None
+            reading, is_ending = _names_in(value.get("reading")), value.get("ending") is True
             last_received = value.get("last_received") if type(value.get("last_received")) is int else None
             unable = inner(value.get("unable"))
-            if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, last_received, unable):
+            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading
+            if self._leases.received(name, *heard, is_ending=is_ending):
                 self.check_soon()
                 before *= name != self._leases.me
         self._await_heartbeat(name)
@@ -502,12 +538,35 @@ class Instances:
         more to take over all of them, and those that have nothing to fire meanwhile can wait.
         """
         found, keys = [], self._served.by_key()
-        for number, key in enumerate(self._to_check(keys), 1):
+        left = {one.key: one.state.name for one in self._left.values()}
+        if self._are_all_known:
+            self._leases.readers.has_one_stream = len(keys) + len(left) == 1
+        for number, key in enumerate(self._to_check({**left, **keys} if left else keys), 1):
             if number % MIN_STREAMS_PER_CHECK == 0:
                 await asyncio.sleep(0)  # fires go first
-            if self._is_to_divide(key, keys[key], self._clock.monotonic()):
+            if key in keys:
+                self._give_up_or_keep(key, keys[key])
+            elif self._leases.reads(key, self._clock.monotonic(), is_reading=False):
+                self.decide(left[key])
+            if key in keys and self._is_to_divide(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
         return sorted(found, key=lambda each: each[1].engine.urgency)
+
+    def _give_up_or_keep(self, key: str, service: StreamService) -> None:
+        """Note whether a stream that we read is left to others, and have it left once all of it is handed over."""
+        given_up = self._leases.given_up
+        if self._leases.reads(key, self._clock.monotonic(), is_reading=True):
+            given_up.discard(key)
+        elif key not in given_up:
+            given_up.add(key)
+            self._concerned.add(key)
+        elif not self.reads(key, is_reading=True):
+            self.decide(service.state.name)
+
+    def _is_last_reader(self) -> bool:
+        """Return whether no other instance serves a stream that we do, while there is one that could read it."""
+        others = list(self._leases.others)
+        return bool(others) and any(not self._leases.served_by_others(key) for key in self._leases.serves)
 
     def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
         if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:
@@ -515,7 +574,7 @@ class Instances:
         on_trial = self._ability.on_trial(key, now)
         return bool(on_trial or service.on_trial) and on_trial - self._leases.held(key) != service.on_trial
 
-    def _to_check(self, keys: Mapping[str, StreamService]) -> list[str]:
+    def _to_check(self, keys: Mapping[str, object]) -> list[str]:
         """Return the streams that a change concerns, and some of the others."""
         outlook = self._leases.outlook(self._clock.monotonic())
         if self._concerns_all or outlook != self._outlook or not self._ability.is_flawless:
@@ -534,23 +593,23 @@ class Instances:
         serves = self._leases.able(self._served.live(), now).intersection(keys)
         unable = dict(islice(self._ability.unable.items(), MAX_UNABLE_STREAMS_SENT))
         is_news = serves != self._leases.serves
-        is_sent = not is_news and unable == self._sent_unable
+        reading = keys.keys() - serves - self._leases.given_up if len(serves) < len(keys) else frozenset()
+        about: Object = {"reading": _named(reading) or []} | ({"ending": True} if self._leases.is_ending else {})
+        about |= {"unable": unable} if unable else {}
+        is_sent = not is_news and about == self._sent_about
         if self._sent_at is not None and now - self._sent_at < MIN_HEARTBEAT_PAUSE_NS and is_sent:
             return
         if is_news:
             self._concerned |= serves ^ self._leases.serves
             self._named = _named(serves)
             self._leases.serves = serves
-        self._sent_at, self._sent_unable = now, unable
+            if self._named is None:
+                self._leases.readers.wanted = ALL_INSTANCES  # the others do not learn which streams we read
+        self._sent_at, self._sent_about = now, about
         self._leases.since = self._leases.since or self._clock.now()
-        about: Object = {
-            "serves": self._named,
-            "since": format_rfc3339(self._leases.since),
-            "last_received": self._last_received,
-        }
-        if unable:
-            about["unable"] = unable
-        self._registry.send(f"{INSTANCE}{self._leases.me}", about)
+        since, received = format_rfc3339(self._leases.since), self._last_received
+        said: Object = {"serves": self._named, "since": since, "last_received": received, **about}
+        self._registry.send(f"{INSTANCE}{self._leases.me}", said)
 
     async def _divide(self, key: str, service: StreamService) -> None:
         """Change the record of a stream and what we hold of it, as needed; a failure is retried at the next check."""
@@ -619,6 +678,10 @@ async def _within_limit() -> AsyncIterator[None]:
         raise NoAnswerError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
 
 
-def _named(serves: frozenset[str]) -> list[str] | None:
+def _names_in(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _named(serves: Set[str]) -> list[str] | None:
     """Return the names of streams as a heartbeat contains them, None if they are too many."""
     return sorted(serves) if len(json.dumps(list(serves))) <= MAX_SERVED_NAMES_BYTES else None

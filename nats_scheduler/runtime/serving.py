@@ -27,9 +27,16 @@ from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
 from nats_scheduler.runtime.snapshots import KeptSnapshots
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
+from nats_scheduler.runtime.stream_service import (
+    HANDOVER_OVERLAP_SECONDS,
+    EngineFailedError,
+    StreamService,
+    StreamServices,
+    key_of,
+)
 from nats_scheduler.runtime.unserved import is_named
 from nats_scheduler.runtime.work import Background, Setbacks
+from nats_scheduler.schedule.instants import SECOND
 
 CHECK_RETRY_WAIT_SECONDS = 1.0
 """A stream that could not be read, or that failed, is checked again after this wait: *Live* leaves 3 s."""
@@ -184,6 +191,8 @@ class Serving:
         """Streams whose engines do not begin with a snapshot any more: one failed, or was wrong about its stream."""
         self._checked_later: set[str] = set()
         """Streams that are about to be checked again."""
+        self._decided: set[str] = set()
+        """Streams that are being checked because other instances came or went."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- what others ask for -------------------------------------------------------------------------------------
@@ -200,6 +209,16 @@ class Serving:
                     self._reporter.problem("stream_read_failed", stream=name, reason=str(error))
         if not done:
             self._begin_checking_later(name)
+
+    def all_are_known(self) -> None:
+        """Note that each stream of the account was checked once."""
+        self._instances.all_are_known()
+
+    def begin_check(self, name: str) -> None:
+        """Begin to check a stream, unless that has begun."""
+        if name not in self._decided:
+            self._decided.add(name)
+            self._background.begin(self.check(name)).add_done_callback(lambda _task: self._decided.discard(name))
 
     def lock(self, name: str) -> asyncio.Lock:
         """Return the lock of a stream, which has to be held from when it is read until that was applied."""
@@ -228,13 +247,13 @@ class Serving:
 
     async def check_when_gone(self, name: str) -> None:
         """Check a stream as soon as it is gone or another one; its deletion was requested, or is suspected."""
-        service = self._services.by_name.get(name)
-        for wait in CHANGE_CHECK_WAITS_SECONDS if service is not None else ():
+        known = self._services.by_name.get(name) or self._services.left.get(name)
+        for wait in CHANGE_CHECK_WAITS_SECONDS if known is not None else ():
             await asyncio.sleep(wait)
-            state = service.state if service else None
+            state = known.state if known else None
             with suppress(JetStreamError):
                 state = await self.read(name)
-            if state is None or service is None or state.created != service.state.created:
+            if state is None or known is None or state.created != known.state.created:
                 await self.check(name)
                 return
 
@@ -269,15 +288,19 @@ class Serving:
         else:
             self._flags.refuse(name, None)
         service = await self._serve(state, mode)
-        if mode is Mode.EMULATED:
+        if mode is Mode.EMULATED and service is not None:
             await self._flags.switch_on(service)
 
     def _serves_the_same(self, state: StreamState, mode: Mode) -> bool:
         service = self._services.by_name.get(state.name)
         return service is not None and service.serves_the_same(state, mode, self._server)
 
-    async def _serve(self, state: StreamState, mode: Mode) -> StreamService:
+    async def _serve(self, state: StreamState, mode: Mode) -> StreamService | None:
+        """Serve a stream, and return its service; None if it is left to other instances."""
         name = state.name
+        if not self._instances.reads(key_of(name, mode), is_reading=name in self._services.by_name):
+            await self._leave(state, mode)
+            return None
         if not self._serves_the_same(state, mode):
             await self._end(name, "the stream changed")
             service = self._services.start(state, mode, self._server)
@@ -289,10 +312,24 @@ class Serving:
             self._running[name] = self._background.begin(self._keep_serving(service))
         return service
 
-    async def _end(self, name: str, reason: str) -> None:
+    async def _leave(self, state: StreamState, mode: Mode) -> None:
+        """Leave a stream to other instances: what we held of it is theirs by now, and what is in flight is finished."""
+        name = state.name
+        if (service := self._services.by_name.get(name)) is not None:
+            await asyncio.sleep(HANDOVER_OVERLAP_SECONDS)
+            await service.drain(self._access.settings.drain_timeout / SECOND)
+            await self._stop(name)
+            self._services.end(name)
+        if self._services.leave(state, mode):
+            self._reporter.stream_left(name, mode)
+
+    async def _stop(self, name: str) -> None:
         if (running := self._running.pop(name, None)) is not None:
             running.cancel()
             await asyncio.wait((running,))
+
+    async def _end(self, name: str, reason: str) -> None:
+        await self._stop(name)
         if self._services.end(name):
             self._reporter.stream_not_served(name, reason)
             # A node that has just restarted may not list its streams yet.

@@ -13,6 +13,7 @@ from functools import partial
 
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.sharing.readers import Readers
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
@@ -187,7 +188,7 @@ class Sidecar:
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
         """The current connection."""
-        self._leases = Leases(secrets.token_hex(6))
+        self._leases = Leases(secrets.token_hex(6), readers=Readers(settings.instances_per_stream))
         failures = shared_failures(self._leases.me, lambda: {one.key: one.engine for one in self.served.values()})
         reporter.listen(failures.changed, FireRefused)
         self._shared = failures, kept_settings(self._leases.me, settings)

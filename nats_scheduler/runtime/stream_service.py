@@ -9,6 +9,7 @@ The rule: other parts notify the service, and ask it or its engine. Its driver i
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 
@@ -59,6 +60,24 @@ class _ContactOverError(Exception):
     """A contact ended, and with it all requests that were sent through it."""
 
 
+def key_of(name: str, mode: Mode) -> str:
+    """Return the name of a stream in leases and heartbeats."""
+    return f"{mode}.{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftStream:
+    """A stream that is left to other instances: they read it, and nothing of it is held here."""
+
+    state: StreamState
+    mode: Mode
+
+    @property
+    def key(self) -> str:
+        """The name of the stream in leases and heartbeats."""
+        return key_of(self.state.name, self.mode)
+
+
 class StreamService:
     """One served stream."""
 
@@ -82,7 +101,7 @@ class StreamService:
         self.state = state
         """The state of the stream as the server reported it last."""
         self.mode = mode
-        self._name, self.key = state.name, f"{mode}.{state.name}"
+        self._name, self.key = state.name, key_of(state.name, mode)
         """The name of the stream in leases and heartbeats."""
         self._server = server
         self._settings = settings
@@ -372,10 +391,14 @@ class StreamServices:
         """Made with the first service, since they belong to an event loop."""
         self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
         """The services by stream name, as they are at the moment of each access."""
+        self._left: dict[str, LeftStream] = {}
+        self.left: Mapping[str, LeftStream] = MappingProxyType(self._left)
+        """The streams that are left to other instances, by name; none of them has a service."""
 
     def start(self, state: StreamState, mode: Mode, server: Capabilities) -> StreamService:
         """Add a service for a stream, which must not have one; it reads nothing before it is given a contact."""
         assert state.name not in self._services, "the service before it must have been ended"
+        self._left.pop(state.name, None)
         named = self.calendars_named.set
         service = self.aside(state, mode, server, self._settings, self._report, notify_named=named)
         self._services[state.name] = service
@@ -429,8 +452,15 @@ class StreamServices:
         """Return how long (s) no stream has anything to do, as far as is known: 0 while a fire is in flight."""
         return inf if self._shared is None else self._shared[0].spare_seconds()
 
+    def leave(self, state: StreamState, mode: Mode) -> bool:
+        """Leave a stream without a service to other instances; returns whether that is new."""
+        known = self._left.get(state.name)
+        self._left[state.name] = LeftStream(state, mode)
+        return known is None
+
     def end(self, name: str) -> bool:
         """End and remove the service of a stream; returns whether there was one."""
+        self._left.pop(name, None)
         service = self._services.pop(name, None)
         if service is not None:
             service.end()

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from nats_scheduler.engine.sharing.readers import ALL_INSTANCES
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.schedule.durations import format_duration, parse_duration
@@ -264,6 +265,16 @@ class SidecarSettings(BaseModel):
         ge=1,
         le=10_000,
         description="Maximum number of advisories of one kind that are kept about one schedule: the last 1 to 10000.",
+    )
+    instances_per_stream: int | None = Field(
+        default=None,
+        ge=1,
+        le=ALL_INSTANCES,
+        description=(
+            "How many instances read each stream, and hold its schedules: 1 to 1000. A stream that has fewer instances "
+            "than that is read by all; if it is not set, each is. With 1, what was to fire while the only reader is "
+            "replaced is late until the stream was read again. Give all sidecars of an account the same value."
+        ),
     )
     keep_snapshots: bool = Field(
         default=True,

@@ -10,7 +10,8 @@ import pytest
 
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
-from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Record
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Leases, Record
+from nats_scheduler.engine.sharing.readers import Readers, order_of
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.registry import UnknownFormatError
@@ -20,6 +21,7 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.instances import (
     ALL_REFUSED_LIMIT_NS,
+    Instances,
     Judgement,
     ServicesByKey,
     holders_of,
@@ -265,3 +267,23 @@ async def test_no_holder_is_judged_on_a_stream_that_refuses_our_fires_too() -> N
     assert await bench.check(stream) == 0
     stream.fires_stored += 1
     assert await bench.check(stream) == 1
+
+
+async def test_a_stream_that_is_given_up_is_read_until_all_of_its_shards_are_handed_over(streams: Streams) -> None:
+    """Also if it is checked for another reason meanwhile: what is held here would fire nowhere."""
+    nothing: Any = None
+    clock, leases = ManualClock(), Leases("me", readers=Readers(1))
+    instances = Instances(leases, nothing, nothing, clock, streams.services, nothing, nothing, nothing)
+    name = next(name for name in map(str, range(100)) if order_of(ORDERS, [name, "me"])[0] == name)
+    for one, serves in ((name, [ORDERS]), ("me", [])):
+        leases.received(one, serves, clock.monotonic(), 0)
+    assert not instances.reads(ORDERS, is_reading=False)
+    assert instances.reads(ORDERS, is_reading=True)
+    leases.given_up.add(ORDERS)
+    leases.recorded(ORDERS, Record(("me", *UNHELD[1:]), 1))
+    assert instances.reads(ORDERS, is_reading=True)
+    leases.recorded(ORDERS, Record((name, *UNHELD[1:]), 2))
+    assert not instances.reads(ORDERS, is_reading=True)
+    leases.left(name)
+    assert instances.reads(ORDERS, is_reading=False)
+    assert instances.reads(ORDERS, is_reading=True), "it is not given up any more"

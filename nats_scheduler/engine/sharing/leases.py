@@ -26,6 +26,7 @@ The rules:
   `engine.sharing.leases`.
 - A heartbeat that was stored `STALE_HEARTBEAT_NS` or more after the last message that its sender had received is stale;
   its sender serves nothing, whatever it says.
+- Where not all instances are to read each stream, `engine.sharing.readers` decides who does.
 - We hold what the last record that we saw says, however old it is: only a record that names another holder ends it.
   Correctness does not rest on it, and availability wins. A record of a format that we do not know ends it too: a newer
   version wrote it, and claims what we do not serve.
@@ -38,6 +39,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from nats_scheduler.engine.sharing.readers import Readers, Stance
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -169,6 +171,10 @@ class Ability:
             self._others.pop(instance, None)
         return is_news
 
+    def able_others(self, key: str, names: Iterable[str]) -> list[str]:
+        """Return which other instances do not report that they cannot serve a stream."""
+        return [name for name in names if key not in self._others.get(name, ())]
+
     def discard(self, instance: str) -> None:
         """Discard what an instance reported that is gone."""
         self._others.pop(instance, None)
@@ -298,6 +304,9 @@ class _Other:
     """True if it answered when it was asked whether it is there: so we would learn that it is not."""
     absent_since: int | None = None
     """Since when (ns) it is not there, as far as is known; None while it is."""
+    reading: frozenset[str] = frozenset()
+    """The streams that it does not serve yet, and reads."""
+    is_ending: bool = False
 
 
 @dataclass(slots=True)
@@ -313,6 +322,12 @@ class Leases:
     """True if we give up everything."""
     ability: Ability = field(default_factory=Ability)
     """Which instances are able to serve which streams."""
+    readers: Readers = field(default_factory=Readers)
+    """Which instances read which streams."""
+    given_up: set[str] = field(default_factory=set)
+    """The streams that we still read, and leave to others: we hand over what we hold of them."""
+    is_ending: bool = False
+    """True if we are about to leave, as soon as others serve what we do."""
     _now: int = 0
     """The instant (ns) at which we last checked which instances are alive."""
     _others: dict[str, _Other] = field(default_factory=dict)
@@ -350,11 +365,15 @@ class Leases:
         stored_at: int,
         last_received: int | None = None,
         unable: Iterable[str] = (),
+        reading: Iterable[str] = (),
+        *,
+        is_ending: bool = False,
     ) -> bool:
         """Take a heartbeat of an instance that `serves` some streams; None: all.
 
         It was stored at `stored_at` (ns, by the server's clock). The last message that its sender had received was
-        stored at `last_received`; None if it does not say. Its sender is `unable` to serve some streams.
+        stored at `last_received`; None if it does not say. Its sender is `unable` to serve some streams, is `reading`
+        some that it does not serve yet, and leaves soon if it `is_ending`.
         Returns whether that changes which holders are wanted.
         """
         self._newest = max(self._newest, stored_at)
@@ -368,8 +387,10 @@ class Leases:
         is_news = self.ability.reported(instance, unable)
         known = self._others.get(instance)
         times, has_answered = (1, False) if known is None else (known.times + 1, known.has_answered)
-        self._others[instance] = _Other(now, stored_at, served, times, has_answered)
-        return is_news or known is None or known.serves != served
+        reads = frozenset[str]() if is_stale else frozenset(reading)
+        heard = _Other(now, stored_at, served, times, has_answered, reading=reads, is_ending=is_ending)
+        self._others[instance] = heard
+        return is_news or known is None or _stance(known) != _stance(heard)
 
     def ask_after(self, instance: str, now: int) -> int | None:
         """Return after which time (ns) an instance is to be asked whether it is there, if no heartbeat arrives before.
@@ -425,7 +446,23 @@ class Leases:
         if self._own_fresh_at is not None and now - self._own_fresh_at < OWN_HEARTBEAT_LIMIT_NS:
             self._served_at.update(dict.fromkeys(caught_up, now))
         self._served_at = {key: at for key, at in self._served_at.items() if now - at < SERVING_KEPT_NS}
-        return frozenset(key for key in self._served_at if not self.record(key).is_foreign)
+        return frozenset(key for key in self._served_at.keys() - self.given_up if not self.record(key).is_foreign)
+
+    def reads(self, key: str, now: int, *, is_reading: bool) -> bool:
+        """Return whether we are to read a stream; as long as it cannot be known, what `is_reading` says."""
+        if self.readers.per_stream is None:
+            return True
+        is_unknown = not self.is_receiving(now) or now < self._expected_until or self.is_leaving or self.is_ending
+        if is_unknown or not self.ability.can_serve(key):
+            return is_reading
+        living = [name for name, other in self._others.items() if not other.is_ending]
+        self.readers.met(living, now)
+        stances = {name: self._stance_on(key, name) for name in self.ability.able_others(key, living)}
+        return self.readers.includes(self.me, key, stances, now, is_reading=is_reading)
+
+    def _stance_on(self, key: str, name: str) -> Stance:
+        serves = self._serves(name, key)
+        return Stance(serves or key in self._others[name].reading, serves)
 
     def is_receiving(self, now: int) -> bool:
         """Return whether we receive our own heartbeats, and so would receive those of others."""
@@ -449,6 +486,10 @@ class Leases:
         living = others if self.is_leaving or key not in self.serves else [*others, self.me]
         return self.ability.of(key, self.me, living, self._now)
 
+    def served_by_others(self, key: str) -> list[str]:
+        """Return the other instances that serve a stream and are not about to leave."""
+        return [name for name, other in self._others.items() if self._serves(name, key) and not other.is_ending]
+
     @property
     def count(self) -> int:
         """The number of known instances, we included; for a moment also gone ones, by their stored heartbeats."""
@@ -471,7 +512,7 @@ class Leases:
     def outlook(self, now: int) -> Hashable:
         """Return what `change` depends on, except for a stream's record and whether we serve it."""
         expected = frozenset(self._expected.items()) if now < self._expected_until else None
-        others = frozenset((name, other.serves) for name, other in self._others.items())
+        others = frozenset((name, _stance(other)) for name, other in self._others.items())
         return self.is_receiving(now), self.is_leaving, self.ability.is_flawless, others, expected
 
     def held(self, key: str) -> frozenset[int]:
@@ -629,6 +670,11 @@ class Leases:
                 self._discard(name)
                 is_news = True
         return is_news
+
+
+def _stance(other: _Other) -> Hashable:
+    """Return what is decided by, of the last heartbeat of an instance."""
+    return other.serves, other.reading, other.is_ending
 
 
 def wanted_holders(key: str, living: Iterable[str]) -> Holders:

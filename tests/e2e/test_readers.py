@@ -1,0 +1,112 @@
+"""Several sidecars that do not all read every stream (`engine/sharing/readers.py`): who does, and that nothing is lost.
+
+Every test ends with the same account: each fire that came due is stored, and none twice.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from nats_scheduler.engine.sharing.readers import order_of
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.message.foreign_json import read_object
+from nats_scheduler.message.headers import MSG_ID, header_value
+from tests.conftest import StartServer
+from tests.harness.account import Account, account_on, in_seconds
+from tests.harness.flagged import FLAG, FlaggedStream
+from tests.harness.fleet import BUCKET
+from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
+
+STREAMS = ("A", "B", "C", "D", "E", "F")
+
+
+class Group:
+    """Sidecars of one account that read parts of its streams."""
+
+    def __init__(self, account: Account, url: str, folder: Path) -> None:
+        self.account = account
+        self._url, self._folder = url, folder
+        self.processes: list[ChildProcess] = []
+
+    def start(self, per_stream: int) -> ChildProcess:
+        settings = ("--log-format", "json", "--instances-per-stream", str(per_stream))
+        number = len(self.processes)
+        one = sidecar("run", "--server", self._url, *settings, folder=self._folder, name=f"sidecar-{number}")
+        self.processes.append(one)
+        return one
+
+    async def values(self, kind: str) -> dict[str, Any]:
+        """Return what the bucket has of a kind, by the rest of its key."""
+        api = self.account.api
+        if await api.stream(BUCKET) is None:
+            return {}
+        found: dict[str, Any] = {}
+        following = 1
+        while one := await api.message(BUCKET, seq=following, next_by_subj=f"$KV.nats_scheduler.{kind}.>"):
+            following = one.sequence + 1
+            found[one.subject.split(".", 3)[3]] = read_object(one.body or b"")
+        return {key: value for key, value in found.items() if value}
+
+    async def served_by(self, count: int, readers: int) -> dict[str, list[str]]:
+        """Wait until `count` instances live, and each stream is served and held by so many; return who reads each."""
+        served: dict[str, list[str]] = {}
+        held: dict[str, list[str]] = {}
+        lives: dict[str, Any] = {}
+
+        async def is_so() -> bool:
+            nonlocal served, held, lives
+            lives = await self.values("instance")
+            served = {
+                name: sorted(one for one, value in lives.items() if f"emulated.{name}" in value["serves"])
+                for name in STREAMS
+            }
+            leases = await self.values("lease")
+            held = {
+                name: sorted(one for one, shards in leases[f"emulated.{name}"]["holders"].items() if shards)
+                for name in STREAMS
+                if f"emulated.{name}" in leases
+                and sum(map(len, leases[f"emulated.{name}"]["holders"].values())) == SHARDS
+            }
+            wanted = {name: sorted(order_of(f"emulated.{name}", lives)[:readers]) for name in STREAMS}
+            return len(lives) == count and held == served == wanted
+
+        def state() -> str:
+            said = "\n".join(f"{one.exit_code}: {one.stderr[-2_000:]}" for one in self.processes)
+            return f"{count} instances, {readers} for each stream: {lives}\n{served}\n{held}\n{said}\n"
+
+        await eventually(is_so, describe=state)
+        return served
+
+    async def expect_fires(self, through: int) -> None:
+        """Wait until the schedules of all streams have fired `through` the number, each once."""
+        for name in STREAMS:
+            await FlaggedStream(self.account, name).wait_for("out", through)
+        for name in STREAMS:
+            fires = await FlaggedStream(self.account, name).messages("out")
+            ids = Counter(header_value(fire.block, MSG_ID) for fire in fires)
+            assert len(ids) == len(fires) == through, name
+
+
+async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        group = Group(account, server.url, tmp_path)
+        try:
+            for name in STREAMS:
+                await account.create(name, **FLAG)
+            for _ in range(3):
+                group.start(2)
+            await group.served_by(3, 2)
+            for name in STREAMS:
+                for number in range(50):
+                    await FlaggedStream(account, name).schedule(f"s.{number}", f"@at {in_seconds(1 + number * 0.1)}")
+            group.processes[0].kill()
+            await group.expect_fires(50)
+            await group.served_by(2, 2)
+        finally:
+            for process in group.processes:
+                process.kill()
