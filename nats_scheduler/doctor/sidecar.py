@@ -134,9 +134,10 @@ class _Gathering:
 
     def _outlines(self, infos: Mapping[str, Mapping[str, Any]]) -> Generator[None, None, list[StreamFacts]]:
         """Return the streams that are served, that copy others, or hold schedules that nothing fires."""
-        services, unserved, outlines = self._sidecar.services, self._sidecar.unserved, []
+        services, left = self._sidecar.services, self._sidecar.left
+        unserved, outlines = self._sidecar.unserved, list[StreamFacts]()
         for name, info in sorted(infos.items()):
-            state, service = StreamState.from_info(info), services.get(name)
+            state, service = StreamState.from_info(info), services.get(name) or left.get(name)
             stored = inner(info.get("state"))
             if service is not None:
                 state = replace(state, remembered=service.state.remembered)
@@ -144,7 +145,9 @@ class _Gathering:
             if service is not None or subjects or state.config.get("mirror") or state.config.get("sources"):
                 mode = None if service is None else service.mode
                 count, size = integer(stored.get("messages")), integer(stored.get("bytes"))
-                outlines.append(StreamFacts(state, mode, service is not None, count, size, unserved=subjects))
+                outlines.append(StreamFacts(state, mode, name in services, count, size, unserved=subjects))
+            if name in left:
+                self.unexamined.append(Unexamined("its schedules", "only other instances read them", name))
             yield
         return outlines
 

@@ -28,7 +28,7 @@ from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import Mode, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.runtime.stream_service import LeftStream, StreamService, StreamServices
 from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
 from nats_scheduler.service.endpoint import Asked
 from nats_scheduler.service.endpoints import ENDPOINTS
@@ -62,6 +62,7 @@ def asked_sidecar(
         instance=leases.me,
         now=clock.now,
         streams=services.by_name,
+        left=services.left,
         leases=leases,
         activity=activity,
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
@@ -169,6 +170,8 @@ class Examinable:
     access: Access
     services: Mapping[str, StreamService]
     """The streams that it serves at the moment, by name."""
+    left: Mapping[str, LeftStream]
+    """The streams that it leaves to others."""
     unserved: Mapping[str, str]
     """The subject of one schedule in each stream that holds schedules and is not served, by the stream's name."""
     denials: Collection[Denial]

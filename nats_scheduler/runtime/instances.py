@@ -376,7 +376,7 @@ class Instances:
 
     async def leave(self) -> None:
         """Hand over everything that we hold, and report that we are gone; before that, others read what only we do."""
-        self._leases.is_ending = True
+        self._leases.is_ending = self._leases.readers.per_stream is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(SUCCESSORS_LIMIT_SECONDS):
                 while self._is_last_reader():
@@ -564,8 +564,8 @@ class Instances:
             self.decide(service.state.name)
 
     def _is_last_reader(self) -> bool:
-        """Return whether no other instance serves a stream that we do, while there is one that could read it."""
-        others = list(self._leases.others)
+        """Return whether we leave streams to others, and none of them serves one that we do."""
+        others = self._leases.is_ending and list(self._leases.others)
         return bool(others) and any(not self._leases.served_by_others(key) for key in self._leases.serves)
 
     def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:

@@ -235,6 +235,7 @@ class Sidecar:
         if not self.serving.is_set():
             return ["the streams of the account are not known yet"]
         found = [self._why_not_ready(name, one) for name, one in self.served.items()]
+        found += [self._unassigned(name, one.key) for name, one in self._services.left.items()]
         reasons = [reason for reason in found if reason]
         return reasons if self._canary_record is None else [*reasons, *self._canary_record.not_ready()]
 
@@ -246,11 +247,15 @@ class Sidecar:
         """Return why not all schedules of a stream fire at this moment; "" if they do."""
         if not service.is_ready:
             return f"stream {name} is not read to its end"
-        if count := self._leases.unassigned(service.key, self._clock.monotonic()):
-            return f"no instance fires for {count} of the {SHARDS} shards of stream {name}"
+        if unassigned := self._unassigned(name, service.key):
+            return unassigned
         if coming := self._leases.held(service.key) - service.shards:
             return f"{len(coming)} shards of stream {name} are not taken over yet"
         return ""
+
+    def _unassigned(self, name: str, key: str) -> str:
+        count = self._leases.unassigned(key, self._clock.monotonic())
+        return f"no instance fires for {count} of the {SHARDS} shards of stream {name}" if count else ""
 
     # -- what the metrics read in the thread of a scrape: copies or single values, and nothing waits ---------------
 
@@ -414,6 +419,7 @@ class Sidecar:
             self.instance,
             access,
             self.served,
+            self._services.left,
             self._unserved.subjects,
             self._denials,
             now,

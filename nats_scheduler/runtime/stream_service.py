@@ -77,6 +77,11 @@ class LeftStream:
         """The name of the stream in leases and heartbeats."""
         return key_of(self.state.name, self.mode)
 
+    @property
+    def others_fired_by(self) -> FiredBy | None:
+        """Who fires the schedules that sidecars do not fire; None if sidecars fire all of them."""
+        return FIRED_BY.get(self.mode)
+
 
 class StreamService:
     """One served stream."""

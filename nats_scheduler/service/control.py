@@ -332,7 +332,7 @@ def changing(name: str, operation: Operation) -> Handler[R]:
 
 def _check_place(asked: Asked, request: ChangeRequest) -> None:
     """Raise `ServiceError` unless the schedule is on a stream that is served, and no request to the server."""
-    if request.stream not in asked.streams:
+    if asked.known_stream(request.stream) is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     if is_api_subject(request.subject):
         sentence = f"subject {shown(request.subject)}: what is published there is a request to the server"

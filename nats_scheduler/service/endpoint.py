@@ -8,7 +8,7 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -29,8 +29,17 @@ from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
-from nats_scheduler.service.port import AskedStream, Examination, Fleet
+from nats_scheduler.service.micro import (
+    BAD_REQUEST,
+    HOLDER_DEADLINE_SECONDS,
+    NOT_FOUND,
+    UNAVAILABLE,
+    Questions,
+    Responder,
+    ServiceError,
+    error_of,
+)
+from nats_scheduler.service.port import AskedStream, Examination, Fleet, KnownStream
 from nats_scheduler.service.rules import Rule
 from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
@@ -45,6 +54,9 @@ A change that old requesters cannot read gets another version.
 
 MAX_SHOWN_CHARS = 100
 """The largest number of characters of a wrong value that an error shows."""
+
+READER_DEADLINE_SECONDS = 4.0
+"""Longest wait for an instance that reads a stream: a page of a million schedules takes a second or two."""
 
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
@@ -82,7 +94,9 @@ class Asked:
     now: Callable[[], int]
     """Returns the time by the server's clock, in ns since the Unix epoch."""
     streams: Mapping[str, AskedStream]
-    """The streams that are served, by name."""
+    """The streams that this instance serves, by name."""
+    left: Mapping[str, KnownStream]
+    """The streams that it leaves to others, by name: of them nothing is held here."""
     leases: Leases
     """The leases, as this instance knows them: they say which instance fires what."""
     activity: Activity
@@ -115,6 +129,8 @@ class Asked:
     """The counts for `streams.list`, by stream."""
     asks_others: bool = True
     """True if a handler may ask other instances."""
+    relays: bool = True
+    """True if what is asked about a stream that others read is asked of them; not if another instance asks."""
     rule: Rule | None = None
     """The rule of the requester; None for one of whom only the permissions of the server decide."""
 
@@ -124,9 +140,15 @@ class Asked:
 
     def alone(self) -> "Asked":
         """Return the same sidecar as it is asked for what it knows by itself."""
-        alone = copy(self)
+        alone = self.relayed()
         alone.asks_others = False
         return alone
+
+    def relayed(self) -> "Asked":
+        """Return the same sidecar as another one asks it, about a stream that only this one reads."""
+        relayed = copy(self)
+        relayed.relays = False
+        return relayed
 
     def under(self, rule: Rule) -> "Asked":
         """Return the same sidecar as it is asked by a requester who has a rule."""
@@ -144,8 +166,17 @@ class Asked:
         return None if holder == NO_HOLDER else holder
 
     def _holders(self, stream: str) -> Holders:
-        served = self.streams.get(stream)
+        served = self.known_stream(stream)
         return self.leases.record("" if served is None else served.key).holders
+
+    def known_stream(self, name: str) -> KnownStream | None:
+        """Return a stream that this instance serves or leaves to others; None if it is not served."""
+        return self.streams.get(name) or self.left.get(name)
+
+    def names(self, wanted: Collection[str] | None) -> list[str]:
+        """Return the streams that are served, by name, of those that are `wanted`; None: all."""
+        known = {*self.streams, *(self.left if self.relays else ())}
+        return sorted(known if wanted is None else known.intersection(wanted))
 
     @property
     def room(self) -> int:
@@ -166,6 +197,8 @@ class Asked:
     def stream(self, name: str) -> AskedStream:
         """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""
         stream = self.streams.get(name)
+        if stream is None and name in self.left:
+            raise ServiceError(UNAVAILABLE, f"other instances read stream {shown(name)}: ask again")
         if stream is None:
             raise ServiceError(NOT_FOUND, not_served(name))
         if not stream.is_ready:
@@ -184,11 +217,37 @@ class Asked:
         others, through = await self.server_schedules.read(name, fired_by, within)
         return Known(stream.view.joined(others), min(through, stream.last_read))
 
-    async def ask(self, instance: str, endpoint: str, form: type[T], request: Mapping[str, object]) -> T | None:
+    async def ask(
+        self,
+        instance: str,
+        endpoint: str,
+        form: type[T],
+        request: Mapping[str, object],
+        seconds: float = HOLDER_DEADLINE_SECONDS,
+    ) -> T | None:
         """Return what another instance answers, None if it does not answer in this form and in time."""
         questions = self.connection.one(Questions)
-        answer = await questions.ask(f"{SUBJECTS}.{endpoint}.{instance}", json.dumps(request).encode())
+        answer = await questions.ask(f"{SUBJECTS}.{endpoint}.{instance}", json.dumps(request).encode(), seconds)
         return None if answer is None else read_answer(form, answer)
+
+    async def relay(self, endpoint: str, stream: str, request: BaseModel) -> bytes:
+        """Return what an instance answers that reads the stream; raises the `ServiceError` that it answers.
+
+        The holder of the schedule in question is asked first, and the next one if there is no answer.
+        """
+        holder = self.holder(stream, getattr(request, "subject", None) or "")
+        refusal = ServiceError(UNAVAILABLE, f"no instance that reads stream {shown(stream)} answers: ask again")
+        for reader in sorted(self.leases.served_by_others(self.left[stream].key), key=lambda one: one != holder):
+            questions, body = self.connection.one(Questions), request.model_dump_json().encode()
+            reply = await questions.reply(f"{SUBJECTS}.{endpoint}.{reader}", body, READER_DEADLINE_SECONDS)
+            if reply is not None and not reply.block:
+                return reply.body
+            code, sentence = (UNAVAILABLE, "") if reply is None else error_of(reply.block)
+            if sentence:
+                refusal = ServiceError(code, sentence)
+            if sentence and code != UNAVAILABLE:
+                break
+        raise refusal
 
 
 Handler = Callable[[Asked, R], Awaitable[Document]]
@@ -207,6 +266,8 @@ class Endpoint(Generic[R]):
     handle: Handler[R]
     is_for_one: bool = False
     """True if there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
+    is_of_readers: bool = False
+    """True if only who reads a stream can answer about it; there is `<name>.<id>` then, for what others leave to it."""
     prefix: str = SUBJECTS
     """The beginning of its subject, without the dot before the name."""
     admit: Callable[[Asked, bytes], None] = lambda _asked, _body: None
@@ -217,13 +278,20 @@ class Endpoint(Generic[R]):
         """Return the subject on which all sidecars answer."""
         return f"{self.prefix}.{self.name}"
 
+    async def handled(self, asked: Asked, request: R) -> Document:
+        """Return the answer: that of an instance that reads the stream of the request, if this one does not."""
+        stream = getattr(request, "stream", None)
+        if self.is_of_readers and asked.relays and stream is not None and stream in asked.left:
+            return await asked.relay(self.name, stream, request)
+        return await self.handle(asked, request)
+
     def answering(self, asked: Asked) -> Responder:
         """Return what reads a request, and encodes the answer."""
 
         async def answer(body: bytes) -> bytes:
             self.admit(asked, body)
             try:
-                document = await self.handle(asked, read_request(self.request, body))
+                document = await self.handled(asked, read_request(self.request, body))
             except (JetStreamError, ScheduleError) as error:
                 raise ServiceError(UNAVAILABLE, f"the server does not answer as expected: {error}") from None
             if not isinstance(document, bytes):
@@ -372,4 +440,25 @@ async def ask_each(
     others = sorted(set(instances) - {asked.instance}) if asked.asks_others else []
     found = await asyncio.gather(*(asked.ask(other, endpoint, form, request) for other in others))
     unanswered = [other for other, answer in zip(others, found, strict=True) if answer is None]
+    return [answer for answer in found if answer is not None], unanswered
+
+
+async def ask_readers(
+    asked: Asked, streams: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
+) -> tuple[list[T], list[str]]:
+    """Ask, about those of the `streams` that others read, one reader of each; return as `ask_each` does.
+
+    A stream that no instance serves at the moment is in no answer.
+    """
+    parts: dict[str, list[str]] = {}
+    for name in streams:
+        readers = asked.leases.served_by_others(asked.left[name].key) if name in asked.left else []
+        if readers:
+            parts.setdefault(min(readers, key=lambda one: len(parts.get(one, ()))), []).append(name)
+    asking = (
+        asked.ask(reader, endpoint, form, {**request, "streams": names}, READER_DEADLINE_SECONDS)
+        for reader, names in parts.items()
+    )
+    found = await asyncio.gather(*asking)
+    unanswered = [reader for reader, answer in zip(parts, found, strict=True) if answer is None]
     return [answer for answer in found if answer is not None], unanswered

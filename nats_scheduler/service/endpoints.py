@@ -25,7 +25,7 @@ from nats_scheduler.service import (
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
 from nats_scheduler.service.endpoint import Asked, Document, Endpoint, Handler
-from nats_scheduler.service.micro import FORBIDDEN, MicroService, Places, Served, ServiceError
+from nats_scheduler.service.micro import FORBIDDEN, MicroService, Places, Responder, Served, ServiceError
 from nats_scheduler.service.rules import MAX_CHANGING_BY_A_RULE, Rule
 from nats_scheduler.version import VERSION
 
@@ -33,9 +33,10 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(
         "streams.list",
         "The streams that are served: their modes, counts by state, and what fires next.",
-        schemas.ListRequest,
+        schemas.StreamsRequest,
         schemas.StreamsAnswer,
         streams.list_streams,
+        is_of_readers=True,
     ),
     Endpoint(
         "streams.modes",
@@ -50,6 +51,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.SchedulesRequest,
         schemas.SchedulesAnswer,
         schedules.list_schedules,
+        is_of_readers=True,
     ),
     Endpoint(
         "schedules.get",
@@ -58,6 +60,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.ScheduleAnswer,
         schedules.get,
         is_for_one=True,
+        is_of_readers=True,
     ),
     Endpoint(
         "schedules.next",
@@ -65,6 +68,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.NextRequest,
         patterns.NextAnswer,
         patterns.next_fires,
+        is_of_readers=True,
     ),
     Endpoint(
         "check",
@@ -72,6 +76,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.CheckRequest,
         patterns.CheckAnswer,
         patterns.check,
+        is_of_readers=True,
     ),
     Endpoint(
         "explain",
@@ -86,6 +91,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.MessagesRequest,
         schemas.RejectedAnswer,
         schedules.list_rejected,
+        is_of_readers=True,
     ),
     Endpoint(
         "misnamed.list",
@@ -93,6 +99,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.MessagesRequest,
         schemas.MisnamedAnswer,
         schedules.list_misnamed,
+        is_of_readers=True,
     ),
     Endpoint(
         "failing.list",
@@ -145,6 +152,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         now.TimelineRequest,
         now.TimelineAnswer,
         now.list_timeline,
+        is_of_readers=True,
     ),
     Endpoint(
         "findings.list",
@@ -267,7 +275,7 @@ def _within_a_rule(one: Endpoint[Any]) -> Endpoint[Any]:
             asked.rule.check_place(request.stream, subjects)
         except ForbiddenError as error:
             raise ServiceError(FORBIDDEN, str(error)) from None
-        return await one.handle(asked, request)
+        return await one.handled(asked, request)
 
     return replace(one, handle=handle)
 
@@ -279,8 +287,16 @@ def _served_by_rules(asked: Asked) -> Iterator[Served]:
         under = asked.under(Rule(allowed, schedules, asyncio.get_running_loop().time))
         places = Places(MAX_CHANGING_BY_A_RULE)
         for one in (*CONTROL_ENDPOINTS, *map(_within_a_rule, ENDPOINTS_WITHIN_RULES)):
-            own = replace(one, prefix=f"{CONTROL_SUBJECTS}.for.{allowed.name}", admit=admit, is_for_one=False)
+            prefix = f"{CONTROL_SUBJECTS}.for.{allowed.name}"
+            own = replace(one, prefix=prefix, admit=admit, is_for_one=False, is_of_readers=False)
             yield _served(own, under, places, {"rule": allowed.name}, f"-for-{allowed.name}")
+
+
+def _answering_one(one: Endpoint[Any], asked: Asked) -> Responder | None:
+    """Return what answers a request for exactly this instance; None if there is none."""
+    if one.is_for_one:
+        return one.answering(asked.alone())
+    return one.answering(asked.relayed()) if one.is_of_readers else None
 
 
 def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str], suffix: str = "") -> Served:
@@ -289,7 +305,7 @@ def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[
         one.subject,
         places,
         one.answering(asked),
-        one.answering(asked.alone()) if one.is_for_one else None,
+        _answering_one(one, asked),
         metadata,
     )
 

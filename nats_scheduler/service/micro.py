@@ -58,17 +58,18 @@ class Questions:
         self._number = 0
         connection.subscribe(f"{self._inbox}.*", self._answered)
 
-    async def ask(self, subject: str, body: bytes) -> Object | None:
+    async def ask(self, subject: str, body: bytes, seconds: float = HOLDER_DEADLINE_SECONDS) -> Object | None:
         """Return the object that another instance answers; None if there is none in time, or an error."""
-        reply = await self._reply(subject, body)
+        reply = await self.reply(subject, body, seconds)
         return None if reply is None or reply.block else read_object(reply.body)
 
     async def is_subscribed(self, subject: str) -> bool | None:
         """Return whether an instance subscribes to a subject: the server says if none does. None: no answer in time."""
-        reply = await self._reply(subject, b"")
+        reply = await self.reply(subject, b"")
         return None if reply is None else not reply.block.startswith(NO_RESPONDERS)
 
-    async def _reply(self, subject: str, body: bytes) -> Reply | None:
+    async def reply(self, subject: str, body: bytes, seconds: float = HOLDER_DEADLINE_SECONDS) -> Reply | None:
+        """Return the answer of another instance, or of the server if none subscribes; None if none comes in time."""
         self._number += 1
         token = b"%d" % self._number
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -76,7 +77,7 @@ class Questions:
         try:
             if not self._connection.publish(subject, body, reply=f"{self._inbox}.{token.decode()}"):
                 return None
-            async with asyncio.timeout(HOLDER_DEADLINE_SECONDS):
+            async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
             return None

@@ -17,6 +17,7 @@ Limit: a busy stream takes the place of others among the last fires. The minutes
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated
@@ -50,11 +51,12 @@ from nats_scheduler.service.endpoint import (
     Document,
     Views,
     ask_each,
+    ask_readers,
     not_served,
     with_items,
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
-from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, SubjectFilter
+from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, StreamNames, SubjectFilter
 from nats_scheduler.service.server_schedules import MAX_STREAMS, READ_WAIT_SECONDS
 
 DEFAULT_RECENT_FIRES = 50
@@ -87,6 +89,7 @@ class TimelineRequest(OptionalStreamRequest):
         int,
         Field(ge=1, le=MAX_MINUTES_AHEAD, description="How many minutes; the first is the rest of the present one."),
     ] = DEFAULT_MINUTES_AHEAD
+    streams: StreamNames = None
 
 
 _BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
@@ -160,7 +163,7 @@ async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
 
 
 def _check_stream(asked: Asked, stream: str | None) -> None:
-    if stream is None or stream in asked.streams or asked.activity.is_known(stream):
+    if stream is None or asked.known_stream(stream) is not None or asked.activity.is_known(stream):
         return
     raise ServiceError(NOT_FOUND, not_served(stream))
 
@@ -177,8 +180,9 @@ async def _of_server(asked: Asked, request: ActivityRequest | RecentFiresRequest
     Only who answers reads it, and in `READ_WAIT_SECONDS` at most; what cannot be read is `unread` in `streams.list`.
     """
     until = asyncio.get_running_loop().time() + READ_WAIT_SECONDS
-    wanted = asked.streams if request.stream is None else {request.stream} & asked.streams.keys()
-    names = [name for name in sorted(wanted) if asked.streams[name].others_fired_by is FiredBy.SERVER]
+    known = {**asked.left, **asked.streams}
+    wanted = known if request.stream is None else {request.stream} & known.keys()
+    names = [name for name in sorted(wanted) if known[name].others_fired_by is FiredBy.SERVER]
     found: dict[str, ReadFires] = {}
     for name in names[:MAX_STREAMS] if asked.asks_others else ():
         with suppress(ServiceError, JetStreamError):
@@ -296,30 +300,41 @@ Counted = tuple[Timeline, Views]
 
 async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
     """Return how many fires come due in each of the next minutes."""
-    names = sorted(asked.streams) if request.stream is None else [request.stream]
+    names = asked.names(request.streams) if request.stream is None else [request.stream]
     if request.stream is not None:
         asked.stream(request.stream)  # raises an error if it cannot be asked
 
     async def count() -> Counted:
-        views = await _views(asked, names)
+        views = await _views(asked, [name for name in names if name not in asked.left])
         timeline = Timeline(asked.now(), request.minutes, MAX_SOONEST)
         await asked.turns.run(_fill(timeline, views))
         return timeline, views
 
-    timeline, views = await asked.timelines.get((request.stream, request.minutes), count)
+    (timeline, views), (answers, unanswered) = await asyncio.gather(
+        asked.timelines.get((tuple(names), request.minutes), count),
+        ask_readers(asked, names, "timeline.list", TimelineAnswer, {"minutes": request.minutes}),
+    )
+    read = Counter[str]()
+    for answer in answers:
+        read.update({one["from"]: one["fires"] for one in answer["minutes"]})
     minutes: list[MinuteAheadDocument] = [
-        {"from": format_rfc3339(timeline.start + number * MINUTE), "fires": count}
-        for number, count in enumerate(timeline.counts)
+        {"from": start, "fires": count + read[start]}
+        for start, count in (
+            (format_rfc3339(timeline.start + number * MINUTE), count) for number, count in enumerate(timeline.counts)
+        )
     ]
+    unread = [one for one in names if one in asked.left and not asked.leases.served_by_others(asked.left[one].key)]
+    are_complete = not (unanswered or unread) and all(answer["complete"] for answer in answers)
     head = {
         **asked.head(timeline.now),
         "minutes": minutes,
-        "complete": timeline.is_complete and None not in views.values(),
+        "complete": are_complete and timeline.is_complete and None not in views.values(),
     }
     room = asked.room - sum(len(str(one)) for one in minutes)
     soonest = [found for one in timeline.soonest if (found := _schedule(asked, views, *one)) is not None]
+    soonest += [one for answer in answers for one in answer["soonest"]]
     soonest.sort(key=_fire_time)
-    return with_items(head, "soonest", await asked.encoded(soonest, dict, room))
+    return with_items(head, "soonest", await asked.encoded(soonest[:MAX_SOONEST], dict, room))
 
 
 def _fire_time(schedule: ScheduleDocument) -> tuple[int, str]:

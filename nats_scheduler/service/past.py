@@ -126,7 +126,7 @@ class ChangesAnswer(Answer, ChangesDocument):
 
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
-    served = asked.streams.get(request.stream)
+    served = asked.known_stream(request.stream)
     if served is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     query = FireQuery(request.subject, request.limit, request.since, request.target)

@@ -91,8 +91,8 @@ def _kept_for(last: Examination | str) -> int:
     return KEPT_NS if isinstance(last, Examination) and last.is_whole else RETRY_NS
 
 
-class AskedStream(Protocol):
-    """A stream that this instance serves: `runtime.stream_service.StreamService`."""
+class KnownStream(Protocol):
+    """A stream that is served, if only by other instances: `runtime.stream_service.LeftStream`."""
 
     @property
     def mode(self) -> str:
@@ -113,6 +113,10 @@ class AskedStream(Protocol):
     def others_fired_by(self) -> FiredBy | None:
         """Who fires the schedules that sidecars do not fire; None if sidecars fire all of them."""
         ...
+
+
+class AskedStream(KnownStream, Protocol):
+    """A stream that this instance serves: `runtime.stream_service.StreamService`."""
 
     @property
     def is_ready(self) -> bool:

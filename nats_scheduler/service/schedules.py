@@ -1,8 +1,9 @@
 """The endpoints about schedules: pages of them, of messages that are no valid ones, of failing ones, and one of them.
 
-The rule: every instance holds all schedules that sidecars fire of a stream, and reads the others when it is asked
-(`service.server_schedules`), so each answers. What only the holder of a shard knows (what is in flight, what the server
-refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a holder did not answer.
+The rule: each reader of a stream holds all schedules that sidecars fire of it, and reads the others when it is asked
+(`service.server_schedules`), so each of them answers, and an instance that does not read it asks one that does. What
+only the holder of a shard knows (what is in flight, what the server refuses) is asked of the holder, within
+`HOLDER_DEADLINE_SECONDS`; an answer says if a holder did not answer.
 Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all; its
 answer says if these are not all.
 """

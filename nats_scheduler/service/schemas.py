@@ -129,6 +129,15 @@ class ListRequest(Request):
     cursor: CursorText = None
 
 
+StreamNames = Annotated[list[StreamName] | None, Field(description="Only these streams; null for all that are served.")]
+
+
+class StreamsRequest(ListRequest):
+    """A request for streams that are served, by name."""
+
+    streams: StreamNames = None
+
+
 class MessagesRequest(ListRequest):
     """A request for messages that are no valid schedules, by subject."""
 

@@ -23,6 +23,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
+    ask_readers,
     encode_item,
     name_cursor,
     page_by_name,
@@ -39,21 +40,29 @@ from nats_scheduler.service.schemas import (
     ListRequest,
     NoKeys,
     StreamDocument,
+    StreamsAnswer,
+    StreamsRequest,
 )
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
 T = TypeVar("T")
 
 
-async def list_streams(asked: Asked, request: ListRequest) -> Document:
+async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     """Return a page of streams, by name."""
     after = read_name_cursor(request.cursor)
-    names = [name for name in sorted(asked.streams) if name > after]
-    failures = await failing_elsewhere(asked, names[: request.limit])
+    names = [name for name in asked.names(request.streams) if name > after]
+    page = names[: request.limit]
+    (answers, unanswered), failures = await asyncio.gather(
+        ask_readers(asked, page, "streams.list", StreamsAnswer, {"limit": request.limit}),
+        failing_elsewhere(asked, [name for name in page if name in asked.streams]),
+    )
+    read = {one["stream"]: one for answer in answers for one in answer["streams"]}
+    unanswered += [*failures.unanswered, *(one for answer in answers for one in answer["unanswered"])]
     left, items = asked.room, list[bytes]()
     last, until = "", asyncio.get_running_loop().time() + READ_WAIT_SECONDS
-    for name in names[: request.limit]:
-        document = await _described(asked, name, failures, until)
+    for name in page:
+        document = read.get(name) or await _described(asked, name, failures, until)
         item = encode_item(document, asked.room) if document is not None else b""
         left -= len(item) + 2
         if left < 0 and items:
@@ -62,7 +71,7 @@ async def list_streams(asked: Asked, request: ListRequest) -> Document:
         items += [item] if item else []
     answer = {
         **asked.head(),
-        "unanswered": failures.unanswered,
+        "unanswered": sorted(set(unanswered)),
         "cursor": name_cursor(last) if names and last < names[-1] else None,
     }
     return with_items(answer, "streams", items)
@@ -73,9 +82,9 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
 
     What is not held has to be read by the instant `until` of the loop's clock, for all streams of the page.
     """
-    stream = asked.streams.get(name)
+    stream, left = asked.streams.get(name), asked.left.get(name)
     if stream is None:
-        return None
+        return None if left is None else _unknown(asked, name, left.mode)
     counts, following, unread = None, None, None
     view: EngineView = stream.view
     if is_ready := stream.is_ready:
@@ -99,6 +108,22 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
         "rejected": view.rejected_count,
         "misnamed": view.misnamed_count,
         "next": None if following is None else schedule_document(name, stream.mode, following),
+        "holders": sorted(asked.holders(name)),
+    }
+
+
+def _unknown(asked: Asked, name: str, mode: str) -> StreamDocument:
+    """Return a stream that others read, and of which none of them answered."""
+    return {
+        "stream": name,
+        "mode": mode,
+        "ready": False,
+        "unread": None,
+        "schedules": None,
+        "failing": 0,
+        "rejected": 0,
+        "misnamed": 0,
+        "next": None,
         "holders": sorted(asked.holders(name)),
     }
 

@@ -11,6 +11,7 @@ from nats_scheduler.engine.sharing.readers import order_of
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.service.client import ANSWER_SECONDS, ask
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, in_seconds
 from tests.harness.flagged import FLAG, FlaggedStream
@@ -19,6 +20,7 @@ from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
+SCHEDULES = 10
 STREAMS = ("A", "B", "C", "D", "E", "F")
 
 
@@ -79,8 +81,41 @@ class Group:
         await eventually(is_so, describe=state)
         return served
 
-    async def expect_fires(self, through: int) -> None:
-        """Wait until the schedules of all streams have fired `through` the number, each once."""
+    async def schedule_all(self) -> None:
+        """Have schedules of all streams fire in the next seconds."""
+        for name in STREAMS:
+            for number in range(SCHEDULES):
+                await FlaggedStream(self.account, name).schedule(f"s.{number}", f"@at {in_seconds(2 + number * 0.1)}")
+            await FlaggedStream(self.account, name).schedule("far", f"@at {in_seconds(600)}")
+
+    async def expect_the_same_answers_of_all(self, count: int) -> None:
+        """Ask until each instance has answered about all streams, those included that it does not read."""
+        answered = set[str]()
+
+        async def have_answered() -> bool:
+            async def asked(endpoint: str, **request: object) -> Any:
+                return await ask(self.account.connection, endpoint, request, ANSWER_SECONDS)
+
+            listed, timeline = await asked("streams.list"), await asked("timeline.list", minutes=15)
+            assert listed["unanswered"] == []
+            assert {one["stream"]: one["ready"] for one in listed["streams"]} == dict.fromkeys(STREAMS, True)
+            assert all(one["schedules"]["total"] >= 1 for one in listed["streams"])
+            assert timeline["complete"]
+            assert sum(one["fires"] for one in timeline["minutes"]) >= len(STREAMS)
+            for name in STREAMS:
+                known = await asked("schedules.get", stream=name, subject=f"{name}.far")
+                assert known["holder_answered"]
+                page = await asked("schedules.list", stream=name, filter=f"{name}.far")
+                assert [one["subject"] for one in page["schedules"]] == [f"{name}.far"]
+                assert (await asked("activity.list", stream=name))["unanswered"] == []
+            answered.add(listed["instance"])
+            return len(answered) == count
+
+        await eventually(have_answered, describe=lambda: f"{count} instances answer: {answered}")
+
+    async def expect_fires(self) -> None:
+        """Wait until the schedules of all streams have fired, each once."""
+        through = SCHEDULES
         for name in STREAMS:
             await FlaggedStream(self.account, name).wait_for("out", through)
         for name in STREAMS:
@@ -101,12 +136,37 @@ async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced
             for _ in range(3):
                 group.start(2)
             await group.served_by(3, 2)
-            for name in STREAMS:
-                for number in range(50):
-                    await FlaggedStream(account, name).schedule(f"s.{number}", f"@at {in_seconds(1 + number * 0.1)}")
+            await group.schedule_all()
+            await group.expect_the_same_answers_of_all(3)
             group.processes[0].kill()
-            await group.expect_fires(50)
+            await group.expect_fires()
             await group.served_by(2, 2)
+        finally:
+            for process in group.processes:
+                process.kill()
+
+
+async def test_the_only_reader_of_a_stream_ends_when_another_one_has_read_it(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        group = Group(account, server.url, tmp_path)
+        try:
+            for name in STREAMS:
+                await account.create(name, **FLAG)
+            leaves, stays = group.start(1), group.start(1)
+            served = await group.served_by(2, 1)
+            await group.schedule_all()
+            assert await leaves.terminate() == 0
+            holders = {one for value in (await group.values("lease")).values() for one in value["holders"]}
+            assert len(holders) == 1, "all of it was handed over by then, and nothing was left without a holder"
+            assert holders < {one for readers in served.values() for one in readers}
+            await group.expect_fires()
+            await group.served_by(1, 1)
+            stays.kill()
+            group.start(1)
+            await group.served_by(1, 1)
         finally:
             for process in group.processes:
                 process.kill()
