@@ -18,6 +18,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input, PurgeConcluded, SchedulesPurged
@@ -35,9 +36,11 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
 from nats_scheduler.jetstream.stretches import PulledConsumer
+from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.message.reading import expiry_of
+from nats_scheduler.message.stored import StoredMessage
 
 # The indexes of a stream's blocks, which a server may have to read if it purges a subject there.
 #
@@ -109,39 +112,50 @@ class BlockIndexes:
             self.were_read(now)
 
 
-# Purge thousands of schedules with few requests: all that a filter matches up to a sequence, if all of it is done.
+# Purge hundreds of schedules with one request: all that a filter matches up to a sequence, if all of it is done.
 #
-# A request for each schedule takes the server 35 µs, nearly all of it for the request; to remove the message takes 5.
-# Of a burst often every schedule is done, and the oldest messages of the stream on such subjects are its schedules.
-# Then a purge with a wildcard removes what a request for each would.
+# A request for each schedule takes the server 30 to 50 µs, nearly all of it for the request; to remove the message
+# takes 5. Of a burst often every schedule is done, and of schedules that are all due some time after they are stored
+# the oldest are. There the oldest messages of the stream on such subjects are those that are to be purged, and a purge
+# with a wildcard removes what a request for each would.
 #
 # The rule: it removes nothing else. The messages that the filter matches are read from the first one on, headers
 # only, and it goes up to the last one before the first that is not to be purged. What is stored later has a higher
-# sequence. So another schedule on such a subject that lies below the burst ends it at once: then each is purged
-# alone. Only on a server that stands alone, whose consumers and purges see one state, and where the sidecar reads all
-# messages. And only by an instance that holds all shards: other instances would have to compare a filter with all
-# that they hold, and what they hold lies between.
+# sequence. So another schedule on such a subject that lies below ends it at once: then each is purged alone. Only on
+# a server that stands alone, whose consumers and purges see one state, and where the sidecar reads all messages. And
+# only by an instance that holds all shards: others would have to compare a filter with all that they hold, and what
+# they hold lies between.
 #
-# Cost: 5 µs to read a message and 5 to remove it in the server, 2 here. A look at one message where it is not
-# possible, once in `RETRY_SECONDS`.
+# While a request is in process the next messages are read. Cost: 5 µs to read a message and 5 to remove it in the
+# server, 2 here. A look at one message where it is not possible, once in `RETRY_SECONDS`.
 
-MIN_JOINT_PURGES = 2_048
-"""Fewer that wait are purged one by one."""
+MIN_JOINT_PURGES = 256
+"""With fewer no request with a wildcard is tried."""
+
+MIN_JOINT_MESSAGES = 128
+"""For fewer none is sent: it takes the server as long as 100 of one subject each."""
 
 MAX_JOINT_MESSAGES = 2_000
 """Messages that one request removes: meanwhile the server stores nothing in the stream, for some milliseconds."""
 
-MIN_JOINT_MESSAGES = 512
-"""For fewer no request with a wildcard is sent: it takes the server as long as 100 of one subject each."""
+MAX_MATCHED_FOR_EACH = 100
+"""If the filter matches more messages for each that is removed, a request keeps the server for too long.
 
-MAX_MATCHED = 150_000
-"""If the filter matches more messages, each request keeps the server for too long: it looks at all their subjects."""
+It looks at all their subjects, which takes 5 ms for 100,000.
+"""
+
+GATHERING_SECONDS = 2.0
+"""The longest time (s) that a purge waits for others: fewer than `MIN_JOINT_PURGES` in it are purged one by one."""
 
 STRAGGLER_SECONDS = 0.1
 """The time to wait for what is not to be purged yet: the schedules of a burst are done one after the other."""
 
 RETRY_SECONDS = 10.0
-"""After this time a joint purge is tried again where it was not possible."""
+"""After this time (s) one is tried again where it was not possible. One that goes on begins anew: what did not come to
+its turn until then, since it is done before what was stored before it, is purged alone."""
+
+MIN_SHARDS = SHARDS * 7 // 8
+"""The number of shards of `MIN_JOINT_PURGES` schedules, at least, if this instance holds all shards."""
 
 JointlyPurged = Callable[[Sequence[PurgeSchedule]], None]
 
@@ -163,61 +177,97 @@ class JointPurge:
         self._config = config
         self._stream: str = config["name"]
         self._purged = purged
+        self._loop = asyncio.get_running_loop()
         self.open: dict[str, PurgeSchedule] = {}
         """By schedule."""
         self._added = asyncio.Event()
+        self._enough_at = self._loop.time()
+        """When (by the loop's clock) enough were open the last time."""
+        self._patience = GATHERING_SECONDS
+        """The time (s) to wait until enough are open: twice what it took before, so the end of a burst waits little."""
         self.was_of_use = False
         """True if it purged anything."""
         self.left = [request for request in requests if not self.add(request)]
         """Those that were not taken."""
 
     def add(self, request: PurgeSchedule) -> bool:
-        """Purge one more; returns whether it is taken: not if there is one of the same schedule."""
-        if request.schedule in self.open:
+        """Purge one more; returns whether it is taken: not if there is one of the same schedule, or if it is a roll-up.
+
+        A roll-up has no known version: no message of its target has the sequence up to which it goes.
+        """
+        if request.schedule in self.open or request.known is None:
             return False
         self.open[request.schedule] = request
         self._added.set()
         return True
 
-    async def run(self) -> None:
-        """Purge as long as all that comes next in the stream is to be purged; no error ends it but cancellation."""
-        matched = filter_of(self.open)
-        if matched is None or len(set(map(shard_of, self.open))) < SHARDS:
-            return  # this many schedules are of all shards if they are of one instance
-        try:
-            first = await self._api.message(self._stream, seq=1, next_by_subj=matched)
-            if first is None or first.subject not in self.open:
-                return
-            await self._purge(matched)
-        except JetStreamError:
-            return  # what is still open is purged one by one, and meets the same error
+    async def run(self) -> bool:
+        """Purge for `RETRY_SECONDS`, as long as all that comes next in the stream is to be purged.
 
-    async def _purge(self, matched: str) -> None:
+        Returns whether it can go on; then what is open is what has not come to its turn. No error but cancellation.
+        """
+        goes_on = False
+        try:
+            goes_on = await self._are_enough() and await self._purge()
+        except* JetStreamError:
+            pass  # what is still open is purged one by one, and meets the same error
+        return goes_on
+
+    async def _purge(self) -> bool:
+        matched = filter_of(self.open)
+        if matched is None or len(set(map(shard_of, self.open))) < MIN_SHARDS:
+            return False
+        first = await self._api.message(self._stream, seq=1, next_by_subj=matched)
+        if first is None or first.subject not in self.open:
+            return False
         consumer = PulledConsumer(self._connection, self._api, self._stream)
         await consumer.open({**consumer_from(1, self._config), "headers_only": True, "filter_subject": matched})
         try:
-            while consumer.pending <= MAX_MATCHED and await self._is_more_to_purge():
-                messages = await consumer.pull(min(MAX_JOINT_MESSAGES, len(self.open)))
-                done: list[PurgeSchedule] = []
-                through = 0
-                for message in messages:
-                    request = self.open.get(message.subject) or await self._straggler(message.subject)
-                    if request is None or message.sequence > request.through:
-                        break
-                    through = message.sequence
-                    if message.sequence == request.through:
-                        done.append(request)
-                is_last = not messages or through != messages[-1].sequence
-                if len(done) < MIN_JOINT_MESSAGES or not await self._purge_through(matched, through, len(messages)):
-                    return
-                for request in done:
-                    self.open.pop(request.schedule, None)
-                self.was_of_use = True
-                self._purged(done)
-                if is_last:
-                    return
+            return await self._purge_what_is_read(consumer, matched)
         finally:
             consumer.close()
+
+    async def _purge_what_is_read(self, consumer: PulledConsumer, matched: str) -> bool:
+        until, left = self._loop.time() + RETRY_SECONDS, consumer.pending
+        read: list[StoredMessage] = []
+
+        async def read_more(besides: int = 0) -> None:
+            wanted = min(len(self.open) - besides, MAX_JOINT_MESSAGES) - len(read)
+            if wanted > 0:
+                read.extend(await consumer.pull(wanted))
+
+        while True:
+            await read_more()
+            purgeable, done = await self._first_done(read)
+            if purgeable < MIN_JOINT_MESSAGES or left > MAX_MATCHED_FOR_EACH * purgeable:
+                return False
+            through = read[purgeable - 1].sequence
+            del read[:purgeable]
+            async with TaskGroup() as tasks:
+                tasks.create_task(read_more(len(done)))
+                is_exact = await self._purge_through(matched, through, purgeable)
+            if not is_exact:
+                return False
+            left -= purgeable
+            for request in done:
+                del self.open[request.schedule]
+            self.was_of_use = True
+            self._purged(done)
+            if self._loop.time() >= until:
+                return True
+            if not await self._are_enough():
+                return False
+
+    async def _first_done(self, read: Sequence[StoredMessage]) -> tuple[int, list[PurgeSchedule]]:
+        """Return how many messages, from the first that was read on, are to be purged, and what is done then."""
+        done: list[PurgeSchedule] = []
+        for count, message in enumerate(read):
+            request = self.open.get(message.subject) or await self._straggler(message.subject)
+            if request is None or message.sequence > request.through:
+                return count, done
+            if message.sequence == request.through:
+                done.append(request)
+        return len(read), done
 
     async def _purge_through(self, matched: str, through: int, most: int) -> bool:
         """Purge what the filter matches up to a sequence; return whether that was not more than was read."""
@@ -225,27 +275,27 @@ class JointPurge:
         answer = await self._api.call(f"STREAM.PURGE.{self._stream}", wanted)
         return integer(answer.get("purged")) <= most
 
-    async def _is_more_to_purge(self) -> bool:
+    async def _are_enough(self) -> bool:
         """Return whether enough is to be purged, and wait for more if not."""
-        try:
-            async with asyncio.timeout(STRAGGLER_SECONDS):
-                while len(self.open) < MIN_JOINT_MESSAGES:
-                    self._added.clear()
-                    await self._added.wait()
-        except TimeoutError:
+        if not await self._comes(lambda: len(self.open) >= MIN_JOINT_PURGES, self._patience):
             return False
+        before, self._enough_at = self._enough_at, self._loop.time()
+        self._patience = min(max(2 * (self._enough_at - before), STRAGGLER_SECONDS), GATHERING_SECONDS)
         return True
 
     async def _straggler(self, schedule: str) -> PurgeSchedule | None:
         """Return the purge of a schedule that is not known yet, None if none is ordered in time."""
-        try:
-            async with asyncio.timeout(STRAGGLER_SECONDS):
-                while schedule not in self.open:
+        await self._comes(lambda: schedule in self.open, STRAGGLER_SECONDS)
+        return self.open.get(schedule)
+
+    async def _comes(self, condition: Callable[[], bool], within_seconds: float) -> bool:
+        """Wait until what is added makes a condition true; return whether it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_seconds):
+                while not condition():
                     self._added.clear()
                     await self._added.wait()
-        except TimeoutError:
-            return None
-        return self.open[schedule]
+        return condition()
 
 
 def filter_of(subjects: Iterable[str]) -> str | None:
@@ -306,6 +356,8 @@ class Purger(Sender[PurgeSchedule]):
         self._joint: JointPurge | None = None
         self._joint_after = 0.0
         """The time (of the loop's clock) after which many may be purged jointly again."""
+        self._begun, self._begun_until = 0, 0.0
+        """The number of purges that were begun lately, and until when (of the loop's clock) they are counted."""
         self._notify = notify
         self._indexes = BlockIndexes()
         self._singly = _purges_with_a_look(api, stream, notify, tasks, reach, self._indexes)
@@ -328,6 +380,7 @@ class Purger(Sender[PurgeSchedule]):
         ):
             self._singly.begin(request)
         elif self._joint is None or not self._joint.add(request):
+            self._begun += 1
             self._waiting.append(request)
             if not self._is_to_fill:
                 self._fill_or_wait()
@@ -358,9 +411,13 @@ class Purger(Sender[PurgeSchedule]):
         self._stop_waiting()
         now = self._loop.time()
         self._next_group_at = now + self._group_seconds
-        is_much = len(self._waiting) >= MIN_JOINT_PURGES
-        if is_much and self._may_be_joint and now >= self._joint_after and self._ended is None:
+        if self._begun >= MIN_JOINT_PURGES and self._may_be_joint and now >= self._joint_after and self._ended is None:
+            if self._in_flight:
+                self._is_to_fill = False
+                return  # their answers come first: what they name may be stored yet, and lies before all that waits
             self._purge_jointly()
+        if now >= self._begun_until:
+            self._begun, self._begun_until = 0, now + GATHERING_SECONDS
         super()._fill_up()
 
     def _purge_jointly(self) -> None:
@@ -371,15 +428,20 @@ class Purger(Sender[PurgeSchedule]):
             self._joint_after = math.inf
 
     async def _run(self, joint: JointPurge) -> None:
-        await joint.run()
-        if self._joint is joint:  # and the contact has not ended
-            self._joint = None
-            self._joint_after = self._loop.time() + (0.0 if joint.was_of_use else RETRY_SECONDS)
+        goes_on = True
+        while goes_on:
+            goes_on = await joint.run()
+            if self._joint is not joint:
+                return  # the contact has ended
             self._waiting.extend(joint.open.values())
+            joint.open.clear()
             self._fill()
+        self._joint, self._begun = None, 0
+        self._joint_after = self._loop.time() + (0.0 if joint.was_of_use else RETRY_SECONDS)
 
     def _notify_purged(self, done: Sequence[PurgeSchedule]) -> None:
         if self._ended is None:
+            self._indexes.were_read(self._loop.time())
             self._notify(SchedulesPurged([one.schedule for one in done], [one.through for one in done]))
 
     # -- how they are sent and concluded -------------------------------------------------------------------------

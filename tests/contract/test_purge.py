@@ -61,7 +61,9 @@ async def store_burst(side: PortSide, number: int = NUMBER, *, first: int = 0) -
     """Store schedules that are done, and return their purges."""
     names = [f"s.{n}" for n in range(first, first + number)]
     sequences = await store_all(side, names)
-    return [PurgeSchedule(side.subject(name), at) for name, at in zip(names, sequences, strict=True)]
+    return [
+        PurgeSchedule(side.subject(name), at, None, Version(at, 0)) for name, at in zip(names, sequences, strict=True)
+    ]
 
 
 async def purge(side: PortSide, requests: list[PurgeSchedule]) -> list[PurgeConcluded]:
@@ -141,6 +143,40 @@ async def test_a_burst_that_cannot_be_purged_jointly_is_purged_one_by_one(
     assert len(bodies) == len(requests)
 
 
+async def test_schedules_that_are_done_in_the_order_of_storing_are_purged_jointly_as_they_come(
+    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "GATHERING_SECONDS", 20.0)  # on a busy machine, too, all come within it
+    async with watched(url, stream_name) as (side, bodies):
+        requests = await store_burst(side, 4 * MIN_JOINT_PURGES)
+        [far] = await store_all(side, ["s.far"])
+        requests += await store_burst(side, 100, first=len(requests))
+        requests.insert(200, requests.pop(700))  # it is done before what was stored before it
+        await purge(side, requests[:300])
+        for first in range(300, len(requests), 50):
+            for request in requests[first : first + 50]:
+                side.contact.purge(request)
+            await one_turn()
+        answers = await side.hears(PurgeConcluded, len(requests))
+        assert {answer.failure for answer in answers} == {None}
+        assert await side.stored() == [(far, "s.far")]
+    assert len([body for body in bodies if b"*" in body]) > 1
+    assert len(bodies) < len(requests) * 2 // 3
+
+
+async def test_what_is_to_be_purged_jointly_is_given_up_at_the_end(
+    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "GATHERING_SECONDS", LONG_SECONDS)
+    async with scene(url, stream_name, 0.0) as at:
+        at.purge(*range(MIN_JOINT_PURGES))
+        at.purger.begin(PurgeSchedule("rolled.up", 1))
+        await one_turn()
+        assert at.purger.in_flight == 1, "the roll-up, which is sent alone"
+        at.purger.end("the contact ended")
+        assert [one.failure for one in at.concluded] == ["the contact ended"] * (MIN_JOINT_PURGES + 1)
+
+
 async def test_a_purge_up_to_below_what_is_stored_removes_nothing(url: str, stream_name: str) -> None:
     async with server_side(url, stream_name, {}) as side:
         requests = await store_burst(side)
@@ -203,7 +239,7 @@ class Scene:
 
     def purge(self, *numbers: int) -> None:
         for number in numbers:
-            self.purger.begin(PurgeSchedule(f"s.{number}", number))
+            self.purger.begin(PurgeSchedule(f"s.{number}", number, None, Version(number, 0)))
 
     @property
     def done(self) -> list[str]:
@@ -289,7 +325,9 @@ async def test_what_waits_for_its_group_is_given_up_at_the_end(url: str, stream_
         at.purge(2)
         at.purger.end("the contact ended")
         at.purge(3)
-        assert at.concluded[-2:] == [PurgeConcluded(f"s.{n}", n, "the contact ended") for n in (2, 3)]
+        assert at.concluded[-2:] == [
+            PurgeConcluded(f"s.{n}", n, "the contact ended", known=Version(n, 0)) for n in (2, 3)
+        ]
 
 
 async def test_one_without_an_answer_is_not_done_and_a_late_answer_says_nothing(url: str, stream_name: str) -> None:
