@@ -353,12 +353,17 @@ def _was_held_up(case: Case, version: Version, due: int, fire: FireSeen) -> bool
 
 
 def divided(case: Case) -> list[Violation]:
-    """Find shards without a holder in the end, or with more than one, and shards that change hands endlessly."""
+    """Find shards without a holder in the end, or with more than one, shards that change hands endlessly, and a stream
+    that more or fewer instances read than are to."""
     holders = case.history.holders
     if holders is None:
         return []
     if case.history.hand_overs > MOST_HAND_OVERS:
         return [Violation("Divided", "record", 0, f"it was changed {case.history.hand_overs} times in the end")]
+    if case.terms.readers not in (0, len(case.history.read_by)):
+        return [
+            Violation("Divided", "readers", 0, f"it is read by {case.history.read_by}, not by {case.terms.readers}")
+        ]
     wrong = {shard: names for shard in ALL_SHARDS if len(names := holders.get(shard, [])) != 1}
     return [Violation("Divided", f"shard {shard}", 0, f"it is held by {names}") for shard, names in wrong.items()]
 

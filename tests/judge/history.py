@@ -241,6 +241,8 @@ class Terms:
     """True if the stream takes fires with `Nats-Rollup`; if not, a fire is followed by a purge."""
     divided: bool = False
     """True if the instances divide the work, so that a fault of one of them concerns all."""
+    readers: int = 0
+    """The number of instances that read the stream when all is well; 0: all."""
 
 
 @dataclass(slots=True)
@@ -273,6 +275,8 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None
     """The holders of each shard in the end, if that was recorded."""
+    read_by: list[str] = field(default_factory=list)
+    """The instances that read the stream in the end, where that was recorded."""
     found_no_checkpoint: list[int] = field(default_factory=list)
     """The instants at which an instance asked how far fires are settled and found nothing, where that was recorded."""
     calendars: list[CalendarSeen] = field(default_factory=list)

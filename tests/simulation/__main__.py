@@ -48,6 +48,8 @@ def main() -> int:
     kinds.add_argument("--snapshots", action="store_const", const="--snapshots", dest="option", help=snapshots)
     roll_ups = "let fires replace those before them by purges"
     kinds.add_argument("--roll-ups", action="store_const", const="--roll-ups", dest="option", help=roll_ups)
+    readers = "let some of the instances read the stream, and the others take over from them"
+    kinds.add_argument("--readers", action="store_const", const="--readers", dest="option", help=readers)
     given = parser.parse_args()
     if given.seed is None:
         return _many(range(given.first, given.first + given.seeds), given.jobs, given.option)

@@ -71,6 +71,11 @@ class Instance:
         return self._sidecar.beside if self._sidecar is not None and self.is_alive else frozenset()
 
     @property
+    def is_reading(self) -> bool:
+        """True if it lives, and reads the stream."""
+        return self._sidecar is not None and self.is_alive and self._sidecar.is_reading
+
+    @property
     def schedules(self) -> set[str]:
         """The subjects of the schedules that it holds, and of those that it lists as rejected."""
         assert self._sidecar is not None, "it lives"

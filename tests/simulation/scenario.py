@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
+from nats_scheduler.engine.sharing.readers import PATIENCE_NS, REPLACED_AFTER_NS
 from tests.judge.history import SECOND, Terms
 
 MILLISECOND = SECOND // 1000
@@ -130,13 +131,16 @@ class Scenario:
     """
     deadlines: bool = False
     """True if some schedules say within which time their fires are to be done; no draw either."""
+    readers: int = 0
+    """How many instances read the stream (`instances_per_stream`); 0: all. No draw either."""
     snapshots: bool = False
     """True if instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
 
     @property
     def heals_for(self) -> int:
         """The time (ns) at the end in which nothing is broken: until all must be ready, and a while to check it."""
-        return self.terms.resumes_within + self.reads_for + 12 * SECOND
+        settles = REPLACED_AFTER_NS + PATIENCE_NS + self.reads_for if self.readers else 0
+        return self.terms.resumes_within + self.reads_for + settles + 12 * SECOND
 
     @property
     def terms(self) -> Terms:
@@ -151,6 +155,7 @@ class Scenario:
             clock_ahead=off,
             clock_behind=off,
             divided=self.divides,
+            readers=min(self.readers, self.instances),
             consumed=self.consumes,
             duplicate_window=self.duplicate_window,
             allows_roll_ups=not self.rolls_up,
@@ -229,5 +234,33 @@ def with_snapshots(seed: int) -> Scenario:
     )
 
 
-DRAWS: dict[str, Callable[[int], Scenario]] = {"": drawn, "--snapshots": with_snapshots, "--roll-ups": with_roll_ups}
+def with_readers(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which one or two of three or four instances read the stream.
+
+    They come, go and die at least. Half of the seeds are those with snapshots. In half of each faults are rare, and
+    after none of them an instance may need long: both would excuse a stream that is left too early.
+    """
+    random, usual = Random(f"readers {seed}"), with_snapshots(seed) if seed % 2 else drawn(seed)
+    if random.random() < 0.5:
+        kinds = tuple(kind for kind in usual.kinds if kind not in LONGEST_RETRY)
+        usual = replace(usual, kinds=kinds, breaks_every=6 * SECOND, breaks_for=40 * SECOND)
+    return replace(
+        usual,
+        divides=True,
+        instances=random.choice([3, 4]),
+        readers=random.choice([1, 2, 2]),
+        reads_for=random.choice([0, 6, 9]) * SECOND,
+        kinds=tuple(kind for kind in KINDS if kind in ("kill", "leave", *usual.kinds)),
+        lags=False,  # what a leader that is behind delays is late whoever reads
+        disagrees=False,
+        leads_anew=False,
+    )
+
+
+DRAWS: dict[str, Callable[[int], Scenario]] = {
+    "": drawn,
+    "--snapshots": with_snapshots,
+    "--roll-ups": with_roll_ups,
+    "--readers": with_readers,
+}
 """What is drawn of a seed, by the option of the command."""

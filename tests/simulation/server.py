@@ -147,6 +147,8 @@ class Server:
         """True if instances can ask each other whether they are there."""
         self.divides = scenario.divides
         """True if the instances divide the work; if not, each of them serves everything."""
+        self.readers = scenario.readers
+        """How many instances read the stream; 0: all."""
         self.created = "2026-01-01T00:00:00Z"
         """The time at which the stream was made."""
         self.followers: list[Callable[[], None]] = []

@@ -2,7 +2,7 @@
 
 Its rule: only the few lines around them are modelled here, by the rules of `runtime.sidecar` and `runtime.serving`:
 connections that end and are made again, contacts that end on one that lives, hints about requests of others to remove
-messages, and the order of a drain.
+messages, a stream that is left to other instances and read again, and the order of a drain.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
 )
 from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.sharing.readers import Readers
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
@@ -37,7 +38,12 @@ from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, In
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.sidecar import leave
 from nats_scheduler.runtime.snapshots import KeptSnapshots
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.runtime.stream_service import (
+    HANDOVER_OVERLAP_SECONDS,
+    EngineFailedError,
+    LeftStream,
+    StreamService,
+)
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -191,21 +197,29 @@ class Sidecar:
         self._random = random
         self._memory = memory
         self._able = V2_11 if server.stream.guard else V2_10
-        self._leases = Leases(name)
+        self._leases = Leases(name, readers=Readers(server.readers)) if server.readers else Leases(name)
         # Drawn from the state, and not the generator, so that the worlds of existing seeds do not change.
         self._content_memory = Random(f"contents {name} {random.getstate()}").choice(CONTENT_MEMORIES)
         self._clock = clock
         self._calendars = NOT_READ
         self.service = self._new_service(StreamState.from_info(server.information()))
-        self._services = {"SIM": self.service}
+        self._services = {} if server.readers else {"SIM": self.service}
+        self._left: dict[str, LeftStream] = {}
         self._reporter: Any = Traces(process.note)
         self._instances: Instances | None = None
+        self._decided = asyncio.Event()
+        """Set when the stream is to be read from now on, or is left to others from now on."""
         self._has_opened = False
         self._has_gone_back = self._mistrusts = False
         self._found = random.choice(FOUND) if server.keeps_snapshots else "none"
         self._bucket: SimulatedBucket
         self.link: Link | None = None
         """The connection of the moment."""
+
+    @property
+    def is_reading(self) -> bool:
+        """True if it reads the stream."""
+        return bool(self._services)
 
     @property
     def beside(self) -> frozenset[int]:
@@ -241,7 +255,7 @@ class Sidecar:
 
     async def _drain(self) -> None:
         self._process.point(Point.DRAIN)
-        await leave([self.service], self._instances, self._bucket, SETTINGS.drain_timeout / SECOND)
+        await leave(list(self._services.values()), self._instances, self._bucket, SETTINGS.drain_timeout / SECOND)
 
     def recheck(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages, as seen on the API."""
@@ -270,12 +284,14 @@ class Sidecar:
         async with asyncio.TaskGroup() as tasks:
             if self._server.divides:
                 self._server.links[self._leases.me] = link
-                shared = self._clock, self._services, self._reporter
-                self._instances = Instances(self._leases, bucket, api, *shared, self._restore, self._is_there)
+                shared = self._clock, self._services, self._reporter, self._restore, self._is_there
+                self._instances = Instances(self._leases, bucket, api, *shared, self._left)
+                self._instances.decide = lambda _name: self._decided.set()
                 tasks.create_task(self._instances.take_part())
             else:
                 tasks.create_task(self._hold_everything(bucket, api))
-            tasks.create_task(self._keep_serving(link, bucket, tasks))
+            keep = self._keep_deciding if self._server.readers else self._keep_serving
+            tasks.create_task(keep(link, bucket, tasks))
 
     async def _is_there(self, name: str) -> bool | None:
         """Ask whether another one is there: for one without a connection the server answers, for a stalled one nobody.
@@ -305,6 +321,39 @@ class Sidecar:
                 await self.service.hold(ALL_SHARDS, bucket, api)
             except JetStreamError:
                 await self._process.rest(DIVISION_CHECK_INTERVAL_SECONDS)
+
+    async def _keep_deciding(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
+        """Read the stream, or leave it to others, as the instances decide."""
+        serving: asyncio.Task[None] | None = None
+        instances = self._instances
+        assert instances is not None, "they divide the stream"
+        while not link.lost.done():
+            self._decided.clear()
+            if instances.reads(self.service.key, is_reading=self.is_reading):
+                if not self.is_reading:
+                    self._process.note("reads the stream")
+                    self._left.clear()
+                    self._services["SIM"] = self.service
+                    instances.check_soon(self.service.key)
+                serving = serving or tasks.create_task(self._keep_serving(link, bucket, tasks))
+            else:
+                if self.is_reading:
+                    await self._leave_to_others(serving)
+                    serving = None
+                self._left["SIM"] = LeftStream(self.service.state, self.service.mode)
+            await self._decided.wait()
+
+    async def _leave_to_others(self, serving: asyncio.Task[None] | None) -> None:
+        """Finish what is in flight, and hold nothing of the stream any more."""
+        await self._process.rest(HANDOVER_OVERLAP_SECONDS)
+        await self.service.drain(SETTINGS.drain_timeout / SECOND)
+        if serving is not None:
+            serving.cancel()
+            await asyncio.wait((serving,))
+        self._process.note("leaves the stream to others")
+        self.service.end()
+        del self._services["SIM"]
+        self.service = self._new_service(self.service.state)
 
     async def _keep_serving(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
         """Serve the stream; if contact with it fails but the connection lives, try again."""

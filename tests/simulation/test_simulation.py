@@ -30,7 +30,7 @@ SEND_DELAY_NS = 40 * MILLISECOND
 """Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
 
 
-@pytest.mark.parametrize("option", DRAWS, ids=["plain", "snapshots", "roll-ups"])
+@pytest.mark.parametrize("option", DRAWS, ids=["plain", "snapshots", "roll-ups", "readers"])
 @pytest.mark.parametrize("some", TIERS)
 def test_no_promise_is_broken_whatever_breaks(some: range, option: str) -> None:
     for seed in some:

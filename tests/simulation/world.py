@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 
 from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.buckets import hasty
@@ -112,6 +113,7 @@ class World:
         for instance in self.instances:
             instance.crashed, instance.left = self._has_crashed, self._has_left
             self._boot(instance)
+        self._may_be_unread()
         self.publishers.act_now_and_again(self.scenario.publishes_every)
         self.publishers.feed_now_and_again()
         self.publishers.purge_now_and_again()
@@ -201,6 +203,7 @@ class World:
 
     def _closed(self) -> History:
         self.history.holders = self._holders() if self.scenario.divides else None
+        self.history.read_by = [instance.name for instance in self.instances if instance.is_reading]
         for instance in self.instances:
             if instance.is_alive:
                 self._died(instance)
@@ -233,6 +236,16 @@ class World:
         if "clock" in self.scenario.kinds:
             name, duration = None, duration + CLOCK_OFF
         self.history.faults.append(Fault(kind, name, now, now + duration, silences=kind in SILENT))
+        if kind in SILENT and instance is not None:
+            self._may_be_unread(besides=instance)
+
+    def _may_be_unread(self, besides: Instance | None = None) -> None:
+        """Note that an instance is gone, or none has read yet: if no other holds shards, one is to read first."""
+        others = [one for one in self.instances if one is not besides and not one.process.is_stalled]
+        if self.scenario.readers and not any(one.held for one in others):
+            now = self.timeline.now
+            until = now + LEASE_DURATION_NS + self.scenario.reads_for
+            self.history.faults.append(Fault("unread", None, now, until))
 
     def _boot(self, instance: Instance) -> None:
         chance = self._random.random()
@@ -251,6 +264,7 @@ class World:
             gone = min(self.timeline.now, since + self.scenario.terms.resumes_within)
             self.history.faults.append(Fault("leave", instance.name, since, gone, silences=True))
         self.history.lives.append(Life(instance.name, self._born[instance.name], self.timeline.now))
+        self._may_be_unread(besides=instance)
 
     # -- faults --------------------------------------------------------------------------------------------------
 
