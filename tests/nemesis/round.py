@@ -78,8 +78,9 @@ class Round:
         self._clocks = [Clock(folder / f"{name}-clock") for name in names] if scenario.is_loaded_cluster else []
         options: list[tuple[str, ...]]
         options = [(*clock.options, "--log-level", "debug") for clock in self._clocks] or [()] * len(names)
+        read = ("--instances-per-stream", str(scenario.readers)) if scenario.readers else ()
         self.instances = [
-            Instance(name, ground.urls, folder, self.record, programs, options=given)
+            Instance(name, ground.urls, folder, self.record, programs, options=(*given, *read))
             for name, given in zip(names, options, strict=True)
         ]
         self._publishers = Publishers(ground, self.record, scenario)

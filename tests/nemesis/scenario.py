@@ -118,6 +118,8 @@ class Scenario:
     consumes: bool
     """True if the stream is a work queue, from which workers remove generated messages."""
     strikes: tuple[Strike, ...]
+    readers: int = 0
+    """The number of sidecars that read each stream (`instances_per_stream`); 0: all."""
     snapshots: bool = False
     """True if the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
     breaks_for: float = BREAKS_FOR
@@ -140,6 +142,7 @@ class Scenario:
         """Describe it in one line."""
         where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
         where += ", snapshots" if self.snapshots else ""
+        where += f", {self.readers} read" if self.readers else ""
         where += ", sync always" if self.durable else ""
         where += f", {self.busy} busy" if self.busy else ""
         return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
@@ -182,7 +185,7 @@ def drawn(seed: int) -> Scenario:
     times = sorted(random.uniform(0.5, BREAKS_FOR) for _ in range(count))
     strikes = tuple(_strike(_kind_of(kind, nodes, random), after, random) for after in times)
     consumes = random.random() < CONSUMES
-    return Scenario(seed, kind, version, nodes, instances, consumes, strikes)
+    return Scenario(seed, kind, version, nodes, instances, consumes, strikes, readers=_readers(seed, instances))
 
 
 def with_snapshots(seed: int) -> Scenario:
@@ -209,7 +212,7 @@ def in_cluster(seed: int, busy: int = 0) -> Scenario:
     durable = random.random() < 0.5
     times = sorted(random.uniform(0.5, CLUSTER_BREAKS_FOR) for _ in range(random.randint(4, 7)))
     strikes = tuple(_cluster_strike(kind, after, random) for after in times)
-    usual = Scenario(seed, kind, version, 3, 3, False, strikes)
+    usual = Scenario(seed, kind, version, 3, 3, False, strikes, readers=_readers(seed, 3))
     return replace(usual, breaks_for=CLUSTER_BREAKS_FOR, repeating=REPEATING, soon=SOON, durable=durable, busy=busy)
 
 
@@ -242,6 +245,11 @@ def _cluster_strike(kind: str, after: float, random: Random) -> Strike:
     if kind == "clock":
         return Strike(kind, after, lasts, victim, random.choice(CLOCKS), random.uniform(0.5, MOST_AHEAD))
     return Strike(kind, after, lasts, victim, delay=random.uniform(0.1, LONGEST_GAP) if kind == "two-kills" else 0.0)
+
+
+def _readers(seed: int, instances: int) -> int:
+    """Draw how many sidecars read each stream: in half of the rounds with three, not all."""
+    return Random(f"readers {seed}").choice([0, 0, 1, 2]) if instances > 2 else 0
 
 
 def _servers(kind: str, random: Random) -> tuple[str, int]:
