@@ -1,0 +1,96 @@
+"""Five sidecars of which two read each of twenty streams: what each holds, and what becomes of it when one is killed.
+
+Every sidecar takes snapshots hastily, so that whoever takes a stream over begins with one.
+"""
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.engine.sharing.readers import order_of
+from nats_scheduler.message.headers import MSG_ID, header_value
+from tests.conftest import StartServer
+from tests.harness.account import account_on, in_seconds
+from tests.harness.flagged import FLAG, FlaggedStream
+from tests.harness.processes import ChildProcess, clean_environment, sidecar
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
+from tests.nemesis.instance import HASTY_PROGRAM
+
+pytestmark = pytest.mark.deep
+
+STREAMS = [f"S{number}" for number in range(20)]
+INSTANCES = 5
+READERS = 2
+FAR = 20
+SOON = 10
+LINE = re.compile(r'^\{.*"event": ?"snapshot_\w+".*\}$', re.M)
+
+
+def snapshots(processes: list[ChildProcess], kind: str) -> Counter[str]:
+    """Return how often the processes have written, or used, a snapshot of each stream, by their logs."""
+    lines = [json.loads(line) for process in processes for line in LINE.findall(process.stderr)]
+    return Counter(line["stream"] for line in lines if line["event"] == kind)
+
+
+async def readers_by(url: str, folder: Path, instances: int) -> dict[str, frozenset[str]]:
+    """Wait until the first two of so many sidecars read and hold each stream; return who, as `instances` says."""
+    read: Mapping[str, set[str]] = {}
+
+    async def are_read() -> bool:
+        nonlocal read
+        with sidecar("instances", "--server", url, "--json", folder=folder, name="instances") as asked:
+            if await asked.wait_for_exit() != 0:
+                return False
+            found = [one for one in json.loads(asked.stdout)["instances"] if one["state"] == "alive"]
+        serve = {one["id"]: {key.partition(".")[2] for key in one["serves"] or ()} for one in found}
+        hold = {one["id"]: {held["stream"] for held in one["holds"]} for one in found}
+        read = {name: {one for one, streams in serve.items() if name in streams} for name in STREAMS}
+        wanted = {name: set(order_of(f"emulated.{name}", serve)[:READERS]) for name in STREAMS}
+        return len(found) == instances and serve == hold and read == wanted
+
+    await eventually(are_read, describe=lambda: f"the first {READERS} of {instances} read each stream: {read}")
+    return {name: frozenset(names) for name, names in read.items()}
+
+
+async def test_each_of_five_holds_a_part_and_the_others_take_over_what_one_held(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    command = [*HASTY_PROGRAM.command, "run", "--server", server.url, "--log-format", "json"]
+    command += ["--instances-per-stream", str(READERS)]
+    env = clean_environment(tmp_path) | {"PYTHONPATH": str(HASTY_PROGRAM.modules)}
+    async with account_on(server.url) as account:
+        streams = [FlaggedStream(account, name) for name in STREAMS]
+        for name in STREAMS:
+            await account.create(name, storage="file", **FLAG)
+        processes = [ChildProcess(command, tmp_path, name=f"sidecar-{number}", env=env) for number in range(INSTANCES)]
+        try:
+            for stream in streams:
+                await asyncio.gather(*(stream.schedule(f"far.{n}", f"@at {in_seconds(9_000)}") for n in range(FAR)))
+            before = await readers_by(server.url, tmp_path, INSTANCES)
+            parts = Counter(one for names in before.values() for one in names)
+            assert len(parts) == INSTANCES, "each reads some"
+            assert max(parts.values()) < len(STREAMS), "none reads all"
+            await eventually(lambda: len(snapshots(processes, "snapshot_written")) == len(STREAMS))
+            for number in range(SOON):
+                due = in_seconds(2 + number / 2)
+                await asyncio.gather(*(stream.schedule(f"soon.{number}", f"@at {due}") for stream in streams))
+            used = snapshots(processes[1:], "snapshot_used")
+            processes[0].kill()
+            for stream in streams:
+                await stream.wait_for("out", SOON)
+                fires = await stream.messages("out")
+                assert len({header_value(fire.block, MSG_ID) for fire in fires}) == len(fires) == SOON
+            after = await readers_by(server.url, tmp_path, INSTANCES - 1)
+            taken_over = {name for name in STREAMS if after[name] - before[name]}
+            assert {name for name in STREAMS if not before[name] <= after[name]} == taken_over != set()
+            assert set(snapshots(processes[1:], "snapshot_used") - used) == taken_over
+        finally:
+            for process in processes:
+                process.kill()
