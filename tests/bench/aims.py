@@ -99,6 +99,7 @@ AIMS = (
     Aim("ordinary-1000000", m.RESTART, 2, NATIVE.name),
     Aim("takeover-2000", m.TAKEOVER, 1),
     Aim("handover-2000", m.LAST, 50),
+    Aim("divided-1000000", m.TAKEOVER, 3),
     Aim("streams-1000", m.MANY_OVER_ONE, 1.0, NATIVE.name),
     Aim("streams-1000", m.P99_MANY_OVER_ONE, 1.5),
     Aim("streams-1000", m.SERVED, 10),

@@ -112,6 +112,21 @@ P99_MANY_OVER_ONE = _declared("spread p99, many streams ÷ one", "×", grain=0.5
 SERVED = _declared("start until all streams are served", "s", grain=0.5)
 TAKEOVER = _declared("longest wait for a fire", "s", grain=0.2)
 TAKEOVER_P50 = _declared("wait of those that waited for a takeover, p50", "s", grain=0.2)
+
+
+def _of_an_instance(who: str) -> tuple[Measure, Measure, Measure, Measure]:
+    """Declare how long it takes until all is read, and the share, memory and CPU of an instance then."""
+    return (
+        _declared(f"start until read, {who}", "s", grain=0.5),
+        _declared(f"most streams of an instance, {who}", "%", 0, grain=5.0),
+        _declared(f"memory of an instance, {who}", "MB", 0, grain=5.0),
+        _declared(f"CPU of an instance, {who}", "% of a core", 1, grain=1.0),
+    )
+
+
+READ_BY_ALL = _of_an_instance("all read all")
+READ_BY_FEW = _of_an_instance("few read each")
+READ_AGAIN = _declared("after a kill, read again after", "s", grain=0.5)
 QUIET_SPREAD_P99 = _declared("spread, not asked, p99", "ms", grain=1.0)
 ASKED_SPREAD_P99 = _declared("spread, asked, p99", "ms", grain=1.0)
 QUIET_BURST_P99 = _declared("burst, not asked, p99", "ms", grain=5.0)

@@ -6,6 +6,7 @@ A name is a family and a number, as in `herd-20000`; any number will do.
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.bench.scenarios.asked import Asked, Watched
+from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
@@ -36,6 +37,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "handover": HandOver,
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
+    "divided": Divided,
 }
 """The families; the number in a name counts schedules, messages, either a second (`rate`: at most), ms, or streams."""
 
@@ -58,6 +60,7 @@ MILLION = (
         "asked-1000000",
         "watched-1000000",
         "ordinary-1000000",
+        "divided-1000000",
     ),
 )
 TEN_MILLION = ("held-10000000",)

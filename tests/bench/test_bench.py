@@ -13,6 +13,7 @@ from tests.bench.load import at_pattern, schedule, subject_of, target_of
 from tests.bench.runner import run
 from tests.bench.runs import Run
 from tests.bench.scenarios.asked import Asked, Watched
+from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
@@ -116,6 +117,16 @@ async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over(
     found = await measured(scenario, (NATIVE, kind))
     assert found.value(scenario.name, measure.name, NATIVE.name) is None
     assert found.values(scenario.name, measure.name, kind.name)
+
+
+async def test_streams_are_divided_among_instances_that_each_read_some_of_them() -> None:
+    scenario = Divided(60, streams=6, instances=3, fires=30, seconds=2.0, lead_seconds=LEAD_SECONDS)
+    found = await measured(scenario, (NATIVE, EMULATED))
+    shares = [found.value(scenario.name, one[1].name, EMULATED.name) for one in (m.READ_BY_ALL, m.READ_BY_FEW)]
+    assert shares[0] == 100
+    assert 100 * 2 / 3 <= (shares[1] or 0.0) <= 100
+    assert found.values(scenario.name, m.TAKEOVER.name, EMULATED.name)
+    assert found.value(scenario.name, m.TAKEOVER.name, NATIVE.name) is None
 
 
 async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:
