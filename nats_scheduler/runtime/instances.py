@@ -379,7 +379,7 @@ class Instances:
         self._leases.is_ending = self._leases.readers.per_stream is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(SUCCESSORS_LIMIT_SECONDS):
-                while self._is_last_reader():
+                while self._leases.is_ending and not all(map(self._leases.has_successor, self._leases.serves)):
                     self._send_heartbeat()
                     await asyncio.sleep(SUCCESSORS_CHECK_INTERVAL_SECONDS)
         self._leases.is_leaving = True
@@ -562,11 +562,6 @@ class Instances:
             self._concerned.add(key)
         elif not self.reads(key, is_reading=True):
             self.decide(service.state.name)
-
-    def _is_last_reader(self) -> bool:
-        """Return whether we leave streams to others, and none of them serves one that we do."""
-        others = self._leases.is_ending and list(self._leases.others)
-        return bool(others) and any(not self._leases.served_by_others(key) for key in self._leases.serves)
 
     def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
         if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:

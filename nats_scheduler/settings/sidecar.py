@@ -272,8 +272,9 @@ class SidecarSettings(BaseModel):
         le=ALL_INSTANCES,
         description=(
             "How many instances read each stream, and hold its schedules: 1 to 1000. A stream that has fewer instances "
-            "than that is read by all; if it is not set, each is. With 1, what was to fire while the only reader is "
-            "replaced is late until the stream was read again. Give all sidecars of an account the same value."
+            "than that is read by all, and 1000 stands for all. If it is not set, 2 do, or all if the account has one "
+            "stream only. With 1, what was to fire while the only reader is replaced is late until the stream was read "
+            "again. Give all sidecars of an account the same value."
         ),
     )
     keep_snapshots: bool = Field(

@@ -36,11 +36,14 @@ from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
 @asynccontextmanager
 async def fleet_of(account: Account, *urls: str) -> AsyncIterator[tuple[Fleet, list[Running]]]:
-    """Have sidecars in this process, each at its address, divide a stream on which nothing is scheduled yet."""
+    """Have sidecars in this process, each at its address, divide a stream on which nothing is scheduled yet.
+
+    All of them read each stream.
+    """
     await account.create(STREAM, **FLAG)
     fleet = Fleet(account)
     async with AsyncExitStack() as stack:
-        sidecars = [await stack.enter_async_context(sidecar_on(url)) for url in urls]
+        sidecars = [await stack.enter_async_context(sidecar_on(url, instances_per_stream=1_000)) for url in urls]
         await fleet.divided(len(urls))
         yield fleet, sidecars
 

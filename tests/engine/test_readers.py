@@ -23,10 +23,10 @@ LATER = REPLACED_AFTER_NS + 10 * PATIENCE_NS
 class World:
     """Instances that decide about one stream, and what they have begun to read or serve."""
 
-    def __init__(self, alive: Iterable[str], per_stream: int | None = 2) -> None:
+    def __init__(self, alive: Iterable[str], per_stream: int | None = 2, *, has_one_stream: bool = False) -> None:
         self.now = 0
         self.stances = dict.fromkeys(alive, NOBODY)
-        self._readers = {name: Readers(per_stream) for name in self.stances}
+        self._readers = {name: Readers(per_stream, has_one_stream) for name in self.stances}
 
     def decide(self, *passive: str) -> list[str]:
         """Have all but the `passive` ones decide once, by the same heartbeats; return the readers in their order."""
@@ -66,10 +66,13 @@ def test_streams_are_spread_evenly_and_one_that_goes_moves_only_its_own() -> Non
         assert [name for name in order_of(key, "abcde") if name != "c"] == order_of(key, "abde")
 
 
-def test_all_read_where_no_number_is_given_or_as_many_as_there_are() -> None:
-    for per_stream in (None, ALL_INSTANCES, 5):
+def test_as_many_read_as_are_asked_for_and_otherwise_two_unless_there_is_one_stream_only() -> None:
+    for per_stream in (ALL_INSTANCES, 5):
         assert World(FIVE, per_stream).decide() == FIVE
     assert World(FIVE, 1).decide() == FIVE[:1]
+    assert World(FIVE, None).decide() == FIVE[:2]
+    assert World(FIVE[:2], None).decide() == FIVE[:2]
+    assert World(FIVE, None, has_one_stream=True).decide() == FIVE
 
 
 def test_one_that_goes_is_replaced_by_the_next_after_a_while_and_at_once_where_nobody_else_serves() -> None:
@@ -129,3 +132,28 @@ def test_nothing_is_begun_or_left_while_it_is_not_known_who_is_alive_or_by_one_t
     leases.ability.passed(100 * SECOND)
     leases.is_ending = True
     assert decisions() == (False, True)
+
+
+def test_one_that_ends_waits_for_those_that_read_or_are_to_read_what_it_serves() -> None:
+    me, one, other = FIVE[:3]
+    for per_stream, reading, serves, is_awaited in (
+        (2, [], [], False),
+        (2, [KEY], [], True),
+        (2, [], [KEY], False),
+        (1, [], [], True),
+        (1, [], [KEY], False),
+    ):
+        leases = Leases(me, frozenset({KEY}), readers=Readers(per_stream))
+        assert leases.has_successor(KEY), "nobody is left"
+        leases.received(one, serves, 0, 0, reading=reading)
+        leases.received(other, [KEY], 0, 0, is_ending=True)
+        assert leases.has_successor(KEY) is not is_awaited, (per_stream, reading, serves)
+
+
+def test_where_no_number_is_given_a_stream_is_read_before_it_is_known_who_is_alive() -> None:
+    for wanted in (None, 2):
+        leases = Leases(FIVE[-1], readers=Readers(wanted))
+        assert leases.reads(KEY, 0, is_reading=False) is (wanted is None)
+        for name in FIVE:
+            leases.received(name, [], 0, 0)
+        assert not leases.reads(KEY, 0, is_reading=False), "others come first"

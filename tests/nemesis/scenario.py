@@ -119,7 +119,7 @@ class Scenario:
     """True if the stream is a work queue, from which workers remove generated messages."""
     strikes: tuple[Strike, ...]
     readers: int = 0
-    """The number of sidecars that read each stream (`instances_per_stream`); 0: all."""
+    """The number of sidecars that read each stream (`instances_per_stream`); 0: it is not set."""
     snapshots: bool = False
     """True if the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
     breaks_for: float = BREAKS_FOR

@@ -39,7 +39,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nats_scheduler.engine.sharing.readers import Readers, Stance
+from nats_scheduler.engine.sharing.readers import ALL_INSTANCES, Readers, Stance
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -449,8 +449,11 @@ class Leases:
         return frozenset(key for key in self._served_at.keys() - self.given_up if not self.record(key).is_foreign)
 
     def reads(self, key: str, now: int, *, is_reading: bool) -> bool:
-        """Return whether we are to read a stream; as long as it cannot be known, what `is_reading` says."""
-        if self.readers.per_stream is None:
+        """Return whether we are to read a stream; as long as it cannot be known, what `is_reading` says.
+
+        Before our first heartbeat is received we read it anyway, unless the operator named a number.
+        """
+        if self.readers.per_stream is None or (self.readers.wanted is None and self._own_stored_at is None):
             return True
         is_unknown = not self.is_receiving(now) or now < self._expected_until or self.is_leaving or self.is_ending
         if is_unknown or not self.ability.can_serve(key):
@@ -485,6 +488,12 @@ class Leases:
         others = [name for name in self._others if self._serves(name, key) or self._is_expected(name, key)]
         living = others if self.is_leaving or key not in self.serves else [*others, self.me]
         return self.ability.of(key, self.me, living, self._now)
+
+    def has_successor(self, key: str) -> bool:
+        """Return whether another instance serves a stream, or none of those that are left is about to read it."""
+        stances = [self._stance_on(key, name) for name, other in self._others.items() if not other.is_ending]
+        is_awaited = any(one.reads for one in stances) or len(stances) >= (self.readers.per_stream or ALL_INSTANCES)
+        return any(one.serves for one in stances) or not is_awaited
 
     def served_by_others(self, key: str) -> list[str]:
         """Return the other instances that serve a stream and are not about to leave."""

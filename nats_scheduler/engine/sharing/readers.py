@@ -65,7 +65,9 @@ class Readers:
     @property
     def per_stream(self) -> int | None:
         """How many instances read each stream; None: all."""
-        return None if self.wanted is None or self.wanted >= ALL_INSTANCES else self.wanted
+        if self.wanted is None:
+            return None if self.has_one_stream else DEFAULT_READERS
+        return None if self.wanted >= ALL_INSTANCES else self.wanted
 
     def met(self, instances: Iterable[str], now: int) -> None:
         """Note which instances are alive, this one included."""
