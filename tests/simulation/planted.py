@@ -194,7 +194,7 @@ BUGS = {
     "content_read_past_the_leader": Bug("Complete", 14, reading_from(MemoryStream.last)),
     "blocked_identities_forgotten": Bug(
         "Complete",
-        51,
+        66,
         together(instead(continuity, "is_replicated", lambda _state: False), identity_in_process_waited_for),
     ),
     "forgery_believed": Bug("Complete", 3, instead(outcomes, "fault_of_generated", lambda *_, **_more: "")),
@@ -231,7 +231,7 @@ BUGS = {
         "Faithful", 15, around(Held, "dropped_before", lambda original, *given: original(*given) + 1)
     ),
     "fire_before_ignored": Bug("Overlap", 24, instead(Overlaps, "holds_back", lambda *_: False)),
-    "waiting_fire_settled": Bug("Complete", 1061, instead(Lifecycle, "all_held_back", lambda _self: [])),
+    "waiting_fire_settled": Bug("Complete", 3514, instead(Lifecycle, "all_held_back", lambda _self: [])),
     "question_asked_once": Bug("Complete", 1235, instead(Overlaps, "answered_too_soon", lambda *_: None)),
     # -- fires that are to be done within a time
     "fires_of_others_not_watched": Bug(
@@ -248,7 +248,7 @@ BUGS = {
     ),
     "deadline_settled_at_once": Bug("Done", 16, instead(done, "SETTLED_NS", -NEVER), with_snapshots),
     "fires_of_a_holder_before_left": Bug(
-        "Done", 109, instead(Deadlines, "shards_changed", lambda _self: None), with_snapshots
+        "Done", 138, instead(Deadlines, "shards_changed", lambda _self: None), with_snapshots
     ),
     # -- calendars
     "edit_ends_schedules": Bug("Complete", 31, instead(Held, "over_at", property(lambda _self: 0))),
@@ -259,7 +259,7 @@ BUGS = {
         31,
         instead(StreamEngine, "checkpoint", lambda self, now: CheckpointLoaded(now + 3 * SECOND, self.last_read)),
     ),
-    "checkpoint_of_all_shards_believed": Bug("Complete", 294, instead(Entry, "left", ALL_SHARDS)),
+    "checkpoint_of_all_shards_believed": Bug("Complete", 125, instead(Entry, "left", ALL_SHARDS)),
     "dead_holders_never_buried": Bug(
         "Live",
         128,
@@ -290,7 +290,7 @@ def breaks(
     return enter
 
 
-@breaks("Complete", 33, Outcomes, "concluded")
+@breaks("Complete", 64, Outcomes, "concluded")
 def advance_before_stored(original: Any, self: Outcomes, given: PublishConcluded, now: int) -> None:
     """Treat an unknown outcome as stored."""
     original(self, PublishConcluded(given.fire, Stored(0)), now)
@@ -482,7 +482,7 @@ def jitter_of_the_instance() -> Iterable[tuple[Any, str, Any]]:
 BUGS["jitter_of_the_instance"] = Bug("Timely", 4, jitter_of_the_instance)
 
 
-@breaks("Complete", 130, Holdings, "pass_over")
+@breaks("Complete", 64, Holdings, "pass_over")
 def delayed_fire_settled(_original: Any, self: Holdings, held: Held) -> bool:
     """Let a checkpoint settle each fire whose fire time has passed, whether or not it was sent."""
     settled = self._settled[held.shard]
