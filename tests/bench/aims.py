@@ -140,7 +140,7 @@ class Verdict:
         """Return it as a row of the table."""
         aim, measure = self.aim, self.aim.measure
         native, here = (span(self.runs, aim.scenario, measure, side) for side in (NATIVE.name, self.side))
-        ratios = [ratio for run in self.runs if (ratio := aim.ratio(run, self.side)) is not None]
+        ratios = [one for run in self.runs if (one := aim.ratio(run, self.side)) is not None]
         is_quotient = aim.over == ITSELF and measure.unit == "×"  # its ratio to the native one says nothing
         ratio = between([] if is_quotient else ratios, ratio_text)
         met = "met" if self.is_met else "not met"
