@@ -151,8 +151,11 @@ STRAGGLER_SECONDS = 0.1
 """The time to wait for what is not to be purged yet: the schedules of a burst are done one after the other."""
 
 RETRY_SECONDS = 10.0
-"""After this time (s) one is tried again where it was not possible. One that goes on begins anew: what did not come to
-its turn until then, since it is done before what was stored before it, is purged alone."""
+"""After this time (s) one is tried again where it was not possible."""
+
+TURN_SECONDS = 5.0
+"""After this time (s) one that goes on begins anew: what did not come to its turn until then, since it is done before
+what was stored before it, is purged alone."""
 
 MIN_SHARDS = SHARDS * 7 // 8
 """The number of shards of `MIN_JOINT_PURGES` schedules, at least, if this instance holds all shards."""
@@ -202,7 +205,7 @@ class JointPurge:
         return True
 
     async def run(self) -> bool:
-        """Purge for `RETRY_SECONDS`, as long as all that comes next in the stream is to be purged.
+        """Purge for `TURN_SECONDS`, as long as all that comes next in the stream is to be purged.
 
         Returns whether it can go on; then what is open is what has not come to its turn. No error but cancellation.
         """
@@ -228,7 +231,7 @@ class JointPurge:
             consumer.close()
 
     async def _purge_what_is_read(self, consumer: PulledConsumer, matched: str) -> bool:
-        until, left = self._loop.time() + RETRY_SECONDS, consumer.pending
+        until, left = self._loop.time() + TURN_SECONDS, consumer.pending
         read: list[StoredMessage] = []
 
         async def read_more(besides: int = 0) -> None:
