@@ -268,6 +268,7 @@ def hasty() -> Iterable[tuple[Any, str, Any]]:
         (kept_snapshots, "MAX_SHARE_AFTER", 0.0),
         (kept_snapshots, "LOAD_CHECK_SECONDS", 0),
         (kept_snapshots, "MIN_PAUSE_NS", 2 * SECOND),
+        (kept_snapshots, "PAUSE_FACTOR", 0),
         (kept_snapshots, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
         (kept_snapshots, "UNIT_PAUSE_SECONDS", 0.1),
         (kept_snapshots, "QUIET_WAIT_SECONDS", 0.02),
