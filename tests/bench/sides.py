@@ -272,7 +272,8 @@ class Side:
     ) -> float | None:
         """Create more streams, start anew, and return the seconds until all are served; None on the native side.
 
-        Of more than one sidecar each is started when those before it are ready.
+        Of more than one sidecar each is started when those before it are ready; the first reads all streams, and the
+        others those that are theirs.
         """
         for name in names:
             await self.api.create_stream(self.kind.stream(name, has_ttl))
@@ -281,8 +282,9 @@ class Side:
             return None
         await self.stop_sidecars()
         started = time.perf_counter()
-        for _ in range(sidecars):
-            await _until(partial(self.start_sidecar().serves, len(self.streams)), within_seconds)
+        for number in range(sidecars):
+            count = 1 if number else len(self.streams)
+            await _until(partial(self.start_sidecar().serves, count), within_seconds)
         return time.perf_counter() - started
 
     async def reconnect(self) -> None:
