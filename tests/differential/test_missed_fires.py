@@ -79,11 +79,14 @@ class Return:
     stored: dict[str, int]
 
     def made_up(self) -> dict[str, int]:
-        """Count what was stored for the fires that were missed: before the next one that the first names."""
+        """Count what was stored for the fires that were missed: before the next one that the first names.
+
+        One that is sent in the moment before that next one may be stored after it, and names a time that has passed.
+        """
         counted = {pattern: len(fires) for pattern, fires in self.fires.items() if pattern not in REPEATING}
         for pattern in REPEATING:
-            following = next_of(self.fires[pattern][0])
-            counted[pattern] = sum(fire.stored_at < following for fire in self.fires[pattern])
+            fires, following = self.fires[pattern], next_of(self.fires[pattern][0])
+            counted[pattern] = sum(fire.stored_at < following or next_of(fire) <= fire.stored_at for fire in fires)
         return counted
 
     def is_on_its_grid(self, pattern: str) -> bool:
