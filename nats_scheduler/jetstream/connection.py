@@ -24,6 +24,7 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.wire import RunReader, Sink, WireClient
 from nats_scheduler.message.foreign_json import Object, read_object
+from nats_scheduler.schedule.instants import next_multiple
 from nats_scheduler.settings.connection import masked_url
 
 Part = TypeVar("Part")
@@ -231,8 +232,7 @@ class Connection:
             self._check_later(seconds, checks)
 
     def _check_later(self, seconds: float, checks: dict[int, Callable[[], object]]) -> None:
-        # At a multiple of the period: so periodic work of different kinds shares its wakes.
-        self._loop.call_at((self._loop.time() // seconds + 1) * seconds, self._run_checks, seconds, checks)
+        self._loop.call_at(next_multiple(self._loop.time(), seconds), self._run_checks, seconds, checks)
 
     def end_when(self, find_reason: Callable[[], str]) -> None:
         """End the connection when `find_reason` returns a reason; "" means none.

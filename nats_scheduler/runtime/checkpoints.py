@@ -39,7 +39,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import SECOND, next_multiple
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MAX_CHECKPOINT_LEAD_NS = 5 * SECOND
@@ -292,8 +292,7 @@ class Pace:
         self._check_later()
 
     def _check_later(self) -> None:
-        interval = TURN_CHECK_INTERVAL_SECONDS  # at a multiple of it, as other periodic work
-        self._timer = self._loop.call_at((self._loop.time() // interval + 1) * interval, self._check)
+        self._timer = self._loop.call_at(next_multiple(self._loop.time(), TURN_CHECK_INTERVAL_SECONDS), self._check)
 
 
 # Write the checkpoints of one stream: when it is its turn, or at once after a fire that may be gone already.

@@ -47,7 +47,7 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.stream_service import LeftStream, StreamService
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import SECOND, next_multiple
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 # Judge which instances can serve a stream by what its engine has seen: what was denied to us, and which holders do
@@ -509,13 +509,13 @@ class Instances:
 
     async def _keep_sending(self) -> None:
         """Send heartbeats, whatever else waits for an answer: it must not make us look gone."""
-        loop = asyncio.get_running_loop()
         while True:
             self._send_heartbeat()
             self._check_is_due.set()
-            # To a multiple of the interval: so it shares its wake with other periodic work. Alone, nobody can be gone.
+            # Alone, nobody can be gone.
             interval = DIVISION_CHECK_INTERVAL_SECONDS if self._leases.count > 1 else HEARTBEAT_INTERVAL_NS / SECOND
-            await asyncio.sleep(interval - loop.time() % interval)
+            now = self._loop.time()
+            await asyncio.sleep(next_multiple(now, interval) - now)
 
     async def _keep_dividing(self) -> None:
         while True:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.instants import MILLISECOND, next_multiple
 
 CLOCK_REQUEST_INTERVAL_SECONDS = 1.0
 """The interval at which the server's time is requested."""
@@ -86,7 +86,8 @@ async def keep_time(clock: ServerClock, ask: Ask) -> None:
     interval = CLOCK_REQUEST_INTERVAL_SECONDS
     while True:
         # A quarter of it after a multiple: that shares a wake with checks, but the answer is not behind a heartbeat.
-        await asyncio.sleep(interval - (loop.time() - interval / 4) % interval)
+        passed = loop.time() - interval / 4
+        await asyncio.sleep(next_multiple(passed, interval) - passed)
         try:
             await _request(clock, ask)
         except JetStreamError:

@@ -27,7 +27,7 @@ from math import inf
 from typing import Protocol, runtime_checkable
 
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND, next_multiple
 
 # Fewer wakes of the process while many fires are due one by one: most of what such a fire costs is to wake.
 #
@@ -420,7 +420,7 @@ class Wakes:
         self._set_timer(now)
 
     def _tick_later(self) -> None:
-        planned = (self._loop.time() // TICK_INTERVAL_SECONDS + 1) * TICK_INTERVAL_SECONDS  # as other periodic work
+        planned = next_multiple(self._loop.time(), TICK_INTERVAL_SECONDS)
         self._ticker = self._loop.call_at(planned, self._tick, planned)
 
     def _tick(self, planned: float) -> None:

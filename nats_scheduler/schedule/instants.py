@@ -8,6 +8,10 @@ Cost: about half a microsecond a conversion.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
+
 # The units of time, in nanoseconds.
 NANOSECOND = 1
 MICROSECOND = 1_000 * NANOSECOND
@@ -37,6 +41,14 @@ def round_to_second(instant: int) -> int:
 def floor_to_second(instant: int) -> int:
     """Cut off the fraction of the second, towards the past."""
     return instant // SECOND * SECOND
+
+
+def next_multiple(at: Number, period: Number) -> Number:
+    """Return the first multiple of a period after `at`, in the unit of both, of any clock.
+
+    What is done periodically is done at multiples of its period, so that it shares its wakes.
+    """
+    return (at // period + 1) * period
 
 
 def is_leap(year: int) -> bool:

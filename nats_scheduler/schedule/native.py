@@ -12,7 +12,7 @@ suspect.
 from enum import StrEnum
 from functools import lru_cache
 
-from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, round_to_second
+from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, next_multiple, round_to_second
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 from nats_scheduler.schedule.zones import Zone
 
@@ -63,7 +63,7 @@ def fire_after(pattern: Pattern, stored_at: int, due: int, now: int) -> int | No
     if following > now:
         return following
     step = round_to_second(pattern.interval)
-    return following + ((now - following) // step + 1) * step
+    return following + next_multiple(now - following, step)
 
 
 def quirk_of(pattern: Pattern, now: int) -> Quirk | None:

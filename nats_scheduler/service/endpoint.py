@@ -237,8 +237,8 @@ class Asked:
         """
         holder = self.holder(stream, getattr(request, "subject", None) or "")
         refusal = ServiceError(UNAVAILABLE, f"no instance that reads stream {shown(stream)} answers: ask again")
+        questions, body = self.connection.one(Questions), request.model_dump_json().encode()
         for reader in sorted(self.leases.served_by_others(self.left[stream].key), key=lambda one: one != holder):
-            questions, body = self.connection.one(Questions), request.model_dump_json().encode()
             reply = await questions.reply(f"{SUBJECTS}.{endpoint}.{reader}", body, READER_DEADLINE_SECONDS)
             if reply is not None and not reply.block:
                 return reply.body

@@ -4,6 +4,8 @@ Every test ends with the same account: each fire that came due is stored, and no
 """
 
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,49 +126,48 @@ class Group:
             assert len(ids) == len(fires) == through, name
 
 
-async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+@asynccontextmanager
+async def a_group(start_server: StartServer, folder: Path) -> AsyncIterator[Group]:
+    """Prepare sidecars beside a server that has the streams, and kill those that are left at the end."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        group = Group(account, server.url, tmp_path)
+        for name in STREAMS:
+            await account.create(name, **FLAG)
+        group = Group(account, server.url, folder)
         try:
-            for name in STREAMS:
-                await account.create(name, **FLAG)
-            for _ in range(3):
-                group.start(2)
-            await group.served_by(3, 2)
-            await group.schedule_all()
-            await group.expect_the_same_answers_of_all(3)
-            group.processes[0].kill()
-            await group.expect_fires()
-            await group.served_by(2, 2)
+            yield group
         finally:
             for process in group.processes:
                 process.kill()
+
+
+async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    async with a_group(start_server, tmp_path) as group:
+        for _ in range(3):
+            group.start(2)
+        await group.served_by(3, 2)
+        await group.schedule_all()
+        await group.expect_the_same_answers_of_all(3)
+        group.processes[0].kill()
+        await group.expect_fires()
+        await group.served_by(2, 2)
 
 
 async def test_the_only_reader_of_a_stream_ends_when_another_one_has_read_it(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        group = Group(account, server.url, tmp_path)
-        try:
-            for name in STREAMS:
-                await account.create(name, **FLAG)
-            leaves, stays = group.start(1), group.start(1)
-            served = await group.served_by(2, 1)
-            await group.schedule_all()
-            assert await leaves.terminate() == 0
-            holders = {one for value in (await group.values("lease")).values() for one in value["holders"]}
-            assert len(holders) == 1, "all of it was handed over by then, and nothing was left without a holder"
-            assert holders < {one for readers in served.values() for one in readers}
-            await group.expect_fires()
-            await group.served_by(1, 1)
-            stays.kill()
-            group.start(1)
-            await group.served_by(1, 1)
-        finally:
-            for process in group.processes:
-                process.kill()
+    async with a_group(start_server, tmp_path) as group:
+        leaves, stays = group.start(1), group.start(1)
+        served = await group.served_by(2, 1)
+        await group.schedule_all()
+        assert await leaves.terminate() == 0
+        holders = {one for value in (await group.values("lease")).values() for one in value["holders"]}
+        assert len(holders) == 1, "all of it was handed over by then, and nothing was left without a holder"
+        assert holders < {one for readers in served.values() for one in readers}
+        await group.expect_fires()
+        await group.served_by(1, 1)
+        stays.kill()
+        group.start(1)
+        await group.served_by(1, 1)

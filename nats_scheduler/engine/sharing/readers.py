@@ -8,7 +8,7 @@ The rules:
 - The order of the instances is drawn for each stream by rendezvous hashing, so one that comes or goes moves only its
   own streams. The first `per_stream` of them that can are the readers.
 - An instance that is before another one in the order, and does not begin within `PATIENCE_NS`, is passed over: it may
-  have other settings, or be full. So there is no reason for which a stream stays without a reader while one can.
+  have other settings. So there is no reason for which a stream stays without a reader while one can.
 - An instance leaves a stream only when `per_stream` instances before it serve it: what is read is never given up for
   what is yet to be read. It reads on while it cannot know who is alive.
 - While an instance serves the stream, another one that is gone is replaced after `REPLACED_AFTER_NS`, since it may only
@@ -70,7 +70,7 @@ class Readers:
         return None if self.wanted >= ALL_INSTANCES else self.wanted
 
     def met(self, instances: Iterable[str], now: int) -> None:
-        """Note which instances are alive, this one included."""
+        """Note which other instances are alive."""
         alive = frozenset(instances)
         if self._began_at is None:
             self._began_at = now

@@ -18,10 +18,11 @@ from typing import Any
 from nats_scheduler.runtime.instances import holders_of
 from tests.bench import measures as m
 from tests.bench.fires import lateness
-from tests.bench.load import SECOND, STREAM, at_pattern, reminder, spread, subject_of
+from tests.bench.load import STREAM, reminder, subject_of
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.held import HELD_GROUP, MEGABYTE, SETTLE_SECONDS, far_patterns
-from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
+from tests.bench.scenarios.scenario import Scenario, all_fires, until
+from tests.bench.scenarios.streams import store_spread
 from tests.bench.sides import READY_SECONDS, Side
 
 BUCKET = "KV_nats_scheduler"
@@ -103,14 +104,9 @@ class Divided(Scenario):
 
     async def _fire(self, side: Side, names: Sequence[str], group: str, *, kills: bool) -> tuple[Cpu, list[float]]:
         """Let schedules fire; returns the CPU (cores) of the first half, and how late each fire was (ms), in order."""
-        begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = spread(side.draw, begin, self.seconds, self.fires)
         started, before = time.perf_counter(), side.cpu()
-        await side.store(
-            reminder(subject_of(number, group, names[number % len(names)]), at_pattern(due), side.kind.prefix)
-            for number, due in enumerate(dues)
-        )
-        refuse_if_late(begin)
+        streams = [names[number % len(names)] for number in range(self.fires)]
+        dues = await store_spread(side, streams, self.seconds, self.lead_seconds, group)
         await until(dues[self.fires // 2])
         seconds, used = time.perf_counter() - started, side.cpu().since(before)
         if kills:

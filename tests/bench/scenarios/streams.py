@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tests.bench import measures as m
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
-from tests.bench.load import SECOND, STREAM, at_pattern, reminder, spread, subject_of
+from tests.bench.load import GROUP, SECOND, STREAM, at_pattern, reminder, spread, subject_of
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
 from tests.bench.sides import Side
@@ -95,13 +95,7 @@ class Streams(Scenario):
 
     async def _spread(self, side: Side, streams: Sequence[str]) -> list[float]:
         """Fire one `@at` in each of the streams, spread over some seconds; returns how late each was (ms), in order."""
-        begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = spread(side.draw, begin, self.spread_seconds, self.count)
-        await side.store(
-            reminder(subject_of(number, SPREAD_GROUP, stream), at_pattern(due), side.kind.prefix)
-            for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
-        )
-        refuse_if_late(begin)
+        dues = await store_spread(side, streams, self.spread_seconds, self.lead_seconds, SPREAD_GROUP)
         await until(dues[-1] + SECOND)
         return lateness(await all_fires(side, list(dict.fromkeys(streams)), self.count, SPREAD_GROUP), dues)
 
@@ -136,7 +130,7 @@ class Takeover(Scenario):
         if self.is_in_many:
             streams = [f"{STREAM}-{number}" for number in range(self.count)]
             await side.serve_many(streams, self.within_seconds, self.sidecars)
-        dues = await _spread(side, streams, self.seconds, self.lead_seconds)
+        dues = await store_spread(side, streams, self.seconds, self.lead_seconds)
         for number in range(1, self.sidecars):
             await until(dues[self.count * number // self.sidecars])
             victim = side.sidecars.pop(0)
@@ -166,7 +160,7 @@ class HandOver(Scenario):
         """Fire meanwhile, and return how late the latest was; there is nobody to hand over to on the native side."""
         if not side.sidecars:
             return {}
-        dues = await _spread(side, [STREAM] * self.count, self.seconds, self.lead_seconds)
+        dues = await store_spread(side, [STREAM] * self.count, self.seconds, self.lead_seconds)
         for number in range(1, 6, 2):
             await until(dues[self.count * number // 6])
             if number == 3:
@@ -178,12 +172,14 @@ class HandOver(Scenario):
         return m.of_lateness(late)
 
 
-async def _spread(side: Side, streams: Sequence[str], seconds: float, lead_seconds: float) -> list[int]:
+async def store_spread(
+    side: Side, streams: Sequence[str], seconds: float, lead_seconds: float, group: str = GROUP
+) -> list[int]:
     """Store one schedule in each of the streams, due at random over some seconds; returns when each is due."""
     begin = time.time_ns() + int(lead_seconds * SECOND)
     dues = spread(side.draw, begin, seconds, len(streams))
     await side.store(
-        reminder(subject_of(number, stream=stream), at_pattern(due), side.kind.prefix)
+        reminder(subject_of(number, group, stream), at_pattern(due), side.kind.prefix)
         for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
     )
     refuse_if_late(begin)
