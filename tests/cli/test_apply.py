@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.cli.prompt import FAR, NEVER, Cli, at_a_terminal
 from tests.harness.blocks import block_of
 from tests.harness.flagged import FLAGGED
 from tests.harness.processes import sidecar, sidecar_command
+from tests.harness.proxy import at_the, proxy_to
 from tests.harness.servers import V2_12
 from tests.harness.waiting import eventually
 
@@ -179,26 +181,17 @@ def file_of(site: Site, number: int, body: str = "") -> str:
 
 
 async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site, tmp_path: Path) -> None:
-    file = tmp_path / "schedules.json"
-
-    async def number() -> int:
-        info = await orders.account.api.stream(orders.stream)
-        assert info is not None
-        return int(info["state"]["messages"])
-
-    async def begun() -> bool:
-        return await number() >= 50
-
-    for count in (1_000, 20_000):
-        await empty(orders)
-        file.write_text(file_of(orders, count))
-        with sidecar("apply", str(file), "--yes", "--server", orders.url, folder=tmp_path) as process:
-            await eventually(begun)
-            process.kill()
-        if (stored_before := await number()) < count:  # else it was faster than this process
-            break
-    assert f"{count - stored_before:,} added" in await done(orders, "apply", str(file), "--yes")
-    assert await number() == count, "each schedule is stored once"
+    """It is killed as it stores the one in the middle, of which it has no answer."""
+    file, count, stem = tmp_path / "schedules.json", 100, orders.subject("s.").encode()
+    file.write_text(file_of(orders, count))
+    before = await last_sequence(orders)
+    async with proxy_to(orders.url) as network:
+        with sidecar("apply", str(file), "--yes", "--server", network.url, folder=tmp_path) as process:
+            network.to_server.loses = at_the(count // 2, lambda subject: subject.startswith(stem), process.kill)
+            await eventually(lambda: process.exit_code is not None)
+    [added] = re.findall(r"(\d+) added", await done(orders, "apply", str(file), "--yes"))
+    assert 0 < int(added) < count
+    assert await last_sequence(orders) - before == len(await stored(orders)) == count, "each is stored once"
     await done(orders, "diff", str(file))
 
 

@@ -1,9 +1,8 @@
 """Fires over a bad network: what was not acknowledged is sent again under the same identity, and stored once."""
 
-import itertools
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
-from tests.harness.proxy import Proxy, proxy_to
+from tests.harness.proxy import Proxy, at_the, proxy_to
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
 
@@ -73,18 +72,6 @@ async def far(server: EmbeddedServer, config: dict[str, Any] | None = None, **se
 def is_acknowledgement(subject: bytes) -> bool:
     """Return whether a message acknowledges a fire, by the inbox that all streams of a connection share."""
     return b".a." in subject
-
-
-def at_the(number: int, of: Callable[[bytes], bool], act: Callable[[], None]) -> Callable[[bytes], bool]:
-    """Return a judge that loses nothing, and acts at the message with this number among those that count."""
-    seen = itertools.count(1)
-
-    def judge(subject: bytes) -> bool:
-        if of(subject) and next(seen) == number:
-            act()
-        return False
-
-    return judge
 
 
 @both_versions

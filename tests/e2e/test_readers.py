@@ -88,7 +88,6 @@ class Group:
         for name in STREAMS:
             for number in range(SCHEDULES):
                 await FlaggedStream(self.account, name).schedule(f"s.{number}", f"@at {in_seconds(2 + number * 0.1)}")
-            await FlaggedStream(self.account, name).schedule("far", f"@at {in_seconds(600)}")
 
     async def expect_the_same_answers_of_all(self, count: int) -> None:
         """Ask until each instance has answered about all streams, those included that it does not read."""
@@ -128,11 +127,15 @@ class Group:
 
 @asynccontextmanager
 async def a_group(start_server: StartServer, folder: Path) -> AsyncIterator[Group]:
-    """Prepare sidecars beside a server that has the streams, and kill those that are left at the end."""
+    """Prepare sidecars beside a server that has the streams, and kill those that are left at the end.
+
+    Each stream has a schedule that is far from its fire.
+    """
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         for name in STREAMS:
             await account.create(name, **FLAG)
+            await FlaggedStream(account, name).schedule("far", f"@at {in_seconds(600)}")
         group = Group(account, server.url, folder)
         try:
             yield group
@@ -148,8 +151,8 @@ async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced
         for _ in range(3):
             group.start(2)
         await group.served_by(3, 2)
-        await group.schedule_all()
         await group.expect_the_same_answers_of_all(3)
+        await group.schedule_all()
         group.processes[0].kill()
         await group.expect_fires()
         await group.served_by(2, 2)

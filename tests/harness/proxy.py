@@ -19,6 +19,7 @@ Limit: the protocol in clear; TLS cannot be cut into frames.
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -37,6 +38,21 @@ Judge = Callable[[bytes], bool]
 
 def _loses_nothing(_subject: bytes) -> bool:
     return False
+
+
+def at_the(number: int, of: Judge, act: Callable[[], None]) -> Judge:
+    """Return a judge that loses nothing, and acts at the message with this number among those that count.
+
+    It acts before that message passes, and what came in the same piece.
+    """
+    seen = itertools.count(1)
+
+    def judge(subject: bytes) -> bool:
+        if of(subject) and next(seen) == number:
+            act()
+        return False
+
+    return judge
 
 
 class Lane:
