@@ -147,6 +147,18 @@ def test_contents_of_unknown_size_are_dropped_if_there_is_no_room_and_read_again
     assert cut.memory.large + cut.memory.small <= LIMIT
 
 
+def test_contents_of_unknown_size_that_are_large_take_no_room_from_what_is_due_before_them() -> None:
+    """They are read as early as if they were small."""
+    world, [sooner] = Loaded(load(1, LIMIT, first=101), has_sizes=False), load(1, LIMIT, seconds=4.5)
+    world.run(4.1)
+    world.stored[0][sooner.sequence] = sooner
+    world.desks[0].read(as_followed(sooner))
+    world.run(4.6)
+    assert world.fired == [sooner.sequence]
+    world.run(5.1)
+    assert world.fired == [sooner.sequence, 101]
+
+
 def test_what_ends_leaves_its_room() -> None:
     world, other = Loaded(load(40, LARGE)), Loaded(load(40, LARGE))
     for one in (world, other):

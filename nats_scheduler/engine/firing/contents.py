@@ -12,8 +12,8 @@ The rules:
 - What waits goes in the order of its fire times, also after an edit of a calendar has moved them.
 
 The size of a large content is noted when its headers are read (`Nats-Msg-Size`), by sequence; one without a note counts
-as small until it is read. After a start with a snapshot no size is known: what turns out to be too large is dropped,
-noted, and read again in its turn.
+as small until it is read. After a start with a snapshot no size is known: what turns out to be large is dropped, noted,
+and read again in its turn.
 
 Cost: nothing for a schedule that waits and is small; an addition for each step of a fire; a dictionary entry for a
 large one.
@@ -165,12 +165,12 @@ class Contents:
         return size <= self._memory.small_size and self._has_room(size)
 
     def takes(self, held: Held, flight: Flight, size: int) -> bool:
-        """Count a content that was read by its real size; returns False if there is no room for it."""
+        """Count a content that was read by its real size; returns False if there is no room for it yet."""
         if size > flight.content_size:
             if size > self._memory.small_size:
                 self._noted[held.sequence] = size
             self.use(flight, 0)
-            if not self._has_room(size):
+            if not self._may_begin(held, flight):
                 return False
         self.use(flight, size)
         return True
