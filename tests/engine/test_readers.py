@@ -117,10 +117,20 @@ def test_nothing_is_begun_or_left_while_it_is_not_known_who_is_alive_or_by_one_t
     def decisions() -> tuple[bool, bool]:
         return leases.reads(KEY, 0, is_reading=False), leases.reads(KEY, 0, is_reading=True)
 
+    def received() -> None:
+        for name in (*others, me):
+            leases.received(name, {KEY} if name != me else (), 0, 0)
+
     assert decisions() == (False, True), "our own heartbeats are not received"
-    for name in (*others, me):
-        leases.received(name, {KEY} if name != me else (), 0, 0)
+    received()
+    assert decisions() == (False, True), "the first heartbeat of each may have been stored long before"
+    received()
     assert decisions() == (False, False), "four others serve it"
+    leases.listening_anew()
+    leases.received(me, (), 0, 0)
+    assert decisions() == (False, True), "nothing was received of them since"
+    received()
+    received()
     leases.received(FIVE[0], {KEY}, 0, 0, unable=[KEY])
     leases.received(FIVE[1], {KEY}, 0, 0, is_ending=True)
     leases.received(FIVE[2], (), 0, 0, reading=[KEY])

@@ -460,6 +460,8 @@ class Leases:
             return is_reading
         living = [name for name, other in self._others.items() if not other.is_ending]
         self.readers.met(living, now)
+        if is_reading:  # what is read is not left to one that may be gone: its first heartbeat may be an old one
+            living = [name for name in living if self._others[name].times > 1]
         stances = {name: self._stance_on(key, name) for name in self.ability.able_others(key, living)}
         return self.readers.includes(self.me, key, stances, now, is_reading=is_reading)
 
