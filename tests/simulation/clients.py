@@ -63,8 +63,8 @@ class Workers:
         self._server.stream.consumers[worker_of(target)].acknowledge(sequence)
         self._done.add(sequence)
         self._server.history.acknowledged[sequence] = self._server.timeline.now
-        left = self._open[target]
-        while left and left[0] in self._done:
+        left, stored = self._open[target], self._server.stream.message
+        while left and (left[0] in self._done or stored(left[0]) is None):  # what was purged holds up nothing
             self._server.history.finished[left.pop(0)] = self._server.timeline.now
 
 
