@@ -357,7 +357,7 @@ class StreamService:
     def _reported(self, event: Event) -> None:
         if not self._basis.reads_all and isinstance(event, FireStored):
             self._checkpoints.fire_may_be_gone()
-        if type(event) in FILLING and self.state.rules.evicts:
+        if type(event) in FILLING and self._basis.rules.evicts:
             self._removals.may_have_happened()
         self._report(self._name, event)
 
