@@ -45,7 +45,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
-from nats_scheduler.runtime.stream_service import LeftStream, StreamService
+from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS, LeftStream, StreamService
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.schedule.instants import SECOND, next_multiple
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -359,6 +359,11 @@ class Instances:
             return self._leases.reads(key, self._clock.monotonic(), is_reading=False)
         service = self._served.by_key().get(key)
         return key not in given_up or (service is not None and bool(service.shards or self._leases.held(key)))
+
+    async def may_end_reading(self, key: str) -> bool:
+        """Wait until a stream that was handed over is left; False if one that took it over is gone by then."""
+        await asyncio.sleep(HANDOVER_OVERLAP_SECONDS)
+        return not self.reads(key, is_reading=True)
 
     def all_are_known(self) -> None:
         """Note that each stream of the account was found: from now on it is known whether there is only one."""

@@ -28,7 +28,6 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
 from nats_scheduler.runtime.snapshots import KeptSnapshots
 from nats_scheduler.runtime.stream_service import (
-    HANDOVER_OVERLAP_SECONDS,
     EngineFailedError,
     StreamService,
     StreamServices,
@@ -316,7 +315,8 @@ class Serving:
         """Leave a stream to other instances: what we held of it is theirs by now, and what is in flight is finished."""
         name = state.name
         if (service := self._services.by_name.get(name)) is not None:
-            await asyncio.sleep(HANDOVER_OVERLAP_SECONDS)
+            if not await self._instances.may_end_reading(service.key):
+                return  # what it holds again would have to be read anew
             await service.drain(self._access.settings.drain_timeout / SECOND)
             await self._stop(name)
             self._services.end(name)

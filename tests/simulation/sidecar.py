@@ -38,12 +38,7 @@ from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, In
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.sidecar import leave
 from nats_scheduler.runtime.snapshots import KeptSnapshots
-from nats_scheduler.runtime.stream_service import (
-    HANDOVER_OVERLAP_SECONDS,
-    EngineFailedError,
-    LeftStream,
-    StreamService,
-)
+from nats_scheduler.runtime.stream_service import EngineFailedError, LeftStream, StreamService
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -338,6 +333,8 @@ class Sidecar:
                 serving = serving or tasks.create_task(self._keep_serving(link, bucket, tasks))
             else:
                 if self.is_reading:
+                    if not await instances.may_end_reading(self.service.key):
+                        continue
                     await self._leave_to_others(serving)
                     serving = None
                 self._left["SIM"] = LeftStream(self.service.state, self.service.mode)
@@ -345,7 +342,6 @@ class Sidecar:
 
     async def _leave_to_others(self, serving: asyncio.Task[None] | None) -> None:
         """Finish what is in flight, and hold nothing of the stream any more."""
-        await self._process.rest(HANDOVER_OVERLAP_SECONDS)
         await self.service.drain(SETTINGS.drain_timeout / SECOND)
         if serving is not None:
             serving.cancel()

@@ -15,6 +15,7 @@ from nats_scheduler.engine.holding import lifecycle
 from nats_scheduler.engine.inputs import CheckpointLoaded, FiresStored
 from nats_scheduler.engine.sharing import leases
 from nats_scheduler.engine.sharing.leases import HEARTBEAT_INTERVAL_NS, IDLE_CONFIRMED_AFTER_NS, Leases, Record
+from nats_scheduler.engine.sharing.readers import order_of
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.runtime import instances, sidecar, wakes
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
@@ -282,6 +283,32 @@ def test_one_who_wakes_up_late_does_not_repeat_what_another_one_stored() -> None
     assert fires_when_one_wakes_up_late() == 1
     with planted(instead(wakes, "CONTACT_STANDSTILL_LIMIT_NS", 1 << 100)):  # nothing is re-checked after a stall
         assert fires_when_one_wakes_up_late() == 2
+
+
+def readings_of_one_whose_successor_dies() -> int:
+    """Let the next reader die while a stream is handed over to it; return how often the one before reads the stream."""
+    later, earlier = order_of("emulated.SIM", ["i0-1", "i1-1"])[::-1]
+    with SimulatedFleet(readers=1) as fleet:
+        before = fleet.boot(later.removesuffix("-1"))
+        fleet.timeline.run(20 * SECOND)
+        successor = fleet.boot(earlier.removesuffix("-1"))
+        while not successor.held:
+            fleet.timeline.run(SECOND // 100)
+        successor.kill()
+        fleet.timeline.run(2 * LIVE)
+        assert before.held == ALL_SHARDS
+        return sum(fault.instance == before.name for fault in fleet.server.history.faults)
+
+
+async def ends_reading_all_the_same(original: Any, self: Instances, key: str) -> bool:
+    await original(self, key)
+    return True
+
+
+def test_a_stream_is_not_left_if_the_one_that_took_it_over_is_gone() -> None:
+    assert readings_of_one_whose_successor_dies() == 1
+    with planted(around(Instances, "may_end_reading", ends_reading_all_the_same)):
+        assert readings_of_one_whose_successor_dies() == 2
 
 
 def relieved_by_a_removal() -> bool:
