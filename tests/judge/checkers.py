@@ -321,7 +321,8 @@ def live(case: Case) -> list[Violation]:
         free = free_from(case.history, version, due)
         begin = max(version.sent_at(due), version.stored_at, free)
         waited = case.ready_for(version, due, begin, fire.stored_at)
-        is_late = waited > needed(case, version) and version.uncovered_from == NEVER
+        least = needed(case, version) + (3 * case.terms.leader_behind if fire.taken else 0)
+        is_late = waited > least and version.uncovered_from == NEVER
         is_late &= case.calendars.leaves_all(version.pattern.policies.calendar, due, fire.stored_at)
         if is_late and not _was_held_up(case, version, due, fire):
             found.append(_violation("Live", version, f"{case.at(due)} is stored {waited / SECOND:.3f} s late"))
@@ -390,12 +391,14 @@ def done(case: Case) -> list[Violation]:
         within = version.pattern.policies.done_within
         for fire in version.fires if within is not None else ():
             deadline = fire.stored_at + (within or 0) * SECOND
-            finished = min(history.finished.get(fire.sequence, NEVER), version.fire_gone_at(fire))
+            finished, gone = history.finished.get(fire.sequence, NEVER), version.fire_gone_at(fire)
             reports = history.not_done.get(fire.sequence, [])
             is_stored = history.remaining_fires is None or fire.sequence in history.remaining_fires
             owed_from = max(deadline, well_from) + REPORTED_WITHIN
-            if not reports and is_stored and owed_from < min(finished, history.end):
+            if not reports and is_stored and owed_from < min(finished, gone, history.end):
                 found.append(_violation("Done", version, f"{fire.sequence} is unfinished, which nobody reported"))
+            if case.terms.guard:  # else it is stored until a sidecar removes it
+                finished = min(finished, gone)
             wrong = [at for at in reports if at + slack < deadline or finished + slack < at]
             found += [_violation("Done", version, f"{fire.sequence} is reported at {case.at(at)}") for at in wrong]
     return found

@@ -183,6 +183,11 @@ def chosen(
     return taken(free, stored, second, of=of, sent=[sent(8), other, own, *more])
 
 
+def behind(*, taken: int) -> History:
+    """Let the leader be behind, and the fire of 8 s be late by more than usual, under an identity."""
+    return history(terms={"leader_behind": SECOND // 4}, fires={8: replace(fire(8, 18, late=1.2), taken=taken)})
+
+
 ALLOWED = {
     "all is kept": KEPT,
     "late in a fault": history(faults=[fault("partition", 5, 7)], fires={6: fire(6, 16, late=1.5)}),
@@ -229,6 +234,7 @@ ALLOWED = {
     ),
     "another identity by a slow clock": chosen(other=sent(9, taken=FORGED, clock=8.7)),
     "another identity once it was kept longer": chosen(free=7.6),
+    "another identity, after a leader that is behind": behind(taken=FORGED),
 }
 
 BROKEN = {
@@ -321,6 +327,7 @@ BROKEN = {
     "waited for nothing": ("Live", history(fires={8: fire(8, 18, late=0.95)})),
     "waited for an identity that is free much later": ("Live", taken(9.9, fire(8, 18, late=0.85))),
     "waited longer for its identity": ("Live", taken(8.2, fire(8, 18, late=0.85))),
+    "its own identity, although a leader is behind": ("Live", behind(taken=0)),
     "two holders": ("Divided", history(holders={s: ["i0", "i1"] if s == 7 else ["i0"] for s in ALL_SHARDS})),
     "no holder": ("Divided", history(holders={shard: ["i0"] for shard in ALL_SHARDS if shard != 7})),
     "restless holders": ("Divided", history(holders={shard: ["i0"] for shard in ALL_SHARDS}, hand_overs=11)),

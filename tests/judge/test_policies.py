@@ -188,6 +188,12 @@ def test_a_fire_that_nobody_finished_in_time_is_owed_a_report_and_one_that_was_f
         assert broken(replace(made, lives=[Life("i0", at(0), at(14))])) == promises, (late, reports)
 
 
+def test_an_expired_fire_gets_a_report_only_where_the_server_does_not_remove_it() -> None:
+    store = {"pattern": Pattern("every", 2, Policies(done_within=1, consumer="worker-1")), "fire_ttl": 2}
+    made = [history(store=store, not_done={14: [at(12)]}, terms={"guard": guard}) for guard in (True, False)]
+    assert is_found("Done", *made) == [True, False]
+
+
 def test_what_is_acknowledged_itself_excuses_whatever_lies_before_it() -> None:
     """Something before it may have expired, and then it is finished."""
     made = history(worked("skip", {}), finished={})

@@ -151,6 +151,7 @@ class Scenario:
             lands_unguarded=self.lands and self.lags,
             resumes_within=LIVE + max((LONGEST_RETRY.get(kind, 0) for kind in self.kinds), default=0),
             slack=SECOND // 2 + off,
+            leader_behind=LONGEST_LAG if self.lags else 0,
             window=SECOND // 10 + off + self._in_flight(),
             clock_ahead=off,
             clock_behind=off,
@@ -251,8 +252,6 @@ def with_readers(seed: int) -> Scenario:
         readers=random.choice([1, 2, 2]),
         reads_for=random.choice([0, 6, 9]) * SECOND,
         kinds=tuple(kind for kind in KINDS if kind in ("kill", "leave", *usual.kinds)),
-        lags=False,  # what a leader that is behind delays is late whoever reads
-        disagrees=False,
         leads_anew=False,
     )
 
