@@ -26,6 +26,7 @@ from types import MappingProxyType
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import (
     HEARTBEAT_INTERVAL_NS,
+    LEASE_DURATION_NS,
     NO_HOLDER,
     UNHELD,
     Ability,
@@ -45,7 +46,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
-from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS, LeftStream, StreamService
+from nats_scheduler.runtime.stream_service import LeftStream, StreamService
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.schedule.instants import SECOND, next_multiple
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -361,8 +362,8 @@ class Instances:
         return key not in given_up or (service is not None and bool(service.shards or self._leases.held(key)))
 
     async def may_end_reading(self, key: str) -> bool:
-        """Wait until a stream that was handed over is left; False if one that took it over is gone by then."""
-        await asyncio.sleep(HANDOVER_OVERLAP_SECONDS)
+        """Wait until a stream that was handed over may be left; False if it is ours again: the next one is gone."""
+        await asyncio.sleep(LEASE_DURATION_NS / SECOND + DIVISION_CHECK_INTERVAL_SECONDS)
         return not self.reads(key, is_reading=True)
 
     def all_are_known(self) -> None:

@@ -285,14 +285,14 @@ def test_one_who_wakes_up_late_does_not_repeat_what_another_one_stored() -> None
         assert fires_when_one_wakes_up_late() == 2
 
 
-def readings_of_one_whose_successor_dies() -> int:
-    """Let the next reader die while a stream is handed over to it; return how often the one before reads the stream."""
+def readings_of_one_whose_successor_dies(*, asks: bool) -> int:
+    """Let the next reader die when a stream is handed over to it; return how often the one before reads the stream."""
     later, earlier = order_of("emulated.SIM", ["i0-1", "i1-1"])[::-1]
-    with SimulatedFleet(readers=1) as fleet:
+    with SimulatedFleet(readers=1, asks=asks) as fleet:
         before = fleet.boot(later.removesuffix("-1"))
         fleet.timeline.run(20 * SECOND)
         successor = fleet.boot(earlier.removesuffix("-1"))
-        while not successor.held:
+        while before.held:
             fleet.timeline.run(SECOND // 100)
         successor.kill()
         fleet.timeline.run(2 * LIVE)
@@ -305,10 +305,11 @@ async def ends_reading_all_the_same(original: Any, self: Instances, key: str) ->
     return True
 
 
-def test_a_stream_is_not_left_if_the_one_that_took_it_over_is_gone() -> None:
-    assert readings_of_one_whose_successor_dies() == 1
+@pytest.mark.parametrize("asks", [True, False], ids=["asked", "by its lease"])
+def test_a_stream_is_not_left_if_the_one_that_took_it_over_is_gone(*, asks: bool) -> None:
+    assert readings_of_one_whose_successor_dies(asks=asks) == 1
     with planted(around(Instances, "may_end_reading", ends_reading_all_the_same)):
-        assert readings_of_one_whose_successor_dies() == 2
+        assert readings_of_one_whose_successor_dies(asks=asks) == 2
 
 
 def relieved_by_a_removal() -> bool:
