@@ -319,7 +319,7 @@ def live(case: Case) -> list[Violation]:
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
         free = free_from(case.history, version, due)
-        begin = max(version.sent_at(due), version.stored_at, free)
+        begin = max(version.sent_at(due), version.stored_at + case.terms.leader_behind, free)
         waited = case.ready_for(version, due, begin, fire.stored_at)
         least = needed(case, version) + (3 * case.terms.leader_behind if fire.taken else 0)
         is_late = waited > least and version.uncovered_from == NEVER

@@ -225,8 +225,8 @@ class Terms:
     slack: int = SECOND // 2
     """The lateness (ns) that a fire may have while an instance is ready."""
     leader_behind: int = 0
-    """The most (ns) that the leader is behind what it has accepted; a fire whose first identity is in process waits for
-    it up to three times."""
+    """The most (ns) that the leader is behind what it has accepted: so long after it a schedule can be read, and a fire
+    whose first identity is in process waits for it up to three times."""
     window: int = SECOND // 20
     """The time (ns) after the end of a schedule in which a fire may still be stored if no guard decides: what was read
     or in flight by then."""

@@ -188,6 +188,17 @@ def behind(*, taken: int) -> History:
     return history(terms={"leader_behind": SECOND // 4}, fires={8: replace(fire(8, 18, late=1.2), taken=taken)})
 
 
+def overdue(late: float) -> History:
+    """Store an `@at` that is overdue, and its fire so many seconds later, while the leader may be behind."""
+    return history(
+        terms={"leader_behind": SECOND // 4},
+        store={"pattern": Pattern("at", at(1) // SECOND)},
+        fires=dict.fromkeys(range(4, 13, 2)),
+        more=[replace(fire(1, 11, late=1 + late), headers=LAST)],
+        remaining=set(),
+    )
+
+
 ALLOWED = {
     "all is kept": KEPT,
     "late in a fault": history(faults=[fault("partition", 5, 7)], fires={6: fire(6, 16, late=1.5)}),
@@ -235,6 +246,7 @@ ALLOWED = {
     "another identity by a slow clock": chosen(other=sent(9, taken=FORGED, clock=8.7)),
     "another identity once it was kept longer": chosen(free=7.6),
     "another identity, after a leader that is behind": behind(taken=FORGED),
+    "of a schedule that the leader does not know yet": overdue(0.7),
 }
 
 BROKEN = {
@@ -328,6 +340,7 @@ BROKEN = {
     "waited for an identity that is free much later": ("Live", taken(9.9, fire(8, 18, late=0.85))),
     "waited longer for its identity": ("Live", taken(8.2, fire(8, 18, late=0.85))),
     "its own identity, although a leader is behind": ("Live", behind(taken=0)),
+    "of a schedule that the leader has known for long": ("Live", overdue(0.8)),
     "two holders": ("Divided", history(holders={s: ["i0", "i1"] if s == 7 else ["i0"] for s in ALL_SHARDS})),
     "no holder": ("Divided", history(holders={shard: ["i0"] for shard in ALL_SHARDS if shard != 7})),
     "restless holders": ("Divided", history(holders={shard: ["i0"] for shard in ALL_SHARDS}, hand_overs=11)),
