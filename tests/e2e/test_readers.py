@@ -6,16 +6,22 @@ Every test ends with the same account: each fire that came due is stored, and no
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from nats_scheduler.engine.events import StreamReady
 from nats_scheduler.engine.sharing.readers import order_of
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.runtime import instances
+from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.service.client import ANSWER_SECONDS, ask
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FLAG, FlaggedStream
 from tests.harness.fleet import BUCKET
 from tests.harness.processes import ChildProcess, sidecar
@@ -30,14 +36,14 @@ class Group:
     """Sidecars of one account that read parts of its streams."""
 
     def __init__(self, account: Account, url: str, folder: Path) -> None:
-        self.account = account
-        self._url, self._folder = url, folder
+        self.account, self.url = account, url
+        self._folder = folder
         self.processes: list[ChildProcess] = []
 
     def start(self, per_stream: int) -> ChildProcess:
         settings = ("--log-format", "json", "--instances-per-stream", str(per_stream))
         number = len(self.processes)
-        one = sidecar("run", "--server", self._url, *settings, folder=self._folder, name=f"sidecar-{number}")
+        one = sidecar("run", "--server", self.url, *settings, folder=self._folder, name=f"sidecar-{number}")
         self.processes.append(one)
         return one
 
@@ -52,6 +58,11 @@ class Group:
             following = one.sequence + 1
             found[one.subject.split(".", 3)[3]] = read_object(one.body or b"")
         return {key: value for key, value in found.items() if value}
+
+    async def lives(self, count: int) -> list[str]:
+        """Return the instances that live, if they are so many."""
+        found = [*await self.values("instance")]
+        return found if len(found) == count else []
 
     async def served_by(self, count: int, readers: int) -> dict[str, list[str]]:
         """Wait until `count` instances live, and each stream is served and held by so many; return who reads each."""
@@ -174,3 +185,33 @@ async def test_the_only_reader_of_a_stream_ends_when_another_one_has_read_it(
         stays.kill()
         group.start(1)
         await group.served_by(1, 1)
+
+
+async def test_streams_are_read_on_if_the_next_reader_is_killed_as_it_takes_them_over(
+    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the wait of 2 s: here the killed one is known to be gone when it is asked whether they may be left."""
+    original, may_end = Instances.may_end_reading, list[bool]()
+    monkeypatch.setattr(instances, "LEASE_DURATION_NS", 0)
+
+    async def killed_first(self: Instances, key: str) -> bool:
+        group.processes[-1].kill()
+        await eventually(lambda: len(self._leases.held(key)) == SHARDS, describe=f"{key} is held again")
+        may_end.append(await original(self, key))
+        return may_end[-1]
+
+    monkeypatch.setattr(Instances, "may_end_reading", killed_first)
+    async with a_group(start_server, tmp_path) as group, sidecar_on(group.url, instances_per_stream=1) as first:
+        while True:
+            await group.served_by(1, 1)
+            group.start(1)
+            lives = await eventually(partial(group.lives, 2))
+            if any(order_of(f"emulated.{name}", lives)[0] != first.sidecar.instance for name in STREAMS):
+                break  # of some streams it is the next reader
+            group.processes[-1].kill()
+        await eventually(lambda: may_end)
+        await group.served_by(1, 1)
+        await group.schedule_all()
+        await group.expect_fires()
+        assert not any(may_end)
+        assert [len(first.of(name, StreamReady)) for name in STREAMS] == [1] * len(STREAMS)
