@@ -421,8 +421,8 @@ class StreamEngine:
             elif not (held.calendars and self.calendars.woken(held, now)):
                 tried_again(self._lifecycle, held, now)
                 self._course.woken(held, now)
-        if self._expiry is not None and len(woken) < most:
-            self._remove_expired(now)
+        if self._expiry is not None and ((wake := self._roster.next_wake()) is None or wake > now):
+            self._remove_expired(now)  # or else a schedule may not be woken yet for a fire that is to be made up
         if self._outstanding <= BURST_IN_FLIGHT:
             self._deadlines.work(now)
         if self.in_flight.room > 0:  # or else an outcome is the next thing to come

@@ -21,6 +21,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.removing.expiry import MAX_REMOVALS_IN_FLIGHT, ExpiryAgenda
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
@@ -209,6 +210,18 @@ class TestRestarts:
                 one.advance("3s")
                 assert fire_times(one) == fires, (pattern, ttl)
                 assert stored(one, "s.one") == []
+
+    def test_what_came_due_in_an_outage_of_hours_is_made_up_before_any_of_it_is_removed(self) -> None:
+        """They come due in minutes of their own, which are looked at one after the other."""
+        dues = {number: 3_600 + 60 * number for number in range(1, 31)}
+        patterns = {number: f"@at {format_rfc3339(START + due * SECOND)}" for number, due in dues.items()}
+        one = desk(*(schedule(patterns[n], n, f"s.{n}", Nats_TTL=f"{due + 2}s") for n, due in dues.items()))
+        read = set[int]()
+        for step in range(2 * len(dues)):
+            one.at(36_000 + step / 1_000)
+            read |= {sequence for _subject, sequence in one.reads}
+            assert one.removals == []
+        assert read == dues.keys()
 
 
 @pytest.mark.clause("ttl-restart")
