@@ -220,9 +220,9 @@ class Admission(Part):
         fire_time = first_fire_of(pattern, message.stored_at)
         if fire_time is None or self._lifetimes.expiry(message, None) != NO_EXPIRY:
             return False
-        packed = kind_and_text(message.subject, pattern, terms, fire_time)
-        times = fire_time, self._course.first_read_at(fire_time, terms.source), self._first_far_wake()
-        is_taken = packed is not None and self._take(message, *packed, *times)
+        wake, first_wake = self._course.first_read_at(fire_time, terms.source), self._first_far_wake()
+        packed = kind_and_text(message.subject, pattern, terms, fire_time) if wake >= first_wake else None
+        is_taken = packed is not None and self._take(message, *packed, fire_time, wake, first_wake)
         self._hold_taken()
         return is_taken
 
