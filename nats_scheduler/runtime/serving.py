@@ -317,9 +317,11 @@ class Serving:
         if (service := self._services.by_name.get(name)) is not None:
             if not await self._instances.may_end_reading(service.key):
                 return  # what it holds again would have to be read anew
-            await service.drain(self._access.settings.drain_timeout / SECOND)
-            await self._stop(name)
-            self._services.end(name)
+            try:
+                await service.drain(self._access.settings.drain_timeout / SECOND)
+            finally:  # also if the connection is lost meanwhile: a service that drains fires nothing any more
+                await self._stop(name)
+                self._services.end(name)
         if self._services.leave(state, mode):
             self._reporter.stream_left(name, mode)
 

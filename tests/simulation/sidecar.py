@@ -342,14 +342,16 @@ class Sidecar:
 
     async def _leave_to_others(self, serving: asyncio.Task[None] | None) -> None:
         """Finish what is in flight, and hold nothing of the stream any more."""
-        await self.service.drain(SETTINGS.drain_timeout / SECOND)
-        if serving is not None:
-            serving.cancel()
-            await asyncio.wait((serving,))
-        self._process.note("leaves the stream to others")
-        self.service.end()
-        del self._services["SIM"]
-        self.service = self._new_service(self.service.state)
+        try:
+            await self.service.drain(SETTINGS.drain_timeout / SECOND)
+        finally:
+            if serving is not None:
+                serving.cancel()
+                await asyncio.wait((serving,))
+            self._process.note("leaves the stream to others")
+            self.service.end()
+            del self._services["SIM"]
+            self.service = self._new_service(self.service.state)
 
     async def _keep_serving(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
         """Serve the stream; if contact with it fails but the connection lives, try again."""
