@@ -132,6 +132,8 @@ class StreamState:
     """True if it holds messages from before its creation: it was restored, or the server reports a wrong instant."""
     deleted: int = 0
     """The number of messages that were removed between those that are stored."""
+    subjects: int = 0
+    """The number of subjects that have messages: there are never more schedules."""
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
@@ -141,8 +143,8 @@ class StreamState:
         created = str(info.get("created", ""))
         oldest, made = parse_rfc3339(str(state.get("first_ts"))), parse_rfc3339(created)
         is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - MAX_CREATION_TIME_ERROR_NS
-        deleted = int(state.get("num_deleted", 0))
-        return cls(as_kept(info["config"]), created, first, last, holds_older_messages=is_older, deleted=deleted)
+        deleted, subjects = int(state.get("num_deleted", 0)), int(state.get("num_subjects", 0))
+        return cls(as_kept(info["config"]), created, first, last, None, is_older, deleted, subjects)
 
     @property
     def removals(self) -> tuple[int, int]:

@@ -3,7 +3,8 @@
 The policy is `engine.sharing.leases`. Here it is carried out, through the bucket of the registry:
 `instance.<id>` is written twice a second and names the streams that the instance serves, since when it runs, and up to
 when (by the server's clock) it has received what was written,
-`reading` and `ending` of it say what it is about to serve, and that it is about to leave.
+`reading`, `ending`, `room` and `surplus` of it say what it is about to serve, that it is about to leave, how many
+further schedules it can hold, and for which of its streams it has no room.
 `lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
 
 The rules: an instance serves a stream from when it has read it, so that shards are given only to an instance that is
@@ -34,7 +35,6 @@ from nats_scheduler.engine.sharing.leases import (
     Leases,
     Record,
 )
-from nats_scheduler.engine.sharing.readers import ALL_INSTANCES
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
@@ -352,19 +352,30 @@ class Instances:
             self._concerned.add(key)
         self._check_is_due.set()
 
-    def reads(self, key: str, *, is_reading: bool) -> bool:
-        """Return whether a stream is to be read here; one that is read is left once all shards are handed over."""
+    def reads(self, key: str, size: int = 0, *, is_reading: bool) -> bool:
+        """Return whether a stream is to be read here, if it is not read yet one of at most `size` schedules.
+
+        One that is read is left once all shards are handed over.
+        """
         given_up = self._leases.given_up
         if not is_reading:
             given_up.discard(key)
-            return self._leases.reads(key, self._clock.monotonic(), is_reading=False)
+            self._note_held()  # streams that were begun since the last heartbeat count
+            return self._leases.reads(key, size, self._clock.monotonic(), is_reading=False)
         service = self._served.by_key().get(key)
         return key not in given_up or (service is not None and bool(service.shards or self._leases.held(key)))
 
     async def may_end_reading(self, key: str) -> bool:
         """Wait until a stream that was handed over may be left; False if it is ours again: the next one is gone."""
-        await asyncio.sleep(LEASE_DURATION_NS / SECOND + DIVISION_CHECK_INTERVAL_SECONDS)
+        service = self._served.by_key().get(key)
+        if service is not None and service.engine.is_live:  # what is not read yet is no loss
+            await asyncio.sleep(LEASE_DURATION_NS / SECOND + DIVISION_CHECK_INTERVAL_SECONDS)
         return not self.reads(key, is_reading=True)
+
+    def _note_held(self) -> None:
+        if self._leases.readers.capacity is not None:
+            sizes = {key: service.may_hold for key, service in self._served.by_key().items()}
+            self._leases.readers.holds(self._leases.me, sizes)
 
     def all_are_known(self) -> None:
         """Note that each stream of the account was found: from now on it is known whether there is only one."""
@@ -382,7 +393,7 @@ class Instances:
 
     async def leave(self) -> None:
         """Hand over everything that we hold, and report that we are gone; before that, others read what only we do."""
-        self._leases.is_ending = self._leases.readers.per_stream is not None
+        self._leases.is_ending = self._leases.readers.is_limited
         with suppress(TimeoutError):
             async with asyncio.timeout(SUCCESSORS_LIMIT_SECONDS):
                 while self._leases.is_ending and not all(map(self._leases.has_successor, self._leases.serves)):
@@ -467,7 +478,8 @@ class Instances:
             reading, is_ending = _names_in(value.get("reading")), value.get("ending") is True
             last_received = value.get("last_received") if type(value.get("last_received")) is int else None
             unable = inner(value.get("unable"))
-            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading
+            room = room_in(value), _names_in(value.get("surplus"))
+            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading, *room
             if self._leases.received(name, *heard, is_ending=is_ending):
                 self.check_soon()
                 before *= name != self._leases.me
@@ -544,7 +556,7 @@ class Instances:
         more to take over all of them, and those that have nothing to fire meanwhile can wait.
         """
         found, keys = [], self._served.by_key()
-        left = {one.key: one.state.name for one in self._left.values()}
+        left = {one.key: one.state for one in self._left.values()}
         if self._are_all_known:
             self._leases.readers.has_one_stream = len(keys) + len(left) == 1
         for number, key in enumerate(self._to_check({**left, **keys} if left else keys), 1):
@@ -552,8 +564,8 @@ class Instances:
                 await asyncio.sleep(0)  # fires go first
             if key in keys:
                 self._give_up_or_keep(key, keys[key])
-            elif self._leases.reads(key, self._clock.monotonic(), is_reading=False):
-                self.decide(left[key])
+            elif self._leases.reads(key, left[key].subjects, self._clock.monotonic(), is_reading=False):
+                self.decide(left[key].name)
             if key in keys and self._is_to_divide(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
         return sorted(found, key=lambda each: each[1].engine.urgency)
@@ -561,7 +573,7 @@ class Instances:
     def _give_up_or_keep(self, key: str, service: StreamService) -> None:
         """Note whether a stream that we read is left to others, and have it left once all of it is handed over."""
         given_up = self._leases.given_up
-        if self._leases.reads(key, self._clock.monotonic(), is_reading=True):
+        if self._leases.reads(key, service.state.subjects, self._clock.monotonic(), is_reading=True):
             given_up.discard(key)
         elif key not in given_up:
             given_up.add(key)
@@ -597,6 +609,8 @@ class Instances:
         reading = keys.keys() - serves - self._leases.given_up if len(serves) < len(keys) else frozenset()
         about: Object = {"reading": _named(reading) or []} | ({"ending": True} if self._leases.is_ending else {})
         about |= {"unable": unable} if unable else {}
+        self._note_held()
+        about |= {"surplus": sorted(surplus)} if (surplus := self._leases.readers.surplus) else {}
         is_sent = not is_news and about == self._sent_about
         if self._sent_at is not None and now - self._sent_at < MIN_HEARTBEAT_PAUSE_NS and is_sent:
             return
@@ -605,11 +619,13 @@ class Instances:
             self._named = _named(serves)
             self._leases.serves = serves
             if self._named is None:
-                self._leases.readers.wanted = ALL_INSTANCES  # the others do not learn which streams we read
+                self._leases.readers.read_all()
         self._sent_at, self._sent_about = now, about
         self._leases.since = self._leases.since or self._clock.now()
         since, received = format_rfc3339(self._leases.since), self._last_received
         said: Object = {"serves": self._named, "since": since, "last_received": received, **about}
+        if (room := self._leases.readers.room) is not None:
+            said["room"] = room
         self._registry.send(f"{INSTANCE}{self._leases.me}", said)
 
     async def _divide(self, key: str, service: StreamService) -> None:
@@ -677,6 +693,11 @@ async def _within_limit() -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise NoAnswerError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
+
+
+def room_in(heartbeat: Object) -> int | None:
+    """Return how many further schedules an instance can hold; None if it does not say."""
+    return room if type(room := heartbeat.get("room")) is int else None
 
 
 def _names_in(value: object) -> list[str]:

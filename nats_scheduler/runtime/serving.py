@@ -297,7 +297,7 @@ class Serving:
     async def _serve(self, state: StreamState, mode: Mode) -> StreamService | None:
         """Serve a stream, and return its service; None if it is left to other instances."""
         name = state.name
-        if not self._instances.reads(key_of(name, mode), is_reading=name in self._services.by_name):
+        if not self._instances.reads(key_of(name, mode), state.subjects, is_reading=name in self._services.by_name):
             await self._leave(state, mode)
             return None
         if not self._serves_the_same(state, mode):

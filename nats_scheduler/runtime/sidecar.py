@@ -188,7 +188,8 @@ class Sidecar:
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
         """The current connection."""
-        self._leases = Leases(secrets.token_hex(6), readers=Readers(settings.instances_per_stream))
+        readers = Readers(settings.instances_per_stream, capacity=settings.schedules_per_instance)
+        self._leases = Leases(secrets.token_hex(6), readers=readers)
         failures = shared_failures(self._leases.me, lambda: {one.key: one.engine for one in self.served.values()})
         reporter.listen(failures.changed, FireRefused)
         self._shared = failures, kept_settings(self._leases.me, settings)

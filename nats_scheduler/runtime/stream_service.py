@@ -162,6 +162,11 @@ class StreamService:
         return self.engine.failing(most)
 
     @property
+    def may_hold(self) -> int:
+        """The number of schedules that are held, and as many as may be held as long as not all of them are read."""
+        return max(len(self.engine.held), 0 if self.engine.is_live else self.state.subjects)
+
+    @property
     def is_ready(self) -> bool:
         """True if there is contact with the stream and all that is stored has been read."""
         return self.has_contact and self.engine.is_live

@@ -155,6 +155,8 @@ class Instance:
     """The shards that it holds, by stream."""
     unable: Mapping[str, str] = field(default_factory=dict)
     """The streams that it cannot serve, by mode and name, and why."""
+    room: int | None = None
+    """How many further schedules it can hold (`schedules_per_instance`), less than 0 if too many; None: no limit."""
 
     def state(self, at: int) -> Literal["alive", "silent", "gone"]:
         """Return its state; one that is silent has lost its shards to other instances, if there are any."""

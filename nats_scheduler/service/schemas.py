@@ -329,6 +329,7 @@ class InstanceDocument(TypedDict):
     age_nanoseconds: Number | None
     serves: list[str] | None
     unable: Rows[UnableDocument]
+    room: Number | None
     holds: Rows[HoldsDocument]
 
 

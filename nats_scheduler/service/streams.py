@@ -164,6 +164,7 @@ def _instance(one: Instance, at: int) -> InstanceDocument:
         "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": None if one.serves is None else list(one.serves),
         "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
+        "room": one.room,
         "holds": list(one.parts),
     }
 

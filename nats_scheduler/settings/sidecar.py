@@ -106,6 +106,8 @@ StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9
 
 
 MAX_WINDOW = 8192
+
+MAX_SCHEDULES_PER_INSTANCE = 10**12
 """Maximum fires in flight to one stream: a server drops messages without an error if over 10,000 are queued."""
 
 MIN_WEB_TOKEN_LENGTH = 20
@@ -275,6 +277,18 @@ class SidecarSettings(BaseModel):
             "than that is read by all, and 1000 stands for all. If it is not set, 2 do, or all if the account has one "
             "stream only. With 1, what was to fire while the only reader is replaced is late until the stream was read "
             "again. Give all sidecars of an account the same value."
+        ),
+    )
+    schedules_per_instance: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_SCHEDULES_PER_INSTANCE,
+        description=(
+            "How many schedules this instance holds before it leaves further streams to others: 0 to 1000000000000. "
+            "A stream that is yet to be read counts by its subjects, and is begun only if there is room for it, or "
+            "if no other instance reads it. So streams may have fewer readers than instances_per_stream says. "
+            "What is a quarter more than that is given up again once others serve it. "
+            "If it is not set, there is no limit."
         ),
     )
     keep_snapshots: bool = Field(

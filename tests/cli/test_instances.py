@@ -90,16 +90,19 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Pr
     assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
     unknown = dict.fromkeys(("since", "last_heartbeat", "age_nanoseconds", "serves"))
     holds = [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]
-    assert found["xyz"] == {"id": "xyz", "state": "gone", **unknown, "unable": [], "holds": holds}
+    assert found["xyz"] == {"id": "xyz", "state": "gone", **unknown, "unable": [], "room": None, "holds": holds}
 
 
 async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(prompt: Prompt) -> None:
     async with sidecar_on(prompt.url):
-        value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}}
+        value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}, "room": -1}
         await prompt.account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(value).encode())
         found = await listed(prompt)
         assert found["abc"]["unable"] == [{"stream": "JOBS", "reason": "may not\x1b[2J publish"}]
-        assert "abc cannot serve JOBS: may not\\x1b[2J publish" in await prompt.shows("instances")
+        assert found["abc"]["room"] == -1
+        shown = await prompt.shows("instances")
+        assert "abc cannot serve JOBS: may not\\x1b[2J publish" in shown
+        assert shown.count("holds as many schedules as it is to") == 1, "the other one has no limit"
 
 
 # -- other commands --------------------------------------------------------------------------------------------

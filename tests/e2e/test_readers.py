@@ -40,8 +40,8 @@ class Group:
         self._folder = folder
         self.processes: list[ChildProcess] = []
 
-    def start(self, per_stream: int) -> ChildProcess:
-        settings = ("--log-format", "json", "--instances-per-stream", str(per_stream))
+    def start(self, per_stream: int, *further: str) -> ChildProcess:
+        settings = ("--log-format", "json", "--instances-per-stream", str(per_stream), *further)
         number = len(self.processes)
         one = sidecar("run", "--server", self.url, *settings, folder=self._folder, name=f"sidecar-{number}")
         self.processes.append(one)
@@ -64,8 +64,11 @@ class Group:
         found = [*await self.values("instance")]
         return found if len(found) == count else []
 
-    async def served_by(self, count: int, readers: int) -> dict[str, list[str]]:
-        """Wait until `count` instances live, and each stream is served and held by so many; return who reads each."""
+    async def served_by(self, count: int, readers: int, most: int | None = None) -> dict[str, list[str]]:
+        """Wait until `count` instances live, and each stream is served and held by so many; return who reads each.
+
+        They are those that are first in the order, or, with `most`, any that read so many streams each at most.
+        """
         served: dict[str, list[str]] = {}
         held: dict[str, list[str]] = {}
         lives: dict[str, Any] = {}
@@ -85,7 +88,12 @@ class Group:
                 and sum(map(len, leases[f"emulated.{name}"]["holders"].values())) == SHARDS
             }
             wanted = {name: sorted(order_of(f"emulated.{name}", lives)[:readers]) for name in STREAMS}
-            return len(lives) == count and held == served == wanted
+            if most is not None:
+                parts = Counter(one for names in served.values() for one in names)
+                are_wanted = max(parts.values()) <= most and {len(names) for names in served.values()} == {readers}
+            else:
+                are_wanted = served == wanted
+            return len(lives) == count and held == served and are_wanted
 
         def state() -> str:
             said = "\n".join(f"{one.exit_code}: {one.stderr[-2_000:]}" for one in self.processes)
@@ -167,6 +175,25 @@ async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced
         group.processes[0].kill()
         await group.expect_fires()
         await group.served_by(2, 2)
+
+
+async def test_each_instance_reads_what_it_has_room_for_and_more_only_where_nobody_else_has(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    async with a_group(start_server, tmp_path) as group:
+        for name in STREAMS:
+            for number in range(SCHEDULES):
+                await FlaggedStream(group.account, name).schedule(f"held.{number}", f"@at {in_seconds(600)}")
+        room_for_two = str(2 * SCHEDULES + SCHEDULES // 2)
+        group.start(1, "--schedules-per-instance", room_for_two)
+        await group.served_by(1, 1)
+        for _ in range(2):
+            group.start(1, "--schedules-per-instance", room_for_two)
+        await group.served_by(3, 1, most=2)
+        await group.schedule_all()
+        group.processes[0].kill()
+        await group.expect_fires()
+        await group.served_by(2, 1, most=len(STREAMS))
 
 
 async def test_the_only_reader_of_a_stream_ends_when_another_one_has_read_it(

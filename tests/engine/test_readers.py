@@ -28,6 +28,10 @@ class World:
         self.stances = dict.fromkeys(alive, NOBODY)
         self._readers = {name: Readers(per_stream, has_one_stream) for name in self.stances}
 
+    def fill(self, *names: str) -> None:
+        """Let some of the instances have no room for what they do not read."""
+        self.stances |= {name: self.stances[name]._replace(has_room=self.stances[name].reads) for name in names}
+
     def decide(self, *passive: str) -> list[str]:
         """Have all but the `passive` ones decide once, by the same heartbeats; return the readers in their order."""
         before = dict(self.stances)
@@ -35,13 +39,14 @@ class World:
             others = {other: stance for other, stance in before.items() if other != name}
             readers = self._readers.setdefault(name, Readers(2))
             readers.met(others, self.now)
-            reads = readers.includes(name, KEY, others, self.now, is_reading=before[name].reads)
-            self.stances[name] = (before[name] if before[name].reads else READS) if reads else NOBODY
+            reads = readers.includes(name, KEY, before[name], others, self.now)
+            begun = before[name] if before[name].reads else READS
+            self.stances[name] = begun if reads else before[name]._replace(reads=False, serves=False)
         return self.readers
 
     def serve(self) -> None:
         """Let all readers have read the stream to its end."""
-        self.stances = {name: SERVES if stance.reads else stance for name, stance in self.stances.items()}
+        self.stances = {name: stance._replace(serves=stance.reads) for name, stance in self.stances.items()}
 
     @property
     def readers(self) -> list[str]:
@@ -110,12 +115,113 @@ def test_one_that_does_not_begin_is_passed_over_by_one_after_the_other() -> None
     assert world.decide() == FIVE[:2]
 
 
+def test_those_that_start_together_leave_to_others_what_they_have_not_read_yet() -> None:
+    world = World(FIVE[2:])
+    assert world.decide() == FIVE[2:4]
+    world.stances |= dict.fromkeys(FIVE[:2], NOBODY)
+    assert world.decide() == FIVE[:4]
+    assert world.decide() == FIVE[:2], "they have begun as well, and nobody has lost anything"
+    world.serve()
+    world.stances[FIVE[2]] = READS
+    world.now += REPLACED_AFTER_NS
+    world.stances[FIVE[0]] = READS
+    assert world.decide() == FIVE[:3], "one that has run for long goes on until there are enough that have read it"
+
+
+def test_one_without_room_begins_to_read_only_what_nobody_else_can() -> None:
+    world = World(FIVE)
+    world.fill(*FIVE[:3])
+    assert world.decide() == FIVE[3:], "nobody waits for those that have no room"
+    world.serve()
+    world.now += LATER
+    del world.stances[FIVE[3]]
+    world.now += REPLACED_AFTER_NS
+    assert world.decide() == FIVE[4:], "one that has room reads it: a full one does not begin for the second place"
+    del world.stances[FIVE[4]]
+    assert world.decide() == FIVE[:1], "nobody else reads it, or has room"
+    world.serve()
+    world.now += LATER
+    world.stances[FIVE[1]] = NOBODY
+    assert world.decide() == FIVE[:2], "one that has room again"
+
+
+def test_one_without_room_waits_at_its_start_for_others_that_may_have() -> None:
+    world = World(FIVE[:1])
+    world.fill(FIVE[0])
+    assert world.decide() == []
+    world.now += PATIENCE_NS - 1
+    assert world.decide() == []
+    world.now += 1
+    assert world.decide() == FIVE[:1], "it is alone"
+    world = World(FIVE, ALL_INSTANCES)
+    world.fill(*FIVE[:2])
+    world.now += PATIENCE_NS
+    assert world.decide() == FIVE[2:], "all that have room"
+
+
+def test_one_that_holds_too_much_is_replaced_by_those_that_have_room() -> None:
+    world = settled(FIVE)
+    world.stances[FIVE[0]] = SERVES._replace(has_room=False)
+    world.fill(FIVE[2])
+    assert world.decide() == FIVE[:2]
+    world.now += REPLACED_AFTER_NS
+    assert world.decide() == [*FIVE[:2], FIVE[3]], "it serves on until another one does"
+    assert world.decide() == [*FIVE[:2], FIVE[3]]
+    world.serve()
+    assert world.decide() == [FIVE[1], FIVE[3]]
+    world = settled(FIVE[:2])
+    world.stances |= dict.fromkeys(FIVE[:2], SERVES._replace(has_room=False))
+    assert world.decide() == FIVE[:2], "nobody else is there"
+
+
+def test_there_is_a_surplus_from_a_quarter_more_than_the_capacity_until_all_of_it_is_gone() -> None:
+    readers, sizes = Readers(2, capacity=100), {f"emulated.S{number}": 30 for number in range(4)}
+    readers.holds("a", sizes)
+    assert (readers.room, readers.surplus) == (-20, frozenset())
+    sizes["emulated.S4"] = 30
+    readers.holds("a", sizes)
+    surplus = readers.surplus
+    assert len(surplus) == 2
+    sizes |= dict.fromkeys(surplus, 29)
+    readers.holds("a", sizes)
+    assert readers.surplus == surplus, "others may be about to read them"
+    gone = min(surplus)
+    del sizes[gone]
+    readers.holds("a", sizes)
+    assert readers.surplus == surplus - {gone}, "there is room for three"
+    del sizes[max(surplus)]
+    readers.holds("a", sizes)
+    assert (readers.room, readers.surplus) == (10, frozenset())
+    readers.holds("a", {**sizes, "emulated.LARGE": 1_000})
+    assert readers.surplus == {"emulated.LARGE"}
+
+
+def test_there_is_room_for_what_is_left_of_the_capacity_and_others_say_what_they_have() -> None:
+    me, other = FIVE[:2]
+    leases = Leases(me, readers=Readers(1, capacity=1_000, held=400))
+    leases.received(other, [], 0, 0, room=900)
+    assert not leases.reads(KEY, 0, 0, is_reading=False), "it is not known who is alive, and there is a limit"
+    leases.received(me, [], 0, 0)
+    assert leases.reads(KEY, 600, 0, is_reading=False)
+    assert not leases.reads(KEY, 601, 0, is_reading=False), "the other one has room for that"
+    assert leases.reads(KEY, 2_000, 0, is_reading=True), "what is read is kept"
+    assert not leases.reads(KEY, 901, 0, is_reading=False)
+    for name in (other, me):
+        leases.received(name, [], PATIENCE_NS, 0, room=900)
+    assert leases.reads(KEY, 901, PATIENCE_NS, is_reading=False), "no one has, and it is the first"
+    for name in (other, me):
+        leases.received(name, [KEY] if name == other else [], PATIENCE_NS, 0, room=900, surplus=[KEY])
+    assert leases.reads(KEY, 600, PATIENCE_NS, is_reading=False), "the other one wants to be rid of it"
+    leases.readers.read_all()
+    assert leases.reads(KEY, 2_000, PATIENCE_NS, is_reading=False)
+
+
 def test_nothing_is_begun_or_left_while_it_is_not_known_who_is_alive_or_by_one_that_ends_or_cannot_serve() -> None:
     me, *others = reversed(FIVE)
-    leases = Leases(me, readers=Readers(2))
+    leases = Leases(me, frozenset({KEY}), readers=Readers(2))
 
     def decisions() -> tuple[bool, bool]:
-        return leases.reads(KEY, 0, is_reading=False), leases.reads(KEY, 0, is_reading=True)
+        return leases.reads(KEY, 0, 0, is_reading=False), leases.reads(KEY, 0, 0, is_reading=True)
 
     def received() -> None:
         for name in (*others, me):
@@ -163,7 +269,7 @@ def test_one_that_ends_waits_for_those_that_read_or_are_to_read_what_it_serves()
 def test_where_no_number_is_given_a_stream_is_read_before_it_is_known_who_is_alive() -> None:
     for wanted in (None, 2):
         leases = Leases(FIVE[-1], readers=Readers(wanted))
-        assert leases.reads(KEY, 0, is_reading=False) is (wanted is None)
+        assert leases.reads(KEY, 0, 0, is_reading=False) is (wanted is None)
         for name in FIVE:
             leases.received(name, [], 0, 0)
-        assert not leases.reads(KEY, 0, is_reading=False), "others come first"
+        assert not leases.reads(KEY, 0, 0, is_reading=False), "others come first"

@@ -361,10 +361,9 @@ def divided(case: Case) -> list[Violation]:
         return []
     if case.history.hand_overs > MOST_HAND_OVERS:
         return [Violation("Divided", "record", 0, f"it was changed {case.history.hand_overs} times in the end")]
-    if case.terms.readers not in (0, len(case.history.read_by)):
-        return [
-            Violation("Divided", "readers", 0, f"it is read by {case.history.read_by}, not by {case.terms.readers}")
-        ]
+    readers, wanted = case.history.read_by, min(case.terms.readers, max(1, case.history.have_room))
+    if wanted not in (0, len(readers)):
+        return [Violation("Divided", "readers", 0, f"it is read by {readers}, not by {wanted}")]
     wrong = {shard: names for shard in ALL_SHARDS if len(names := holders.get(shard, [])) != 1}
     return [Violation("Divided", f"shard {shard}", 0, f"it is held by {names}") for shard, names in wrong.items()]
 

@@ -279,6 +279,8 @@ class History:
     holders: dict[int, list[str]] | None = None
     """The holders of each shard in the end, if that was recorded."""
     read_by: list[str] = field(default_factory=list)
+    have_room: int = 0
+    """How many instances read the stream in the end, or had room for it."""
     """The instances that read the stream in the end, where that was recorded."""
     found_no_checkpoint: list[int] = field(default_factory=list)
     """The instants at which an instance asked how far fires are settled and found nothing, where that was recorded."""

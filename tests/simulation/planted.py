@@ -42,7 +42,7 @@ from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.engine.sharing.holdings import Holdings, _had_read
 from nats_scheduler.engine.sharing.leases import Ability, Leases, Record
-from nats_scheduler.engine.sharing.readers import ALL_INSTANCES, Readers
+from nats_scheduler.engine.sharing.readers import ALL_INSTANCES, Readers, Stance
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message import definition, generated
@@ -587,34 +587,33 @@ async def shards_never_let_go(original: Any, self: StreamService, shards: frozen
 
 @breaks("Complete", 4, Readers, "includes", with_readers)
 def gone_readers_not_replaced(
-    original: Any, self: Readers, me: str, key: str, others: Any, now: int, *, is_reading: bool
+    original: Any, self: Readers, me: str, key: str, mine: Stance, others: Any, now: int
 ) -> bool:
     """Begin to read a stream only in the first seconds of a process."""
     is_new = self._began_at is None or now - self._began_at < 2 * SECOND
-    return (is_reading or is_new) and bool(original(self, me, key, others, now, is_reading=is_reading))
+    return (mine.reads or is_new) and bool(original(self, me, key, mine, others, now))
 
 
-def left_at_once(original: Any, self: Readers, me: str, *rest: Any, is_reading: bool) -> bool:
-    if not is_reading:
-        return bool(original(self, me, *rest, is_reading=False))
-    key, others, _now = rest
-    return len(self._before(me, key, frozenset(others))) < (self.per_stream or ALL_INSTANCES)
+def left_at_once(original: Any, self: Readers, me: str, key: str, mine: Stance, others: Any, now: int) -> bool:
+    if not mine.reads:
+        return bool(original(self, me, key, mine, others, now))
+    return len(self._before(me, key, mine, others)) < (self.per_stream or ALL_INSTANCES)
 
 
-def left_with_shards(_original: Any, self: Instances, key: str, *, is_reading: bool) -> bool:
-    return self._leases.reads(key, self._clock.monotonic(), is_reading=is_reading)
+def left_with_shards(_original: Any, self: Instances, key: str, size: int = 0, *, is_reading: bool) -> bool:
+    return self._leases.reads(key, size, self._clock.monotonic(), is_reading=is_reading)
 
 
 # Either part of it alone is made up for by the other one.
 BUGS["left_before_others_have_read"] = Bug(
     "Live",
-    90,
+    127,
     together(around(Readers, "includes", left_at_once), around(Instances, "reads", left_with_shards)),
     with_readers,
 )
 
 
 @breaks("Divided", 18, Readers, "includes", with_readers)
-def never_left_again(original: Any, self: Readers, *given: Any, is_reading: bool) -> bool:
+def never_left_again(original: Any, self: Readers, me: str, key: str, mine: Stance, *rest: Any) -> bool:
     """Read a stream to the end that was begun."""
-    return is_reading or bool(original(self, *given, is_reading=False))
+    return mine.reads or bool(original(self, me, key, mine, *rest))

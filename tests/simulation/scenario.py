@@ -133,13 +133,15 @@ class Scenario:
     """True if some schedules say within which time their fires are to be done; no draw either."""
     readers: int = 0
     """How many instances read the stream (`instances_per_stream`); 0: all. No draw either."""
+    full: frozenset[str] = frozenset()
+    """The instances that have no room for the stream (`schedules_per_instance`); no draw either."""
     snapshots: bool = False
     """True if instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
 
     @property
     def heals_for(self) -> int:
         """The time (ns) at the end in which nothing is broken: until all must be ready, and a while to check it."""
-        settles = REPLACED_AFTER_NS + PATIENCE_NS + self.reads_for if self.readers else 0
+        settles = REPLACED_AFTER_NS + 2 * PATIENCE_NS + self.reads_for if self.readers else 0
         return self.terms.resumes_within + self.reads_for + settles + 12 * SECOND
 
     @property
@@ -238,8 +240,9 @@ def with_snapshots(seed: int) -> Scenario:
 def with_readers(seed: int) -> Scenario:
     """Draw the scenario of a seed in which one or two of three or four instances read the stream.
 
-    They come, go and die at least. Half of the seeds are those with snapshots. In half of each faults are rare, and
-    after none of them an instance may need long: both would excuse a stream that is left too early.
+    They come, go and die at least, and some may have no room for it. Half of the seeds are those with snapshots. Faults
+    are rare in half of each, and after none of them an instance may need long: both would excuse a stream that is left
+    too early.
     """
     random, usual = Random(f"readers {seed}"), with_snapshots(seed) if seed % 2 else drawn(seed)
     if random.random() < 0.5:
@@ -253,6 +256,7 @@ def with_readers(seed: int) -> Scenario:
         reads_for=random.choice([0, 6, 9]) * SECOND,
         kinds=tuple(kind for kind in KINDS if kind in ("kill", "leave", *usual.kinds)),
         leads_anew=False,
+        full=frozenset(f"i{number}" for number in range(random.choice([0, 0, 1, 2, 4]))),
     )
 
 

@@ -149,6 +149,8 @@ class Server:
         """True if the instances divide the work; if not, each of them serves everything."""
         self.readers = scenario.readers
         """How many instances read the stream; 0: all."""
+        self.full = scenario.full
+        """The instances that have no room for the stream."""
         self.created = "2026-01-01T00:00:00Z"
         """The time at which the stream was made."""
         self.followers: list[Callable[[], None]] = []
@@ -179,6 +181,7 @@ class Server:
         """Return the leader's information about the stream."""
         first, gone = self.removed()
         state = {"first_seq": first, "last_seq": self.stream.applied, "num_deleted": len(gone)}
+        state["num_subjects"] = 1  # enough for those that have no room
         return {"config": self.stream.config, "created": self.created, "state": state}
 
     def removed(self) -> tuple[int, frozenset[int]]:

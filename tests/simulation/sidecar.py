@@ -25,7 +25,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
 )
 from nats_scheduler.engine.sharing.leases import Leases
-from nats_scheduler.engine.sharing.readers import Readers
+from nats_scheduler.engine.sharing.readers import ALL_INSTANCES, Readers
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
@@ -192,7 +192,9 @@ class Sidecar:
         self._random = random
         self._memory = memory
         self._able = V2_11 if server.stream.guard else V2_10
-        self._leases = Leases(name, readers=Readers(server.readers)) if server.readers else Leases(name)
+        capacity = 0 if name.partition("-")[0] in server.full else None
+        readers = Readers(server.readers or ALL_INSTANCES, capacity=capacity)
+        self._leases = Leases(name, readers=readers)
         # Drawn from the state, and not the generator, so that the worlds of existing seeds do not change.
         self._content_memory = Random(f"contents {name} {random.getstate()}").choice(CONTENT_MEMORIES)
         self._clock = clock
@@ -324,7 +326,7 @@ class Sidecar:
         assert instances is not None, "they divide the stream"
         while not link.lost.done():
             self._decided.clear()
-            if instances.reads(self.service.key, is_reading=self.is_reading):
+            if instances.reads(self.service.key, self.service.state.subjects, is_reading=self.is_reading):
                 if not self.is_reading:
                     self._process.note("reads the stream")
                     self._left.clear()

@@ -11,6 +11,7 @@ from random import Random
 
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
+from nats_scheduler.engine.sharing.readers import PATIENCE_NS
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.buckets import hasty
@@ -203,7 +204,10 @@ class World:
 
     def _closed(self) -> History:
         self.history.holders = self._holders() if self.scenario.divides else None
-        self.history.read_by = [instance.name for instance in self.instances if instance.is_reading]
+        self.history.read_by = read_by = [instance.name for instance in self.instances if instance.is_reading]
+        self.history.have_room = sum(
+            one.name in read_by or one.name not in self.scenario.full for one in self.instances
+        )
         for instance in self.instances:
             if instance.is_alive:
                 self._died(instance)
@@ -244,7 +248,8 @@ class World:
         others = [one for one in self.instances if one is not besides and not one.process.is_stalled]
         if self.scenario.readers and not any(one.held for one in others):
             now = self.timeline.now
-            until = now + LEASE_DURATION_NS + self.scenario.reads_for
+            patience = PATIENCE_NS if self.scenario.full else 0
+            until = now + LEASE_DURATION_NS + patience + self.scenario.reads_for
             self.history.faults.append(Fault("unread", None, now, until))
 
     def _boot(self, instance: Instance) -> None:

@@ -307,6 +307,10 @@ class _Other:
     reading: frozenset[str] = frozenset()
     """The streams that it does not serve yet, and reads."""
     is_ending: bool = False
+    room: int | None = None
+    """How many further schedules it can hold; None: it does not say."""
+    surplus: frozenset[str] = frozenset()
+    """The streams that it reads and has no room for."""
 
 
 @dataclass(slots=True)
@@ -366,6 +370,8 @@ class Leases:
         last_received: int | None = None,
         unable: Iterable[str] = (),
         reading: Iterable[str] = (),
+        room: int | None = None,
+        surplus: Iterable[str] = (),
         *,
         is_ending: bool = False,
     ) -> bool:
@@ -373,7 +379,8 @@ class Leases:
 
         It was stored at `stored_at` (ns, by the server's clock). The last message that its sender had received was
         stored at `last_received`; None if it does not say. Its sender is `unable` to serve some streams, is `reading`
-        some that it does not serve yet, and leaves soon if it `is_ending`.
+        some that it does not serve yet, has `room` for so many further schedules and none for the `surplus` of those
+        that it reads, and leaves soon if it `is_ending`.
         Returns whether that changes which holders are wanted.
         """
         self._newest = max(self._newest, stored_at)
@@ -388,7 +395,7 @@ class Leases:
         known = self._others.get(instance)
         times, has_answered = (1, False) if known is None else (known.times + 1, known.has_answered)
         reads = frozenset[str]() if is_stale else frozenset(reading)
-        heard = _Other(now, stored_at, served, times, has_answered, reading=reads, is_ending=is_ending)
+        heard = _Other(now, stored_at, served, times, has_answered, None, reads, is_ending, room, frozenset(surplus))
         self._others[instance] = heard
         return is_news or known is None or _stance(known) != _stance(heard)
 
@@ -448,26 +455,29 @@ class Leases:
         self._served_at = {key: at for key, at in self._served_at.items() if now - at < SERVING_KEPT_NS}
         return frozenset(key for key in self._served_at.keys() - self.given_up if not self.record(key).is_foreign)
 
-    def reads(self, key: str, now: int, *, is_reading: bool) -> bool:
-        """Return whether we are to read a stream; as long as it cannot be known, what `is_reading` says.
+    def reads(self, key: str, size: int, now: int, *, is_reading: bool) -> bool:
+        """Return whether we are to read a stream of at most `size` schedules; what `is_reading` says if it is unknown.
 
         Before our first heartbeat is received we read it anyway, unless the operator named a number.
         """
-        if self.readers.per_stream is None or (self.readers.wanted is None and self._own_stored_at is None):
+        readers = self.readers
+        is_free = readers.per_stream is None or (readers.wanted is None and self._own_stored_at is None)
+        if readers.capacity is None and is_free:
             return True
         is_unknown = not self.is_receiving(now) or now < self._expected_until or self.is_leaving or self.is_ending
         if is_unknown or not self.ability.can_serve(key):
             return is_reading
         living = [name for name, other in self._others.items() if not other.is_ending]
-        self.readers.met(living, now)
+        readers.met(living, now)
         if is_reading:  # what is read is not left to one that may be gone: its first heartbeat may be an old one
             living = [name for name in living if self._others[name].times > 1]
-        stances = {name: self._stance_on(key, name) for name in self.ability.able_others(key, living)}
-        return self.readers.includes(self.me, key, stances, now, is_reading=is_reading)
+        mine = _stance_of(is_reading, key in self.serves, key, size, readers)
+        stances = {name: self._stance_on(key, name, size) for name in self.ability.able_others(key, living)}
+        return readers.includes(self.me, key, mine, stances, now)
 
-    def _stance_on(self, key: str, name: str) -> Stance:
-        serves = self._serves(name, key)
-        return Stance(serves or key in self._others[name].reading, serves)
+    def _stance_on(self, key: str, name: str, size: int = 0) -> Stance:
+        serves, other = self._serves(name, key), self._others[name]
+        return _stance_of(serves or key in other.reading, serves, key, size, other)
 
     def is_receiving(self, now: int) -> bool:
         """Return whether we receive our own heartbeats, and so would receive those of others."""
@@ -494,7 +504,9 @@ class Leases:
     def has_successor(self, key: str) -> bool:
         """Return whether another instance serves a stream, or none of those that are left is about to read it."""
         stances = [self._stance_on(key, name) for name, other in self._others.items() if not other.is_ending]
-        is_awaited = any(one.reads for one in stances) or len(stances) >= (self.readers.per_stream or ALL_INSTANCES)
+        # One that has no room reads it, too, if nobody else does.
+        enough = 1 if self.readers.capacity is not None else self.readers.per_stream or ALL_INSTANCES
+        is_awaited = any(one.reads for one in stances) or len(stances) >= enough
         return any(one.serves for one in stances) or not is_awaited
 
     def served_by_others(self, key: str) -> list[str]:
@@ -685,7 +697,12 @@ class Leases:
 
 def _stance(other: _Other) -> Hashable:
     """Return what is decided by, of the last heartbeat of an instance."""
-    return other.serves, other.reading, other.is_ending
+    return other.serves, other.reading, other.is_ending, other.surplus
+
+
+def _stance_of(reads: bool, serves: bool, key: str, size: int, one: Readers | _Other) -> Stance:
+    has_room = key not in one.surplus if reads else one.room is None or size <= one.room
+    return Stance(reads, serves, has_room)
 
 
 def wanted_holders(key: str, living: Iterable[str]) -> Holders:

@@ -1,4 +1,4 @@
-"""Which instances read a stream, where not all of them are to (`instances_per_stream`). Pure.
+"""Which instances read a stream, where not all of them are to (`instances_per_stream`, `schedules_per_instance`). Pure.
 
 A *reader* of a stream follows it and holds its schedules, so that it can fire for its shards; the others have neither
 follower nor engine for it, and no memory. All instances decide by themselves, from the same heartbeats.
@@ -10,12 +10,17 @@ The rules:
 - An instance that is before another one in the order, and does not begin within `PATIENCE_NS`, is passed over: it may
   have other settings. So there is no reason for which a stream stays without a reader while one can.
 - An instance leaves a stream only when `per_stream` instances before it serve it: what is read is never given up for
-  what is yet to be read. It reads on while it cannot know who is alive.
+  what is yet to be read. It reads on while it cannot know who is alive. Only in its first seconds, what it has not yet
+  read is left to those that have begun: instances that start together do not know of each other at once.
+- An instance that has no room for a stream, of `capacity` schedules, comes after all that have, and begins only if
+  nobody else reads it. So a stream rather has fewer readers than an instance more than it can hold, and never none.
+- An instance that holds far more than that, since streams have grown or nobody else was there, comes last in the same
+  way for the streams that are too many, its `surplus`. So it leaves them once others that have room serve them.
 - While an instance serves the stream, another one that is gone is replaced after `REPLACED_AFTER_NS`, since it may only
   be restarted, or the next one be restarted too; if none does, readers begin at once.
 
-Cost: one hash for each instance and stream when the instances change. Limit: with one instance per stream, what the
-reader holds is taken over only after it was read again.
+Cost: one hash for each instance and stream when the instances change. Limits: with one instance per stream, what the
+reader holds is taken over only after it was read again; where nobody has room, what is held is kept.
 """
 
 import hashlib
@@ -38,12 +43,18 @@ PATIENCE_NS = 3 * SECOND
 """The time (ns) for which an instance is waited for that should begin to read, before the next one does."""
 
 
+MAX_OVERFULL = 5, 4
+"""The ratio of what is held to the capacity from which on there is a surplus, so that streams do not go to and fro."""
+
+
 class Stance(NamedTuple):
-    """What the last heartbeat of another instance says of a stream."""
+    """What an instance says of a stream: another one in its last heartbeat."""
 
     reads: bool
     """It serves the stream, or has begun to read it."""
     serves: bool
+    has_room: bool = True
+    """It can hold the stream besides what it holds."""
 
 
 @dataclass(slots=True)
@@ -54,13 +65,20 @@ class Readers:
     """How many instances read each stream, as the operator says; None if that is not said."""
     has_one_stream: bool = False
     """True if the account is known to have one stream only."""
+    capacity: int | None = None
+    """How many schedules we hold at most before further streams are for others; None: as many as there are."""
+    held: int = 0
+    """How many schedules we hold, or may have to hold of the streams that we have begun to read."""
+    surplus: frozenset[str] = frozenset()
+    """The streams that we read and have no room for."""
     _instances: frozenset[str] = frozenset()
     _began_at: int | None = None
     _changed_at: int = 0
     """The instant (ns) at which an instance came or went last."""
     _lacking: dict[str, int] = field(default_factory=dict)
-    """By stream that fewer others read than are to, since when (ns)."""
+    """By stream that fewer others read, and have room for, than are to, since when (ns)."""
     _orders: dict[str, tuple[frozenset[str], list[str]]] = field(default_factory=dict)
+    """By stream the other instances, and the order of all of them."""
 
     @property
     def per_stream(self) -> int | None:
@@ -68,6 +86,34 @@ class Readers:
         if self.wanted is None:
             return None if self.has_one_stream else DEFAULT_READERS
         return None if self.wanted >= ALL_INSTANCES else self.wanted
+
+    @property
+    def room(self) -> int | None:
+        """How many further schedules we can hold, less than 0 if we hold too many; None: as many as there are."""
+        return None if self.capacity is None else self.capacity - self.held
+
+    @property
+    def is_limited(self) -> bool:
+        """True if there may be streams that some of the instances do not read."""
+        return self.per_stream is not None or self.capacity is not None
+
+    def read_all(self) -> None:
+        """Read each stream from now on: the others do not learn which ones we read."""
+        self.wanted, self.capacity = ALL_INSTANCES, None
+
+    def holds(self, me: str, sizes: Mapping[str, int]) -> None:
+        """Note how many schedules we hold, or may have to hold, of the streams that we read."""
+        if self.capacity is None:
+            return
+        self.held, room, surplus = sum(sizes.values()), self.capacity, set[str]()
+        most, least = (1, 1) if self.surplus else MAX_OVERFULL
+        if self.held * least > self.capacity * most:
+            for key in sorted(sizes, key=lambda key: (key not in self.surplus, _draw(me, key)), reverse=True):
+                if sizes[key] <= room:
+                    room -= sizes[key]
+                else:
+                    surplus.add(key)
+        self.surplus = frozenset(surplus)
 
     def met(self, instances: Iterable[str], now: int) -> None:
         """Note which other instances are alive."""
@@ -77,22 +123,25 @@ class Readers:
         if alive != self._instances:
             self._instances, self._changed_at = alive, now
 
-    def includes(self, me: str, key: str, others: Mapping[str, Stance], now: int, *, is_reading: bool) -> bool:
-        """Return whether `me` is to read a stream, which it does already if `is_reading`.
+    def includes(self, me: str, key: str, mine: Stance, others: Mapping[str, Stance], now: int) -> bool:
+        """Return whether `me` is to read a stream.
 
         `others` are the other instances that count: alive, able to serve the stream, and not about to end.
         """
-        if (per_stream := self.per_stream) is None:
+        if self.per_stream is None and mine.has_room:
             return True
-        before = [others[name] for name in self._before(me, key, frozenset(others))]
-        if is_reading:
-            return sum(one.serves for one in before) < per_stream
-        if sum(one.reads for one in others.values()) < per_stream:
+        wanted = self.per_stream or ALL_INSTANCES if mine.has_room or mine.reads else 1
+        age = 0 if self._began_at is None else now - self._began_at
+        before, is_new = self._before(me, key, mine, others), age < REPLACED_AFTER_NS
+        if mine.reads:
+            return sum(one.reads if is_new and not mine.serves else one.serves for one in before) < wanted
+        if not mine.has_room and (any(one.reads for one in others.values()) or age < PATIENCE_NS):
+            return False  # in the first seconds others may be about to start
+        if sum(one.reads and one.has_room for one in others.values()) < wanted:
             since = max(self._changed_at, self._lacking.setdefault(key, now))
         else:
             since = self._changed_at
             self._lacking.pop(key, None)
-        is_new = self._began_at is None or now - self._began_at < REPLACED_AFTER_NS
         is_urgent = not any(one.serves for one in others.values())
         replaced_at = since + (0 if is_urgent else REPLACED_AFTER_NS)
         waited_until, readers = replaced_at + PATIENCE_NS, 0
@@ -101,14 +150,16 @@ class Readers:
                 readers += 1
             else:
                 waited_until += PATIENCE_NS
-        return readers < per_stream and (is_new or now >= replaced_at)
+        return readers < wanted and (is_new or now >= replaced_at)
 
-    def _before(self, me: str, key: str, others: frozenset[str]) -> list[str]:
-        known = self._orders.get(key)
-        if known is None or known[0] != others:
-            order = order_of(key, {*others, me})
-            known = self._orders[key] = others, order[: order.index(me)]
-        return known[1]
+    def _before(self, me: str, key: str, mine: Stance, others: Mapping[str, Stance]) -> list[Stance]:
+        """Return those that are before us in the order: all that have no room come last."""
+        names = frozenset(others)
+        if (known := self._orders.get(key)) is None or known[0] != names:
+            known = self._orders[key] = names, order_of(key, {*names, me})
+        stances = {**others, me: mine}
+        order = sorted(known[1], key=lambda name: not stances[name].has_room)
+        return [stances[name] for name in order[: order.index(me)]]
 
 
 def order_of(key: str, instances: Iterable[str]) -> list[str]:
