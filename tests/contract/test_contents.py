@@ -56,6 +56,9 @@ async def test_together_or_one_by_one_and_however_long_it_may_wait_the_contents_
     assert together == await read(side, patient, turns=True), "what may wait is read with what is asked for later"
     assert together == await read(side, [*patient[1:], requests[0]]), "what may not wait takes the others with it"
 
+    few = await read(side, patient[:3])
+    assert few == {sequence: together[sequence] for sequence in few}, "a few wait for others, but not for ever"
+
     async def none_is_left() -> bool:
         return await side.consumers() == 0
 
