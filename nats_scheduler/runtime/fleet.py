@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from nats_scheduler.engine.sharing.leases import NO_HOLDER, Leases, Record
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, NO_RECORD, Leases
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry, UnknownFormatError
@@ -153,4 +153,4 @@ class Leftovers:
             stream = key.partition(".")[2]
             if stream in self._services or await self._api.stream(stream) is None:
                 await self._registry.purge(f"{LEASE}{key}")
-                self._leases.looked_up(key, Record())
+                self._leases.looked_up(key, NO_RECORD)

@@ -291,6 +291,9 @@ class Record:
     """True if it was written in a format that we do not know: nobody is known to hold, and we do not replace it."""
 
 
+NO_RECORD = Record()
+
+
 @dataclass(slots=True)
 class _Other:
     received_at: int
@@ -585,7 +588,7 @@ class Leases:
 
     def record(self, key: str) -> Record:
         """Return the last record of a stream that was seen."""
-        return self._records.get(key, Record())
+        return self._records.get(key, NO_RECORD)
 
     def change(self, key: str, now: int) -> Holders | None:
         """Return what the record of a stream should say instead; None if we have nothing to change.
