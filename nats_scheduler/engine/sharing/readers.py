@@ -12,10 +12,11 @@ The rules:
 - An instance leaves a stream only when `per_stream` instances before it serve it: what is read is never given up for
   what is yet to be read. It reads on while it cannot know who is alive. Only in its first seconds, what it has not yet
   read is left to those that have begun: instances that start together do not know of each other at once.
-- An instance that has no room for a stream, of `capacity` schedules, comes after all that have, and begins only if
-  nobody else reads it. So a stream rather has fewer readers than an instance more than it can hold, and never none.
-- An instance that holds far more than that, since streams have grown or nobody else was there, comes last in the same
-  way for the streams that are too many, its `surplus`. So it leaves them once others that have room serve them.
+- An instance has room for `capacity` schedules. One that has none for a stream comes after all that have, and begins
+  only if nobody else reads it. So a stream rather has fewer readers than an instance more than it can hold, and never
+  none.
+- An instance that holds a quarter more, since streams have grown or nobody else was there, comes last in the same way
+  for the streams that are too many, its `surplus`. So it leaves them once others that have room serve them.
 - While an instance serves the stream, another one that is gone is replaced after `REPLACED_AFTER_NS`, since it may only
   be restarted, or the next one be restarted too; if none does, readers begin at once.
 
@@ -41,7 +42,6 @@ REPLACED_AFTER_NS = 10 * SECOND
 
 PATIENCE_NS = 3 * SECOND
 """The time (ns) for which an instance is waited for that should begin to read, before the next one does."""
-
 
 MAX_OVERFULL = 5, 4
 """The ratio of what is held to the capacity from which on there is a surplus, so that streams do not go to and fro."""
@@ -99,7 +99,7 @@ class Readers:
 
     def read_all(self) -> None:
         """Read each stream from now on: the others do not learn which ones we read."""
-        self.wanted, self.capacity = ALL_INSTANCES, None
+        self.wanted, self.capacity, self.surplus = ALL_INSTANCES, None, frozenset()
 
     def holds(self, me: str, sizes: Mapping[str, int]) -> None:
         """Note how many schedules we hold, or may have to hold, of the streams that we read."""
