@@ -41,7 +41,7 @@ def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
         for one in found["instances"]:
             for unable in one["unable"]:
                 click.echo(printable(f"{one['id']} cannot serve {unable['stream']}: {unable['reason']}"))
-            if one["room"] is not None and one["room"] <= 0:
+            if one.get("room", 1) <= 0:
                 click.echo(f"{one['id']} holds as many schedules as it is to: it begins no stream that another one can")
     else:
         click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")

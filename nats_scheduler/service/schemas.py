@@ -329,7 +329,8 @@ class InstanceDocument(TypedDict):
     age_nanoseconds: Number | None
     serves: list[str] | None
     unable: Rows[UnableDocument]
-    room: Number | None
+    room: NotRequired[Number]
+    """How many further schedules it can hold; only of a sidecar that has a limit for that."""
     holds: Rows[HoldsDocument]
 
 

@@ -156,7 +156,7 @@ def instances_document(fleet: Fleet) -> InstancesDocument:
 
 def _instance(one: Instance, at: int) -> InstanceDocument:
     """Return an instance, as it is at an instant (ns) of the server's clock."""
-    return {
+    found: InstanceDocument = {
         "id": one.name,
         "state": one.state(at),
         "since": None if one.since is None else format_rfc3339(one.since),
@@ -164,9 +164,11 @@ def _instance(one: Instance, at: int) -> InstanceDocument:
         "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": None if one.serves is None else list(one.serves),
         "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
-        "room": one.room,
         "holds": list(one.parts),
     }
+    if one.room is not None:
+        found["room"] = one.room
+    return found
 
 
 MAX_REASONS = 100

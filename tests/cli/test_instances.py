@@ -90,7 +90,7 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Pr
     assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
     unknown = dict.fromkeys(("since", "last_heartbeat", "age_nanoseconds", "serves"))
     holds = [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]
-    assert found["xyz"] == {"id": "xyz", "state": "gone", **unknown, "unable": [], "room": None, "holds": holds}
+    assert found["xyz"] == {"id": "xyz", "state": "gone", **unknown, "unable": [], "holds": holds}
 
 
 async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(prompt: Prompt) -> None:
