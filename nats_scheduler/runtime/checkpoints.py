@@ -388,6 +388,11 @@ class CheckpointWriter:
         self._written = None
         self._steps_without_news = -1
 
+    def bucket_replaced(self) -> None:
+        """Write the next checkpoint into a new bucket, whose revisions may be those that we know of the old one."""
+        self._keeper = None
+        self.write_anew()
+
     @property
     def has_news(self) -> bool:
         """True if anything happened since the last checkpoint, and it is ours to write."""
@@ -429,7 +434,8 @@ class CheckpointWriter:
             return
         settled = self._settled()
         try:
-            if await keeper.write(replace(settled, shards=settled.shards & shards)):
+            is_written = await keeper.write(replace(settled, shards=settled.shards & shards))
+            if is_written and self._keeper_in(registry) is keeper:  # else it may be in the old bucket
                 self._written = progress
         except UnknownFormatError as error:
             self._deny(shards, error)

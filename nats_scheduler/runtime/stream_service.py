@@ -232,7 +232,7 @@ class StreamService:
 
     def report_again(self) -> None:
         """Write the next checkpoint even if nothing happened since the last one: the bucket is a new one."""
-        self._checkpoints.write_anew()
+        self._checkpoints.bucket_replaced()
 
     def fires_on_trial(self, shards: frozenset[int]) -> None:
         """Note the shards that another instance holds and for which we fire in addition; it writes their checkpoint."""

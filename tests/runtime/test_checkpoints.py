@@ -323,6 +323,25 @@ async def test_a_new_bucket_gets_what_the_old_one_held() -> None:
     assert len(new.written) == 2
 
 
+async def test_the_revisions_of_a_new_bucket_are_not_those_that_are_known_of_the_old_one(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    """They are the same numbers again; who took them for known removed what the others had written by then."""
+    low, high = Desk(lambda: LOW), Desk(lambda: HIGH)
+    async with account_on((await shared_server(V2_11)).url) as account:
+        bucket = Registry(account.connection, account.api, stream_name)
+        await bucket.open()
+        for desk in (low, high):
+            await desk.writer.write(bucket)
+        await account.api.call(f"STREAM.DELETE.{bucket.stream}")
+        assert await bucket.open()
+        for desk in (high, low):
+            desk.writer.bucket_replaced()
+            await desk.writer.write(bucket)
+        value: Any = await bucket.get(checkpoint_key("ORDERS", Mode.EMULATED))
+        assert {shard for entry in value["entries"] for shard in entry["shards"]} == ALL_SHARDS
+
+
 async def test_only_shards_of_ours_are_reported() -> None:
     ours = set(ALL_SHARDS)
     desk = Desk(lambda: frozenset(ours))
