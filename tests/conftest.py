@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from nats_scheduler.runtime import wakes
+from nats_scheduler.runtime import embedded, wakes
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MINUTE
 from tests.harness.failures import sections_of
@@ -37,7 +37,7 @@ from tests.harness.tiers import (
     no_process_starts,
     select_the_usual_tier,
 )
-from tests.harness.turns import turn_of_this_worker
+from tests.harness.turns import ports_of_this_worker, turn_of_this_worker
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
@@ -67,8 +67,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run the usual tier where nothing else is asked for."""
+    """Run the usual tier where nothing else is asked for, with ports of its own for each worker."""
     select_the_usual_tier(config)
+    embedded.PORTS = ports_of_this_worker(embedded.PORTS)
     if SEED:
         config.option.hypothesis_seed = str(SEED)
 

