@@ -29,13 +29,24 @@ INSTANCES = 5
 READERS = 2
 FAR = 20
 SOON = 10
-LINE = re.compile(r'^\{.*"event": ?"snapshot_\w+".*\}$', re.M)
+LINE = re.compile(r'^\{.*"event": ?"(?:snapshot_\w+|stream_served|stream_left_to_others)".*\}$', re.M)
+
+
+def told(process: ChildProcess) -> list[tuple[str, str]]:
+    """Return what a process did with each stream, by its log."""
+    lines = map(json.loads, LINE.findall(process.stderr))
+    return [(line["event"], line["stream"]) for line in lines]
 
 
 def snapshots(processes: list[ChildProcess], kind: str) -> Counter[str]:
-    """Return how often the processes have written, or used, a snapshot of each stream, by their logs."""
-    lines = [json.loads(line) for process in processes for line in LINE.findall(process.stderr)]
-    return Counter(line["stream"] for line in lines if line["event"] == kind)
+    """Return how often the processes have written, or used, a snapshot of each stream."""
+    return Counter(stream for process in processes for event, stream in told(process) if event == kind)
+
+
+def held_by(process: ChildProcess) -> int:
+    """Return of how many streams a process holds anything: also of those that it is about to leave."""
+    last = {stream: event for event, stream in told(process) if event.startswith("stream_")}
+    return sum(event == "stream_served" for event in last.values())
 
 
 async def readers_by(url: str, folder: Path, instances: int) -> dict[str, frozenset[str]]:
@@ -77,6 +88,9 @@ async def test_each_of_five_holds_a_part_and_the_others_take_over_what_one_held(
             parts = Counter(one for names in before.values() for one in names)
             assert len(parts) == INSTANCES, "each reads some"
             assert max(parts.values()) < len(STREAMS), "none reads all"
+            await eventually(
+                lambda: sum(map(held_by, processes)) == READERS * len(STREAMS), describe="the rest is left"
+            )
             await eventually(lambda: len(snapshots(processes, "snapshot_written")) == len(STREAMS))
             for number in range(SOON):
                 due = in_seconds(2 + number / 2)
