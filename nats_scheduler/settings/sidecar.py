@@ -106,9 +106,10 @@ StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9
 
 
 MAX_WINDOW = 8192
+"""Maximum fires in flight to one stream: a server drops messages without an error if over 10,000 are queued."""
 
 MAX_SCHEDULES_PER_INSTANCE = 10**12
-"""Maximum fires in flight to one stream: a server drops messages without an error if over 10,000 are queued."""
+"""The largest limit for the schedules of one instance: no machine holds so many."""
 
 MIN_WEB_TOKEN_LENGTH = 20
 """Characters: a token that nobody guesses makes a limit on attempts unnecessary."""
