@@ -16,7 +16,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry, UnknownFormatError
 from nats_scheduler.message.foreign_json import Object, inner, server_time
-from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of, room_in
+from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of, number_in
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
@@ -74,7 +74,7 @@ async def _read_instance(registry: Registry, name: str, parts: Sequence[HoldsDoc
     named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
     unable = {key: str(why) for key, why in inner(value.get("unable")).items()}
     started = since if isinstance(since, int) else None
-    return Instance(name, started, heartbeat_at, named, parts, unable, room_in(value))
+    return Instance(name, started, heartbeat_at, named, parts, unable, number_in(value, "room"))
 
 
 async def _value(registry: Registry, key: str, unknown: Object | None = None) -> Object | None:

@@ -476,10 +476,9 @@ class Instances:
             serves = value.get("serves")
             named = _names_in(serves) if isinstance(serves, list) else None
             reading, is_ending = _names_in(value.get("reading")), value.get("ending") is True
-            last_received = value.get("last_received") if type(value.get("last_received")) is int else None
-            unable = inner(value.get("unable"))
-            room = room_in(value), _names_in(value.get("surplus"))
-            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading, *room
+            last_received, unable = number_in(value, "last_received"), inner(value.get("unable"))
+            room, surplus = number_in(value, "room"), _names_in(value.get("surplus"))
+            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading, room, surplus
             if self._leases.received(name, *heard, is_ending=is_ending):
                 self.check_soon()
                 before *= name != self._leases.me
@@ -695,9 +694,9 @@ async def _within_limit() -> AsyncIterator[None]:
         raise NoAnswerError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
 
 
-def room_in(heartbeat: Object) -> int | None:
-    """Return how many further schedules an instance can hold; None if it does not say."""
-    return room if type(room := heartbeat.get("room")) is int else None
+def number_in(heartbeat: Object, key: str) -> int | None:
+    """Return a number that a heartbeat names; None if it names none."""
+    return number if type(number := heartbeat.get(key)) is int else None
 
 
 def _names_in(value: object) -> list[str]:
