@@ -43,8 +43,8 @@ REPLACED_AFTER_NS = 10 * SECOND
 PATIENCE_NS = 3 * SECOND
 """The time (ns) for which an instance is waited for that should begin to read, before the next one does."""
 
-MAX_OVERFULL = 5, 4
-"""The ratio of what is held to the capacity from which on there is a surplus, so that streams do not go to and fro."""
+SURPLUS_ABOVE_PERCENT = 125
+"""How much of its capacity an instance holds at most without a surplus, so that streams do not go to and fro."""
 
 
 class Stance(NamedTuple):
@@ -106,8 +106,7 @@ class Readers:
         if self.capacity is None:
             return
         self.held, room, surplus = sum(sizes.values()), self.capacity, set[str]()
-        most, least = (1, 1) if self.surplus else MAX_OVERFULL
-        if self.held * least > self.capacity * most:
+        if self.held > self.capacity * (100 if self.surplus else SURPLUS_ABOVE_PERCENT) // 100:
             for key in sorted(sizes, key=lambda key: (key not in self.surplus, _draw(me, key)), reverse=True):
                 if sizes[key] <= room:
                     room -= sizes[key]
