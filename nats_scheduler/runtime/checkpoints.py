@@ -435,7 +435,7 @@ class CheckpointWriter:
         settled = self._settled()
         try:
             is_written = await keeper.write(replace(settled, shards=settled.shards & shards))
-            if is_written and self._keeper_in(registry) is keeper:  # else it may be in the old bucket
+            if is_written and self._keeper == (registry, keeper):  # else it may be in the old bucket
                 self._written = progress
         except UnknownFormatError as error:
             self._deny(shards, error)
