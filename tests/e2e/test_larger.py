@@ -1,6 +1,6 @@
 """Five sidecars of which two read each of twenty streams: what each holds, and what becomes of it when one is killed.
 
-Every sidecar takes snapshots hastily, so that whoever takes a stream over begins with one.
+Every sidecar takes snapshots hastily, so that an instance that takes a stream over begins with one.
 """
 
 import asyncio

@@ -277,13 +277,13 @@ async def test_a_stream_that_is_given_up_is_read_until_all_of_its_shards_are_han
     name = next(name for name in map(str, range(100)) if order_of(ORDERS, [name, "me"])[0] == name)
     for one, serves in ((name, [ORDERS]), ("me", [])):
         leases.received(one, serves, clock.monotonic(), 0)
-    assert not instances.reads(ORDERS, 0, is_reading=False)
-    assert instances.reads(ORDERS, 0, is_reading=True)
+    assert not instances.reads(ORDERS, is_reading=False)
+    assert instances.reads(ORDERS, is_reading=True)
     leases.given_up.add(ORDERS)
     leases.recorded(ORDERS, Record(("me", *UNHELD[1:]), 1))
-    assert instances.reads(ORDERS, 0, is_reading=True)
+    assert instances.reads(ORDERS, is_reading=True)
     leases.recorded(ORDERS, Record((name, *UNHELD[1:]), 2))
-    assert not instances.reads(ORDERS, 0, is_reading=True)
+    assert not instances.reads(ORDERS, is_reading=True)
     leases.left(name)
-    assert instances.reads(ORDERS, 0, is_reading=False)
-    assert instances.reads(ORDERS, 0, is_reading=True), "it is not given up any more"
+    assert instances.reads(ORDERS, is_reading=False)
+    assert instances.reads(ORDERS, is_reading=True), "it is not given up any more"
