@@ -11,6 +11,7 @@ from nats_scheduler.engine.inputs import Input, Version
 class PublishFires(NamedTuple):
     """Publish in this order, and answer for each exactly once: `PublishConcluded`, or `FiresStored` for several.
 
+    What a `FiresStored` names and has a `purge_through` is purged in the same breath, as a `PurgeSchedule` says.
     It is the first action of a step.
     """
 
@@ -30,6 +31,11 @@ class PurgeSchedule(NamedTuple):
     through: int
     stored_at: int | None = None
     known: Version | None = None
+
+
+def purge_after(fire: Fire) -> PurgeSchedule:
+    """Return the purge that follows at once when a fire with a `purge_through` is acknowledged."""
+    return PurgeSchedule(fire.schedule, fire.purge_through, None, Version(fire.sequence, fire.schedule_stored_at))
 
 
 class RemoveExpired(NamedTuple):
@@ -69,6 +75,8 @@ Action = Question | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Repo
 #   one input, also when the contact ends: then with `Unknown`, `Unanswered`, or a `PurgeConcluded` or
 #   `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one `FiresStored`,
 #   unless their targets are in other streams; what was purged, by one `SchedulesPurged`.
+# - What a `FiresStored` names is purged at once up to `Fire.purge_through`, if that is not 0, and answered as other
+#   purges are, after it. What a `PublishConcluded` names is not.
 # - Fires are sent in the order in which they were given, but small ones may pass large ones. A fire answered `Stored`
 # is in the stream; one answered `Refused` is not and never will be; one answered `Unknown` may be or not.
 # - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores

@@ -35,6 +35,8 @@ class Fire:
     """The number in its identity, 0 for the first one (`message.identity`)."""
     is_to_roll_up: bool = False
     """True if the messages before it on its target are to be purged once it is stored."""
+    purge_through: int = 0
+    """If it is not 0, the versions of its schedule up to this sequence are purged as soon as it is acknowledged."""
     is_watched: bool = False
     """True if its headers say within which time it is to be done (`engine.firing.done`)."""
     was_stored_before: bool = False

@@ -254,6 +254,10 @@ class Connection:
         """Send whole frames."""
         self._client.write(frames)
 
+    def flush(self) -> None:
+        """Give what was written to the socket now, and not after this turn of the event loop."""
+        self._client.flush_frames()
+
     def publish(self, subject: str, body: bytes, block: bytes = b"", reply: str = "") -> bool:
         """Publish without waiting; send nothing and return False if the server would close the connection over it."""
         message = frame(subject, reply, block, body)

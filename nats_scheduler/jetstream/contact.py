@@ -83,6 +83,8 @@ class StreamContact:
             awaits=lambda reply: self._publisher.awaits(reply),
             last_read=last_read,
         )
+        reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
+        self._purger = Purger(connection, api, config, notify, tasks, reach)
         self._publisher = Publisher(
             connection,
             stream,
@@ -90,9 +92,9 @@ class StreamContact:
             window=window,
             ack_timeout=ack_timeout,
             acknowledged=self._follower.acknowledged,
+            purge=self._purger.begin_at_once,
         )
         self._elsewhere = ElsewhereContact(connection, api, notify, tasks, window=window, ack_timeout=ack_timeout)
-        reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
         self._reader = content_reader(api, stream, notify, tasks, reach)
         self._ranges = (
             RangeReader(connection, api, config, notify, tasks, self._reader, reach) if reads_all(config) else None
@@ -109,7 +111,6 @@ class StreamContact:
             CheckFinished: self._finish_checks.begin,
             CompareBodies: self._comparisons.begin,
         }
-        self._purger = Purger(connection, api, config, notify, tasks, reach)
         self._remover = remover(api, stream, notify, tasks, reach)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, notify))
 

@@ -11,6 +11,7 @@ stream's own concludes a fire; after the answer of another client the fire still
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
@@ -59,16 +60,18 @@ class Publisher(Sender[Fire]):
         window: int,
         ack_timeout: float,
         acknowledged: Callable[[Sequence[int]], None] = lambda _sequences: None,
+        purge: Callable[[Sequence[PurgeSchedule]], None] = lambda _requests: None,
     ) -> None:
         """Publish into a stream, or with "" into any of those that have the targets.
 
-        `acknowledged` gets the sequences of newly stored fires, in stream order.
+        `acknowledged` gets the sequences of newly stored fires, in stream order; `purge` begins what follows them.
         """
         silence = f"no acknowledgement within {ack_timeout} s"
         super().__init__(connection, connection.one(acknowledgements), stream, ack_timeout, silence)
         self._stream = stream
         self._concluded = concluded
         self._notify_stored = acknowledged
+        self._purge = purge
         self._window = window
         self._waiting: deque[Fire] = deque()
         self._waiting_large: deque[Fire] = deque()
@@ -136,6 +139,8 @@ class Publisher(Sender[Fire]):
     def _conclude_run(self, requests: Sequence[Fire], sequences: Sequence[int]) -> None:
         self._count_out(*requests)
         self._concluded(FiresStored(requests, sequences))
+        if purges := [purge_after(fire) for fire in requests if fire.purge_through]:
+            self._purge(purges)
 
     def _deny(self, request: Fire) -> None:
         self._count_out(request)

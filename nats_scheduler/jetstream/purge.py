@@ -7,9 +7,10 @@ known to be there. Other messages there cannot be asked for, since several such 
 Where a purge would stop the stream for a while, one message is deleted by its sequence if that is all that is to be
 purged.
 
+A purge is sent at once: until then a worker that stores the next schedule on the subject is refused.
 Purges come in bursts of many thousands, as fires do, and are sent and answered as they are
-(`jetstream.acknowledgements`). A future and a task for each took five times as long. Of thousands that wait, many are
-purged by one request where that removes nothing else.
+(`jetstream.acknowledgements`). A future and a task for each took five times as long. Of hundreds that wait for room,
+many are purged by one request where that removes nothing else.
 """
 
 import asyncio
@@ -115,9 +116,8 @@ class BlockIndexes:
 # Purge hundreds of schedules with one request: all that a filter matches up to a sequence, if all of it is done.
 #
 # A request for each schedule takes the server 30 to 50 µs, nearly all of it for the request; to remove the message
-# takes 5. Of a burst often every schedule is done, and of schedules that are all due some time after they are stored
-# the oldest are. There the oldest messages of the stream on such subjects are those that are to be purged, and a purge
-# with a wildcard removes what a request for each would.
+# takes 5. Of a burst often every schedule is done. Then the oldest messages of the stream on such subjects are those
+# that are to be purged, and a purge with a wildcard removes what a request for each would.
 #
 # The rule: it removes nothing else. The messages that the filter matches are read from the first one on, headers
 # only, and it goes up to the last one before the first that is not to be purged. What is stored later has a higher
@@ -130,7 +130,7 @@ class BlockIndexes:
 # server, 2 here. A look at one message where it is not possible, once in `RETRY_SECONDS`.
 
 MIN_JOINT_PURGES = 256
-"""With fewer no request with a wildcard is tried."""
+"""With fewer that wait for room no request with a wildcard is tried."""
 
 MIN_JOINT_MESSAGES = 128
 """For fewer none is sent: it takes the server as long as 100 of one subject each."""
@@ -144,16 +144,14 @@ MAX_MATCHED_FOR_EACH = 100
 It looks at all their subjects, which takes 5 ms for 100,000.
 """
 
-GATHERING_SECONDS = 2.0
-"""The longest time (s) that a purge waits for others: fewer than `MIN_JOINT_PURGES` in it are purged one by one."""
-
-STRAGGLER_SECONDS = 0.1
-"""The time to wait for what is not to be purged yet: the schedules of a burst are done one after the other."""
+PATIENCE_SECONDS = 0.005
+"""The longest time (s) to wait for what is not to be purged yet, since the schedules of a burst are done one after the
+other: a window of purges of one subject takes the server longer."""
 
 RETRY_SECONDS = 10.0
 """After this time (s) one is tried again where it was not possible."""
 
-TURN_SECONDS = 5.0
+TURN_SECONDS = 1.0
 """After this time (s) one that goes on begins anew: what did not come to its turn until then, since it is done before
 what was stored before it, is purged alone."""
 
@@ -184,10 +182,6 @@ class JointPurge:
         self.open: dict[str, PurgeSchedule] = {}
         """By schedule."""
         self._added = asyncio.Event()
-        self._enough_at = self._loop.time()
-        """When (by the loop's clock) enough were open the last time."""
-        self._patience = GATHERING_SECONDS
-        """The time (s) to wait until enough are open: twice what it took before, so the end of a burst waits little."""
         self.was_of_use = False
         """True if it purged anything."""
         self.left = [request for request in requests if not self.add(request)]
@@ -280,21 +274,17 @@ class JointPurge:
 
     async def _are_enough(self) -> bool:
         """Return whether enough is to be purged, and wait for more if not."""
-        if not await self._comes(lambda: len(self.open) >= MIN_JOINT_PURGES, self._patience):
-            return False
-        before, self._enough_at = self._enough_at, self._loop.time()
-        self._patience = min(max(2 * (self._enough_at - before), STRAGGLER_SECONDS), GATHERING_SECONDS)
-        return True
+        return await self._comes(lambda: len(self.open) >= MIN_JOINT_PURGES)
 
     async def _straggler(self, schedule: str) -> PurgeSchedule | None:
         """Return the purge of a schedule that is not known yet, None if none is ordered in time."""
-        await self._comes(lambda: schedule in self.open, STRAGGLER_SECONDS)
+        await self._comes(lambda: schedule in self.open)
         return self.open.get(schedule)
 
-    async def _comes(self, condition: Callable[[], bool], within_seconds: float) -> bool:
-        """Wait until what is added makes a condition true; return whether it is."""
+    async def _comes(self, condition: Callable[[], bool]) -> bool:
+        """Wait for a moment until what is added makes a condition true; return whether it is."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(within_seconds):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not condition():
                     self._added.clear()
                     await self._added.wait()
@@ -317,16 +307,6 @@ def filter_of(subjects: Iterable[str]) -> str | None:
 MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
 
-PURGE_GROUP_SECONDS = 0.05
-"""Purges that follow each other within this time are sent together: each write wakes the server.
-
-Nothing depends on them but what is stored: if the sidecar dies before, the next one reads the fire and its schedule,
-and purges. On streams whose consumers remove fires there may be no fire to read, so there no purge waits.
-"""
-
-MAX_GROUPED_PURGES = 32
-"""This many purges do not wait for more."""
-
 _PLAIN_TEXT = re.compile(r"[ !#-\[\]-~]*+")
 """Text that JSON spells as it is."""
 
@@ -342,7 +322,6 @@ class Purger(Sender[PurgeSchedule]):
         notify: Notify,
         tasks: asyncio.TaskGroup,
         reach: LeaderReach,
-        group_seconds: float = PURGE_GROUP_SECONDS,
     ) -> None:
         """Purge in the stream of `config`; what needs a look first is done by tasks of its own."""
         stream: str = config["name"]
@@ -353,27 +332,30 @@ class Purger(Sender[PurgeSchedule]):
         self._api = api
         self._config = config
         self._tasks = tasks
-        keeps_fires = reads_all(config)
-        self._group_seconds = group_seconds if keeps_fires else 0.0
-        self._may_be_joint = stands_alone(connection, api) and keeps_fires
+        self._may_be_joint = stands_alone(connection, api) and reads_all(config)
         self._joint: JointPurge | None = None
         self._joint_after = 0.0
         """The time (of the loop's clock) after which many may be purged jointly again."""
-        self._begun, self._begun_until = 0, 0.0
-        """The number of purges that were begun lately, and until when (of the loop's clock) they are counted."""
         self._notify = notify
         self._indexes = BlockIndexes()
         self._singly = _purges_with_a_look(api, stream, notify, tasks, reach, self._indexes)
         self._waiting: deque[PurgeSchedule] = deque()
-        self._group: asyncio.TimerHandle | None = None
-        """The timer after which those that wait are sent, if they wait for others."""
-        self._next_group_at = 0.0
 
     def begin(self, request: PurgeSchedule) -> None:
-        """Send a purge as soon as the window allows it.
+        """Send a purge in the next turn of the event loop, or as soon as the window allows it."""
+        self._take(request)
+        if self._waits_for_room() and not self._is_to_fill:
+            self._is_to_fill = True
+            self._loop.call_soon(self._fill_up)
 
-        What is begun soon after others were sent waits for more, for `group_seconds` at most.
-        """
+    def begin_at_once(self, requests: Iterable[PurgeSchedule]) -> None:
+        """Send purges before anything else is done, as far as the window allows."""
+        for request in requests:
+            self._take(request)
+        self._fill_up()
+        self._connection.flush()
+
+    def _take(self, request: PurgeSchedule) -> None:
         if self._ended is not None:
             self._fail(request, self._ended)
         elif (
@@ -383,45 +365,25 @@ class Purger(Sender[PurgeSchedule]):
         ):
             self._singly.begin(request)
         elif self._joint is None or not self._joint.add(request):
-            self._begun += 1
             self._waiting.append(request)
-            if not self._is_to_fill:
-                self._fill_or_wait()
-
-    def _fill_or_wait(self) -> None:
-        """Send what waits at the end of this turn, or have it wait for more of its group."""
-        if len(self._waiting) < MAX_GROUPED_PURGES:
-            if self._group is not None:
-                return
-            if self._loop.time() < self._next_group_at:
-                self._group = self._loop.call_at(self._next_group_at, self._fill_up)
-                return
-        self._is_to_fill = True
-        self._loop.call_soon(self._fill_up)
 
     def end(self, reason: str) -> None:
         """Conclude everything that is still open with `reason`: to purge again is harmless."""
-        self._stop_waiting()
         super().end(reason)
         self._singly.end(reason)
 
-    def _stop_waiting(self) -> None:
-        if self._group is not None:
-            self._group.cancel()
-            self._group = None
-
     def _fill_up(self) -> None:
-        self._stop_waiting()
-        now = self._loop.time()
-        self._next_group_at = now + self._group_seconds
-        if self._begun >= MIN_JOINT_PURGES and self._may_be_joint and now >= self._joint_after and self._ended is None:
+        if self._ended is None and self._is_joint_due():
             if self._in_flight:
                 self._is_to_fill = False
                 return  # their answers come first: what they name may be stored yet, and lies before all that waits
             self._purge_jointly()
-        if now >= self._begun_until:
-            self._begun, self._begun_until = 0, now + GATHERING_SECONDS
         super()._fill_up()
+
+    def _is_joint_due(self) -> bool:
+        """Return whether so many wait behind the window that one request for them is worth a try."""
+        behind = len(self._waiting) + len(self._in_flight) - MAX_PURGES_IN_FLIGHT
+        return behind >= MIN_JOINT_PURGES and self._may_be_joint and self._loop.time() >= self._joint_after
 
     def _purge_jointly(self) -> None:
         """Have purged jointly what waits, and what is begun until that has ended."""
@@ -439,7 +401,7 @@ class Purger(Sender[PurgeSchedule]):
             self._waiting.extend(joint.open.values())
             joint.open.clear()
             self._fill()
-        self._joint, self._begun = None, 0
+        self._joint = None
         self._joint_after = self._loop.time() + (0.0 if joint.was_of_use else RETRY_SECONDS)
 
     def _notify_purged(self, done: Sequence[PurgeSchedule]) -> None:
@@ -456,7 +418,7 @@ class Purger(Sender[PurgeSchedule]):
         return [self._waiting.popleft() for _ in range(count)]
 
     def _waits_for_room(self) -> bool:
-        return bool(self._waiting) and self._group is None
+        return bool(self._waiting)
 
     def _take_waiting(self) -> Sequence[PurgeSchedule]:
         joint, self._joint = self._joint, None

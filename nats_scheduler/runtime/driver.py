@@ -212,6 +212,8 @@ class StreamDriver:
         """Called after each step that failed, that changed `is_live` of the engine, or after which it `is_troubled`."""
         self._is_urgent = False
         """The last value that was passed to `Moderation.hurry`."""
+        self._ends_schedules = False
+        """True if a fire in flight may be the last one of its schedule, which is purged when it is stored."""
         self._urgent_reads: set[int] = set()
         """The sequences of the schedules that were asked for, and may be due before they are read."""
         self._now = 0
@@ -355,9 +357,11 @@ class StreamDriver:
             self._wakes.moderation.hurry(id(self), is_urgent=is_urgent)
 
     def _awaits_something_urgent(self, read: int) -> bool:
-        """Return whether fires wait for what arrives or depend on it, or more was `read` than fires bring."""
-        is_full = self.engine.in_flight.count > MAX_IN_FLIGHT_AT_REST
-        return bool(self._urgent_reads) or is_full or read > MAX_READ_AT_REST
+        """Return whether fires or purges wait for what arrives, or more was `read` than fires bring."""
+        in_flight = self.engine.in_flight.count
+        self._ends_schedules = self._ends_schedules and in_flight > 0
+        is_full = in_flight > MAX_IN_FLIGHT_AT_REST
+        return self._ends_schedules or bool(self._urgent_reads) or is_full or read > MAX_READ_AT_REST
 
     def step_if_restless(self) -> bool:
         """Step if work is in progress and there was no step since the last call of this function, and none is due.
@@ -405,6 +409,7 @@ class StreamDriver:
     def _publish(self, request: PublishFires) -> None:
         if self._port is not None:
             self._wakes.moderation.sent(len(request.fires))
+            self._ends_schedules = self._ends_schedules or any(fire.next_fire is None for fire in request.fires)
             self._port.publish(request.fires)
             return
         for fire in request.fires:

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired, purge_after
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
@@ -37,6 +37,7 @@ from nats_scheduler.engine.inputs import (
     FinishAnswer,
     FinishChecked,
     FireLookedFor,
+    FiresStored,
     Input,
     MessagesRead,
     ProposalsApplied,
@@ -263,8 +264,18 @@ class MemoryContact:
         return 0
 
     def _answered(self, number: int, answer: Input) -> None:
-        if self._open.pop(number, None) is not None:
-            self._notify(answer)
+        if self._open.pop(number, None) is None:
+            return
+        match answer:
+            case PublishConcluded(fire, Stored(sequence, duplicate=False)) if fire.purge_through:
+                self._acknowledged(fire, sequence)
+            case _:
+                self._notify(answer)
+
+    def _acknowledged(self, fire: Fire, sequence: int) -> None:
+        """Answer a fire after which its schedule is purged."""
+        self._notify(FiresStored((fire,), (sequence,)))
+        self.purge(purge_after(fire))
 
     def _after(self, duration: int, event: Callable[[], None]) -> None:
         self._number += 1

@@ -1,4 +1,4 @@
-"""Purges: sent alone, in groups or jointly, each removes what it names and nothing else, and is answered once.
+"""Purges: sent alone or jointly, each removes what it names and nothing else, and is answered once.
 
 One that is not answered in time is not taken for done. A long stream is purged only where that does not have the server
 read all of its indexes for one message.
@@ -22,7 +22,7 @@ from nats_scheduler.jetstream import purge as purging
 from nats_scheduler.jetstream.purge import (
     KEPT_SECONDS,
     LONG_STREAM,
-    MAX_GROUPED_PURGES,
+    MAX_PURGES_IN_FLIGHT,
     MIN_JOINT_PURGES,
     SHARE_FOR_EACH,
     VERY_LONG_STREAM,
@@ -39,7 +39,7 @@ from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually, one_turn
 
-NUMBER = MIN_JOINT_PURGES + 300
+NUMBER = MAX_PURGES_IN_FLIGHT + MIN_JOINT_PURGES + 300
 """Enough to be purged jointly, in more than one request."""
 STORED_AT_ONCE = 256
 
@@ -143,38 +143,35 @@ async def test_a_burst_that_cannot_be_purged_jointly_is_purged_one_by_one(
     assert len(bodies) == len(requests)
 
 
-async def test_schedules_that_are_done_in_the_order_of_storing_are_purged_jointly_as_they_come(
-    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(purging, "GATHERING_SECONDS", 20.0)  # on a busy machine, too, all come within it
+async def test_what_is_done_before_what_was_stored_before_it_is_purged_too(url: str, stream_name: str) -> None:
     async with watched(url, stream_name) as (side, bodies):
-        requests = await store_burst(side, 4 * MIN_JOINT_PURGES)
+        requests = await store_burst(side, NUMBER)
         [far] = await store_all(side, ["s.far"])
         requests += await store_burst(side, 100, first=len(requests))
-        requests.insert(200, requests.pop(700))  # it is done before what was stored before it
-        await purge(side, requests[:300])
-        for first in range(300, len(requests), 50):
-            for request in requests[first : first + 50]:
-                side.contact.purge(request)
-            await one_turn()
-        answers = await side.hears(PurgeConcluded, len(requests))
+        requests.insert(200, requests.pop(700))
+        answers = await purge(side, requests)
         assert {answer.failure for answer in answers} == {None}
         assert await side.stored() == [(far, "s.far")]
-    assert len([body for body in bodies if b"*" in body]) > 1
+    assert any(b"*" in body for body in bodies)
     assert len(bodies) < len(requests) * 2 // 3
 
 
-async def test_what_is_to_be_purged_jointly_is_given_up_at_the_end(
-    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(purging, "GATHERING_SECONDS", LONG_SECONDS)
-    async with scene(url, stream_name, 0.0) as at:
-        at.purge(*range(MIN_JOINT_PURGES))
+async def test_what_fits_into_the_window_is_purged_one_by_one(url: str, stream_name: str) -> None:
+    async with watched(url, stream_name) as (side, bodies):
+        await purge(side, await store_burst(side, MAX_PURGES_IN_FLIGHT))
+        assert await side.stored() == []
+    assert len(bodies) == MAX_PURGES_IN_FLIGHT
+
+
+async def test_what_is_to_be_purged_jointly_is_given_up_at_the_end(url: str, stream_name: str) -> None:
+    number = MAX_PURGES_IN_FLIGHT + MIN_JOINT_PURGES
+    async with scene(url, stream_name) as at:
+        at.purge(*range(number))
         at.purger.begin(PurgeSchedule("rolled.up", 1))
         await one_turn()
         assert at.purger.in_flight == 1, "the roll-up, which is sent alone"
         at.purger.end("the contact ended")
-        assert [one.failure for one in at.concluded] == ["the contact ended"] * (MIN_JOINT_PURGES + 1)
+        assert [one.failure for one in at.concluded] == ["the contact ended"] * (number + 1)
 
 
 async def test_a_purge_up_to_below_what_is_stored_removes_nothing(url: str, stream_name: str) -> None:
@@ -224,10 +221,7 @@ def test_a_request_names_its_subject_as_json_does() -> None:
         assert purge_body(subject, 7) == f'{{"filter":{written},"seq":8}}'.encode()
 
 
-# -- groups ----------------------------------------------------------------------------------------------------------
-
-LONG_SECONDS = 600.0
-"""Longer than any test takes: nothing is sent because of it."""
+# -- the window ------------------------------------------------------------------------------------------------------
 
 
 class Scene:
@@ -256,9 +250,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
-    url: str, stream: str, seconds: float = LONG_SECONDS, *, create: bool = True, **config: Any
-) -> AsyncIterator[Scene]:
+async def scene(url: str, stream: str, *, create: bool = True, **config: Any) -> AsyncIterator[Scene]:
     """Open a purger on a stream that is empty, or not there."""
     made = Scene()
     async with account_on(url) as account:
@@ -268,30 +260,28 @@ async def scene(
             reach = LeaderReach(account.api, stream, tasks, may_lag=False)
             config = {"name": stream, **config}
             note = made.inputs.append
-            made.purger = Purger(account.connection, account.api, config, note, tasks, reach, seconds)
+            made.purger = Purger(account.connection, account.api, config, note, tasks, reach)
             yield made
             made.purger.end("the test is over")
 
 
-async def test_the_first_is_sent_at_once_and_those_that_follow_wait_for_each_other(url: str, stream_name: str) -> None:
+async def test_each_is_sent_in_the_next_turn_whatever_was_sent_before(url: str, stream_name: str) -> None:
     async with scene(url, stream_name) as at:
-        at.purge(1)
-        await at.until_done(1)
-        at.purge(*range(2, MAX_GROUPED_PURGES + 1))
+        for number in range(1, 4):
+            at.purge(number)
+            await one_turn()
+            assert at.purger.in_flight + len(at.done) == number
+        at.purger.begin_at_once([PurgeSchedule("s.4", 4, None, Version(4, 0))])
+        assert at.purger.in_flight + len(at.done) == 4
+        await at.until_done(4)
+
+
+async def test_what_does_not_fit_into_the_window_is_sent_when_others_are_answered(url: str, stream_name: str) -> None:
+    async with scene(url, stream_name, retention="workqueue") as at:
+        at.purge(*range(1, 2 * MAX_PURGES_IN_FLIGHT))
         await one_turn()
-        assert at.purger.in_flight == 0
-        at.purge(MAX_GROUPED_PURGES + 1)  # they are as many as need not wait
-        await at.until_done(MAX_GROUPED_PURGES + 1)
-        assert len(at.done) == MAX_GROUPED_PURGES + 1
-
-
-async def test_where_consumers_may_remove_fires_none_waits(url: str, stream_name: str) -> None:
-    configs: list[dict[str, Any]] = [{"retention": "workqueue"}, {"retention": "interest"}, {"max_consumers": 1}]
-    for number, config in enumerate(configs):
-        async with scene(url, f"{stream_name}-{number}", **config) as at:
-            for sequence in (1, 2, 3):
-                at.purge(sequence)
-                await at.until_done(sequence)
+        assert at.purger.in_flight == MAX_PURGES_IN_FLIGHT
+        await at.until_done(2 * MAX_PURGES_IN_FLIGHT - 1)
 
 
 async def test_one_more_costs_the_same_however_many_wait(url: str, stream_name: str) -> None:
@@ -310,24 +300,12 @@ async def test_one_more_costs_the_same_however_many_wait(url: str, stream_name: 
     assert calls < 50
 
 
-async def test_what_waits_is_sent_when_its_time_has_come(url: str, stream_name: str) -> None:
-    async with scene(url, stream_name, 0.05) as at:
-        at.purge(1)
-        await at.until_done(1)
-        at.purge(2, 3)
-        await at.until_done(3)
-
-
-async def test_what_waits_for_its_group_is_given_up_at_the_end(url: str, stream_name: str) -> None:
+async def test_what_was_not_sent_is_given_up_at_the_end(url: str, stream_name: str) -> None:
     async with scene(url, stream_name) as at:
-        at.purge(1)
-        await at.until_done(1)
         at.purge(2)
         at.purger.end("the contact ended")
         at.purge(3)
-        assert at.concluded[-2:] == [
-            PurgeConcluded(f"s.{n}", n, "the contact ended", known=Version(n, 0)) for n in (2, 3)
-        ]
+        assert at.concluded == [PurgeConcluded(f"s.{n}", n, "the contact ended", known=Version(n, 0)) for n in (2, 3)]
 
 
 async def test_one_without_an_answer_is_not_done_and_a_late_answer_says_nothing(url: str, stream_name: str) -> None:
@@ -337,8 +315,8 @@ async def test_one_without_an_answer_is_not_done_and_a_late_answer_says_nothing(
         assert at.purger.in_flight == 1
         at.purger.conclude_late(math.inf)
         said = len(at.inputs)
-        at.purge(*range(2, MAX_GROUPED_PURGES + 2))
-        await at.until_done(MAX_GROUPED_PURGES)
+        at.purge(*range(2, 12))
+        await at.until_done(10)
         assert [(one.schedule, one.failure) for one in at.concluded if one.failure] == [
             ("s.1", f"$JS.API.STREAM.PURGE.{stream_name}: no answer within 5.0 s")
         ]
@@ -366,7 +344,7 @@ async def long_stream(
     monkeypatch.setattr(purging, "SHARE_FOR_EACH", 0.01)
     async with account_on(url) as account, removals(account, stream) as asked:
         await account.create(stream, allow_msg_schedules=False, **config)
-        async with scene(url, stream, 0.05, create=False) as at:
+        async with scene(url, stream, create=False) as at:
             yield at, account, asked
 
 

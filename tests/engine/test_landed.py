@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused
 from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.inputs import ContactLost, ContentRead, Refused, Stored
+from nats_scheduler.engine.inputs import ContactLost, ContentRead, FiresStored, PurgeConcluded, Refused, Stored
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -282,6 +282,17 @@ class TestOneStepAtATime:
         assert desk.purges == [(SCHEDULE, 5)]
         desk.read(generated(9))
         assert desk.is_held()
+
+    def test_what_lands_before_its_fire_is_purged_besides_what_its_acknowledgement_had_purged(self) -> None:
+        for landed, purges in ((6, [(SCHEDULE, 6)]), (8, [])):
+            desk = Desk(AT_10, generated(5))
+            fire = desk.in_flight(AT_10, 10)
+            assert fire.purge_through == 5
+            desk.read(generated(landed))
+            desk.step(FiresStored([fire], [7]))
+            assert desk.purges == purges
+            desk.step(*(PurgeConcluded(SCHEDULE, through) for through in (5, *(one for _, one in purges))))
+            assert (desk.endings, desk.engine.is_idle) == ([Ending.FIRED], True)
 
     def test_what_lands_behind_a_fire_that_is_not_the_last_is_expected_by_the_next_one(self) -> None:
         every = schedule("@every 10s", 2, Nats_Schedule_X_Limit="3")

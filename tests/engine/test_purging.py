@@ -5,12 +5,14 @@ Where the stream refuses `Nats-Rollup`, a target is rolled up by a purge below t
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
     ContentRead,
+    FiresStored,
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
@@ -50,6 +52,52 @@ def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
     desk.step(PurgeConcluded("s.one", 1))
     assert desk.endings == [Ending.FIRED]
     assert not desk.is_held()
+
+
+def acknowledged(desk: Desk, stored_as: int = 2) -> Desk:
+    """Acknowledge the fire in flight as fires are that are stored anew: its port purges its schedule at once."""
+    [fire] = desk.fires
+    desk.step(FiresStored([fire], [stored_as]))
+    return desk
+
+
+def test_a_last_fire_says_up_to_where_its_schedule_is_purged_as_soon_as_it_is_acknowledged() -> None:
+    desk = Desk(ONCE)
+    fire = desk.in_flight(ONCE, 5)
+    assert purge_after(fire) == PurgeSchedule(SCHEDULE, 1, None, Version(1, START))
+    acknowledged(desk)
+    assert (desk.asked(PurgeSchedule), desk.engine.is_idle) == ([], False)
+    desk.step(PurgeConcluded("s.one", 1))
+    assert (desk.endings, desk.engine.is_idle) == ([Ending.FIRED], True)
+
+
+def test_what_has_another_fire_or_is_rolled_up_first_is_not_purged_with_its_acknowledgement() -> None:
+    for message in (schedule("@every 5s"), rolling_up(AT_5S)):
+        desk = Desk(message, rolls_up_by_purge=True)
+        assert desk.in_flight(message, 5).purge_through == 0
+
+
+def test_in_a_burst_no_schedule_is_purged_before_the_fires_that_follow() -> None:
+    messages = [schedule(AT_5S, number, f"s.{number}") for number in range(1, BURST_IN_FLIGHT + 2)]
+    desk = Desk(*messages).at(4.99)
+    for message in messages:
+        desk.found(message)
+    assert {fire.purge_through for fire in desk.at(5).fires} == {0}
+
+
+def test_one_that_is_stored_already_is_purged_when_the_engine_says_so() -> None:
+    desk = Desk(ONCE)
+    desk.concluded(desk.in_flight(ONCE, 5), Stored(2))
+    assert desk.purges == [("s.one", 1)]
+
+
+def test_a_purge_that_followed_an_acknowledgement_and_failed_is_ordered_again() -> None:
+    desk = Desk(ONCE)
+    desk.in_flight(ONCE, 5)
+    acknowledged(desk).step(PurgeConcluded("s.one", 1, "no answer"))
+    assert desk.at(5.05).asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
+    desk.step(PurgeConcluded("s.one", 1))
+    assert (desk.endings, desk.engine.is_idle) == ([Ending.FIRED], True)
 
 
 def test_schedules_that_were_purged_together_end_together_and_none_that_was_replaced() -> None:

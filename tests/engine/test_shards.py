@@ -92,6 +92,16 @@ class TestWhatOthersHold:
         desk.step(PurgeConcluded(SCHEDULE, 1))
         assert not desk.is_held()
 
+    def test_it_ends_with_its_last_fire_if_its_holder_was_seen_to_purge_it_before_the_fire_was_received(self) -> None:
+        fire = Desk(ONCE).in_flight(ONCE, 5)
+        desk = watching(ONCE).at(5)
+        desk.step(RemovalRequested(SCHEDULE, below=2))
+        assert desk.is_held()
+        desk.read(stored_fire(fire, 2, desk.now))
+        assert (desk.is_held(), desk.purges) == (False, [])
+        hold(desk, ALL_SHARDS)
+        assert desk.purges == [(SCHEDULE, 1)], "the request of one that is gone may be lost"
+
     def test_it_is_looked_at_when_its_fire_stays_out_for_long(self) -> None:
         for found, again in ((ONCE, [(SCHEDULE, 1)]), (None, [])):
             desk = watching(ONCE).at(36)

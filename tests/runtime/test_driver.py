@@ -19,6 +19,7 @@ from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
     ContentRead,
+    FiresStored,
     Input,
     MessagesRead,
     PurgeConcluded,
@@ -230,19 +231,44 @@ def noting_urgency(clock: ManualClock, said: list[bool]) -> Wakes:
 
 
 async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
-    due = b"NATS/1.0\r\nNats-Schedule: @at 1970-01-01T00:00:01Z\r\nNats-Schedule-Target: orders.out\r\n\r\n"
+    block = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: orders.out\r\n\r\n"
     clock, said = ManualClock(), list[bool]()
     one = await caught_up(clock, noting_urgency(clock, said))
     said.clear()
-    one.receive(MessagesRead([StoredMessage("orders.s", 1, clock.now(), due, None)]))
+    due = StoredMessage("orders.s", 1, clock.now() - 2 * SECOND, block, b"")
+    one.receive(MessagesRead([due._replace(body=None)]))
     one.step()
-    one.receive(ContentRead("orders.s", 1, StoredMessage("orders.s", 1, clock.now(), due, b""), None))
+    one.receive(ContentRead("orders.s", 1, due, None))
     one.step()
     one.receive(MessagesRead([version(sequence) for sequence in range(2, 3 + MAX_READ_AT_REST)]))
     one.step()
     one.step()
     one.stop()
     assert said[:4] == [True, False, True, False]
+
+
+async def test_nothing_rests_while_the_last_fire_of_a_schedule_is_in_flight() -> None:
+    """Its schedule is purged as soon as it is stored: a worker that gets the fire may store the next one there."""
+    clock, said = ManualClock(), list[bool]()
+    one = await caught_up(clock, noting_urgency(clock, said))
+    for pattern, subject in (("@at 1970-01-01T00:00:01Z", "orders.once"), ("@every 1s", "orders.again")):
+        block = f"NATS/1.0\r\nNats-Schedule: {pattern}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
+        stored = StoredMessage(subject, 1 + len(said), clock.now() - 2 * SECOND, block, b"")
+        one.receive(MessagesRead([stored._replace(body=None)]))
+        one.step()
+        one.receive(ContentRead(subject, stored.sequence, stored, None))
+        one.step()
+        assert one.fires_in_flight == 1
+        is_last = subject == "orders.once"
+        assert said[-1] is is_last, "while it is in flight"
+        held = one.engine.held.on(subject)
+        assert held is not None
+        assert held.flight is not None
+        assert held.flight.fire is not None
+        one.receive(FiresStored([held.flight.fire], [100]))
+        one.step()
+        assert not said[-1]
+    one.stop()
 
 
 async def test_nothing_rests_where_no_guard_refuses_the_fire_of_a_schedule_that_is_gone() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired, purge_after
 from nats_scheduler.engine.events import Event, FireNotDone
 from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.firing.contents import ContentMemory
@@ -19,6 +19,7 @@ from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
     FireLookedFor,
+    FiresStored,
     Input,
     PublishConcluded,
     PurgeConcluded,
@@ -68,6 +69,7 @@ ANSWERS: dict[type[Any], Point] = {
     CaughtUp: Point.CAUGHT_UP,
     ContentRead: Point.CONTENT_READ,
     FireLookedFor: Point.CONTENT_READ,
+    FiresStored: Point.PUBLISHED,
     PublishConcluded: Point.PUBLISHED,
     PurgeConcluded: Point.PURGED,
 }
@@ -113,8 +115,8 @@ class SimulatedContact(AgreedContact):
         self._machine_clock = clock
         self._server = server
         self.agreement = server.agreement
-        heard, others = partial(self._heard, tell), (server.other,)
-        super().__init__(server.stream, heard, server.timeline.clock, link.weather, others=others)
+        self._tell, others = tell, (server.other,)
+        super().__init__(server.stream, self._heard, server.timeline.clock, link.weather, others=others)
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, until the process dies."""
@@ -171,13 +173,20 @@ class SimulatedContact(AgreedContact):
     def _after(self, duration: int, event: Happening) -> None:
         self._server.timeline.after(duration, event)
 
-    def _heard(self, tell: Notify, fact: Input) -> None:
-        self._link.process.receive(partial(self._told, tell, fact))
+    def _heard(self, fact: Input) -> None:
+        self._link.process.receive(partial(self._told, fact))
 
-    def _told(self, tell: Notify, fact: Input) -> None:
+    def _acknowledged(self, fire: Fire, sequence: int) -> None:
+        def take() -> None:
+            self._told(FiresStored((fire,), (sequence,)))
+            self.purge(purge_after(fire))
+
+        self._link.process.receive(take)
+
+    def _told(self, fact: Input) -> None:
         if type(fact) in ANSWERS:
             self._link.process.point(ANSWERS[type(fact)])
-        tell(fact)
+        self._tell(fact)
 
 
 class Sidecar:

@@ -327,7 +327,7 @@ class Course(Part):
         if self._ownership.is_ours(held):
             self._report_dropped(held, held.fire_time + 1)
         self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
-        if held.flight is not None and held.flight.stage is Stage.DONE_ELSEWHERE:
+        if held.sequence in self._lifecycle.aside:
             self._lifecycle.set_aside(held, now + OTHER_HOLDER_LIMIT_NS)  # its holder reports it first
 
     def _pass_over(self, held: Held, next_fire: int | None) -> None:
@@ -404,9 +404,9 @@ class Course(Part):
         self.conditions_changed(now)
         if request.filter is not None and is_literal_subject(request.filter):
             # The purges of other instances are received too, in bursts.
-            self._purges.requested_on(request.filter, request.below)
+            self._purges.requested_on(request.filter, request.below, now)
         elif request.sequence is not None:
-            self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None)
+            self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None, now)
         active = self._lifecycle.active_in(request)
         is_wide = request.sequence is None and not (request.filter is not None and is_literal_subject(request.filter))
         self._recheck(self._unprotected(active) if is_wide else active)

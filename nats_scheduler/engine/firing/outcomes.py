@@ -175,16 +175,15 @@ class Outcomes(Part):
         fires, count = stored.fires, len(stored.fires)
         self.stored += count
         self._unreported.extend(fires)
-        refusals = self._refusals
-        if refusals.held:
-            for fire in fires:  # an earlier fire of the same schedule says nothing about the one that was refused
-                if fire.sequence in refusals.held and self._lifecycle.awaiting(fire) is not None:
-                    refusals.stored(fire.sequence, now)
+        if self._refusals.held:
+            self._end_refusals(fires, now)
         for fire, sequence in zip(fires, stored.sequences, strict=True):
             fire.stored_as, fire.stored_at = sequence, now
             if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
                 self._purges.roll_up(fire.target, sequence - 1, shard_of(fire.schedule))
-            if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
+            if fire.purge_through:
+                self._advance_while_purged(fire)
+            elif fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
                 self._advance_after(fire)
         self._in_flight.count -= count  # not before: fires that are stored together are a burst too
         if fires and not fires[0].is_elsewhere:  # such a fire is concluded alone, and is not read back
@@ -194,6 +193,12 @@ class Outcomes(Part):
             held = self._lifecycle.active(fire.sequence)
             if held is not None and held.flight is not None and held.flight.fire is fire:
                 self._contents.drop(held.flight)
+
+    def _end_refusals(self, fires: Sequence[Fire], now: int) -> None:
+        """Note which refused fires are stored: another fire of the same schedule says nothing about them."""
+        for fire in fires:
+            if fire.sequence in self._refusals.held and self._lifecycle.awaiting(fire) is not None:
+                self._refusals.stored(fire.sequence, now)
 
     def _expect(self, fires: Sequence[Fire]) -> None:
         """Expect to read back what was stored, and note when it expires if its headers are not read again."""
@@ -206,7 +211,7 @@ class Outcomes(Part):
 
     def is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
         """Advance the schedule of a fire that is stored."""
-        fire.was_stored_before = outcome.duplicate
+        fire.was_stored_before, fire.purge_through = outcome.duplicate, 0
         self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
 
     # -- what is read back ---------------------------------------------------------------------------------------
@@ -315,6 +320,13 @@ class Outcomes(Part):
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
             held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
             self._course.advance(held, following_by_calendars(held, fire), is_last=fire.next_fire is None)
+
+    def _advance_while_purged(self, fire: Fire) -> None:
+        """Advance the schedule of a last fire, which is being purged since its acknowledgement."""
+        self._purges.outstanding += 1
+        self._purges.under_way = fire
+        self._advance_after(fire)
+        self._purges.under_way = None
 
     # -- fires into other streams, after a look into these -------------------------------------------------------
     #

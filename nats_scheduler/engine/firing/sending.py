@@ -37,7 +37,7 @@ from nats_scheduler.engine.holding.flight import (
     wait_after,
 )
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Part
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     DuplicateRead,
@@ -246,6 +246,9 @@ class Firing(Part):
     def hand_out(self) -> Sequence[Action]:
         """Return the order to publish what was made since the last call; none if that is nothing."""
         fires, self._handed_out = self._handed_out, []
+        if self._in_flight.count > BURST_IN_FLIGHT:  # then the next fires come before any purge
+            for fire in fires:
+                fire.purge_through = 0
         return (PublishFires(fires),) if fires else ()
 
     # -- the fire ------------------------------------------------------------------------------------------------
@@ -290,7 +293,15 @@ class Firing(Part):
         if fire.next_fire is None or held.terms.source is not None:
             flight.content = flight.source = None  # not what the next fire is built from
         self._in_flight.count += 1
+        fire.purge_through = fire.last if self._is_purged_at_once(held, fire) else 0
         self._handed_out.append(fire)
+
+    def _is_purged_at_once(self, held: Held, fire: Fire) -> bool:
+        """Return whether its schedule may be purged as soon as a fire is acknowledged: it is the last one.
+
+        A roll-up of the target comes before that.
+        """
+        return fire.next_fire is None and held.ends_by_itself and not (fire.is_elsewhere or held.terms.rollup)
 
     def _await_conclusion(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""

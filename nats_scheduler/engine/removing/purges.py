@@ -9,6 +9,8 @@ The rules:
 - A roll-up that the fire itself cannot do (`StreamRules.rolls_up_by_purge`) is a purge of the target below the fire.
   The schedule is purged after it: until then a restart finds the fire and its schedule, and does it again. Those of
   other holders are kept until the holder's request is received, or until their shards are ours.
+- A schedule is purged as soon as its last fire is acknowledged: a worker that receives the fire may store the next
+  schedule on the same subject. So the fire itself names that purge (`Fire.purge_through`), and the port begins it.
 - Purges wait while a burst lasts: fires go first, because the server purges more slowly than it stores.
 
 Cost: an entry in a queue for each purge.
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field
 
 from nats_scheduler.engine.actions import PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
@@ -86,6 +89,10 @@ class Purges(Part):
         """By target, ours and those of other holders."""
         self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
         """The last purges that other holders requested: subject, sequence, and the schedule."""
+        self._requested_early: dict[int, bool] = {}
+        """Schedules of other holders, by sequence, whose purge was requested before they were done here."""
+        self.under_way: Fire | None = None
+        """The fire whose acknowledgement is being taken, if that had its schedule purged (`Fire.purge_through`)."""
         self.outstanding = 0
         """Purges that wait, or were ordered and are not concluded."""
 
@@ -111,7 +118,10 @@ class Purges(Part):
         lifecycle.move(held, Turn.DONE_BY_OTHERS)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
-        lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+        if self._requested_early.pop(held.sequence, False):
+            self._is_purged_by_holder(held, ending)
+        else:
+            lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
 
     def purge_now(self, held: Held, ending: Ending) -> None:
         """Purge a schedule that is done, whichever instance holds it."""
@@ -124,6 +134,8 @@ class Purges(Part):
     def purge_subject(self, held: Held) -> None:
         """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
         through = self._landed.last_on(held)
+        if self.under_way is not None and self.under_way.purge_through == through:
+            return
         known = Version(held.sequence, held.stored_at)
         roll_up = self._roll_ups.get(held.terms.target) if held.terms.rollup else None
         if roll_up is None:
@@ -232,23 +244,31 @@ class Purges(Part):
                 self._keep_purged(held, now)
                 self._lifecycle.end(held, held.flight.ending)
 
-    def requested_on(self, subject: str, below: int | None) -> None:
+    def requested_on(self, subject: str, below: int | None, now: int) -> None:
         """Note a request to purge a subject below this sequence, or all of it."""
         roll_up = self._roll_ups.get(subject)
         if roll_up is not None and not roll_up.is_ordered and (below is None or roll_up.through < below):
             self._rolled_up(subject, roll_up.through)
-        self.requested_by_holder(self._roster.on(subject), below)
+        self.requested_by_holder(self._roster.on(subject), below, now)
 
-    def requested_by_holder(self, held: Held | None, below: int | None) -> None:
-        """End a schedule that is done, when its holder requests to purge what is below this sequence."""
-        if held is None or held.flight is None or self._ownership.is_ours(held):
+    def requested_by_holder(self, held: Held | None, below: int | None, now: int) -> None:
+        """End a schedule that is done, when its holder requests to purge what is below this sequence.
+
+        The request may be received before the fire that it follows.
+        """
+        if held is None or self._ownership.is_ours(held) or not (below is None or held.sequence < below):
             return
-        if held.flight.stage not in DONE:
-            return
-        if below is None or held.sequence < below:
-            through = self._landed.last_on(held)
-            self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
-            self._lifecycle.end(held, held.flight.ending)
+        if held.flight is not None and held.flight.stage in DONE:
+            self._is_purged_by_holder(held, held.flight.ending)
+        elif now >= held.send_time - SECOND:
+            if len(self._requested_early) >= MAX_REQUESTED_BY_OTHERS:
+                del self._requested_early[next(iter(self._requested_early))]
+            self._requested_early[held.sequence] = True
+
+    def _is_purged_by_holder(self, held: Held, ending: Ending) -> None:
+        through = self._landed.last_on(held)
+        self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
+        self._lifecycle.end(held, ending)
 
     def next_retry(self) -> int | None:
         """Return when (ns) old versions that could not be purged are tried again, None if there are none."""
