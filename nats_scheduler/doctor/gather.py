@@ -25,14 +25,15 @@ from nats_scheduler.doctor.facts import (
 )
 from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
+from nats_scheduler.doctor.system_requests import cluster_answers
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
-from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
+from nats_scheduler.message.foreign_json import inner, integer, server_time
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.access import Access
@@ -77,9 +78,6 @@ CONNECTIONS = "$SYS.REQ.ACCOUNT.PING.CONNZ"
 MAX_CONNECTIONS = 10_000
 """Connections that one answer lists; of an account with more on one server, subscribers are not judged."""
 
-ANSWER_DEADLINE_SECONDS = 2.0
-"""Longest wait for the answers of all servers."""
-
 SIDECARS_MARK = "$JS.API.STREAM.CREATE.*"
 """A connection with this subscription is that of a sidecar; on work queues it receives what it fires itself."""
 
@@ -91,12 +89,8 @@ REQUEST = json.dumps({"subscriptions": True, "limit": MAX_CONNECTIONS}).encode()
 
 async def read_subscriptions(connection: Connection) -> Sequence[str]:
     """Return what clients other than sidecars subscribe to; raises `JetStreamError` if the servers do not list it."""
-    first = read_object((await connection.request(CONNECTIONS, REQUEST, deadline=ANSWER_DEADLINE_SECONDS)).body)
-    servers = max(len(connection.known_addresses), 1) if connection.server.cluster else 1
-    answers = [first or {}] if servers == 1 else await _of_all(connection, servers)
     subjects: set[str] = set()
-    for answer in answers:
-        data = inner(answer.get("data"))
+    for data in await cluster_answers(connection, CONNECTIONS, REQUEST):
         listed = data.get("connections")
         if not isinstance(listed, list) or integer(data.get("total")) > len(listed):
             raise NoAnswerError(f"{CONNECTIONS}: the list of connections is not complete")
@@ -105,29 +99,6 @@ async def read_subscriptions(connection: Connection) -> Sequence[str]:
             if isinstance(subscribed, list) and SIDECARS_MARK not in subscribed:
                 subjects.update(str(one) for one in subscribed if not str(one).startswith(INBOXES))
     return sorted(subjects)
-
-
-async def _of_all(connection: Connection, servers: int) -> list[Object]:
-    """Return the answers of `servers` servers."""
-    answers: list[Object] = []
-    complete = asyncio.Event()
-
-    def take(_subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
-        answers.append(read_object(body) or {})
-        if len(answers) >= servers:
-            complete.set()
-
-    inbox = connection.inbox("doctor")
-    number = connection.subscribe(inbox, take)
-    try:
-        connection.write(frame(CONNECTIONS, inbox, b"", REQUEST))
-        async with asyncio.timeout(ANSWER_DEADLINE_SECONDS):
-            await complete.wait()
-    except TimeoutError:
-        raise NoAnswerError(f"{CONNECTIONS}: {len(answers)} of {servers} servers answered") from None
-    finally:
-        connection.unsubscribe(number)
-    return answers
 
 
 async def read_announced(account: Access, infos: Iterable[Mapping[str, Any]], now: int) -> Sequence[FailureDocument]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
 from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.doctor.system_requests import own_answer
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
@@ -259,13 +260,15 @@ async def read_permissions(
 
 
 async def _listed(connection: Connection) -> Object | None:
-    """Return the permissions of the user as the server lists them; None if it does not."""
+    """Return the permissions of the user as its own server lists them; None if it does not.
+
+    Beside a leaf node the other server answers too, with what the leaf node's user may.
+    """
     try:
-        answer = await connection.request_json(USER_INFO, None, PROBE_DEADLINE_SECONDS)
+        data = await own_answer(connection, USER_INFO)
     except JetStreamError:
         return None
-    data = answer.get("data")
-    return inner(inner(data).get("permissions")) if isinstance(data, dict) else None
+    return inner(data.get("permissions")) if data else None
 
 
 class _Probe:

@@ -72,6 +72,8 @@ class ServerInfo(NamedTuple):
     """The name of its cluster, "" if it is a single server."""
     has_jetstream: bool
     """True if JetStream runs in this server, and not only in one that it is connected to."""
+    id: str = ""
+    """What it calls itself in its answers on `$SYS.REQ…`, which other servers may answer too."""
 
 
 def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
@@ -146,6 +148,7 @@ class Connection:
             domain=str(info.get("domain", "")),
             cluster=str(info.get("cluster", "")),
             has_jetstream=info.get("jetstream") is True,
+            id=str(info.get("server_id", "")),
         )
 
     @property
