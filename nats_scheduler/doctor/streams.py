@@ -94,19 +94,22 @@ def check_consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findi
         return
     for consumer, filters in (stream.consumers or {}).items():
         taken = _taken(stream, filters)
-        if taken is not None:
-            what = f"consumer {consumer} receives what {stream.name} stores on {taken}, schedules too"
+        if taken:
+            what = f"consumer {consumer} receives what {stream.name} stores on {taken[0]}, schedules too"
             command = f"nats consumer add {stream.name} --filter TARGET, in place of {consumer}"
-            yield Finding(Code.CONSUMER_TAKES_SCHEDULES, what, command, stream.name, taken)
+            yield Finding(Code.CONSUMER_TAKES_SCHEDULES, what, command, stream.name, taken[0])
 
 
-def _taken(stream: StreamFacts, filters: Filters) -> str | None:
-    """Return a schedule's subject that filters take, else a subject of the stream that they take as a whole.
+def _taken(stream: StreamFacts, filters: Filters) -> Sequence[str]:
+    """Return the subjects of schedules that filters take; without any, those of the stream if they take all of it.
 
-    The latter because schedules that are taken at once are not stored any more.
+    The latter because schedules that are taken at once are not stored any more. A filter that covers one of several
+    subjects of a stream proves nothing: schedules usually have a subject of their own beside those of messages.
     """
-    stored = (listed.subject for listed in stream.schedules)
-    return next((one for one in (*stored, *stream.subjects) if _matches_any(one, filters)), None)
+    taken = [listed.subject for listed in stream.schedules if _matches_any(listed.subject, filters)]
+    # Of a stream that moves subjects it is not known what it stores.
+    stored = (">",) if stream.state.rules.moves_subjects else stream.subjects
+    return taken or (stored if all(_matches_any(one, filters) for one in stored) else ())
 
 
 def _matches_any(subject: str, filters: Filters) -> bool:
@@ -119,21 +122,22 @@ def check_copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         return
     for kind, name, filters in facts.copies.get(stream.name, ()):
         taken = _taken(stream, filters)
-        if taken is None:
-            continue
-        if _is_removed_by_copies(stream, taken):
-            what = f"stream {name} is a {kind} of {stream.name}, a {stream.retention} stream, and takes {taken} from it"
+        removed = next((one for one in taken if _is_removed_by_copies(stream, one)), None)
+        if removed is not None:
+            what = (
+                f"stream {name} is a {kind} of {stream.name}, a {stream.retention} stream, and takes {removed} from it"
+            )
             command = f"give the {kind} in {name} a filter that leaves out the subjects of schedules"
-            yield Finding(Code.COPIES_REMOVE_SCHEDULES, what, command, stream.name, taken)
-        else:
+            yield Finding(Code.COPIES_REMOVE_SCHEDULES, what, command, stream.name, removed)
+        elif taken:
             what = f"stream {name} is a {kind} of {stream.name}, and copies its schedules"
-            yield Finding(Code.COPIED, what, f"nats stream info {name}", stream.name, taken)
+            yield Finding(Code.COPIED, what, f"nats stream info {name}", stream.name, taken[0])
 
 
 def _is_removed_by_copies(stream: StreamFacts, subject: str) -> bool:
     """Return whether a message is removed once it is copied; on an interest stream, other consumers keep it."""
-    if stream.retention == "interest":
-        return not any(_matches_any(subject, filters) for filters in (stream.consumers or {}).values())
+    if stream.retention == "interest" and stream.consumers is not None:
+        return not any(_matches_any(subject, filters) for filters in stream.consumers.values())
     return stream.retention == "workqueue"
 
 

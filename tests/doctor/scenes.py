@@ -41,11 +41,11 @@ async def emulated(account: Account, name: str, **config: Any) -> None:
     await account.create(name, metadata=FLAGGED, allow_msg_schedules=False, **config)
 
 
-async def consumer(account: Account, stream: str, filter_subject: str) -> None:
+async def consumer(account: Account, stream: str, filter_subject: str, name: str = "app") -> None:
     """Create a consumer that acknowledges what it receives."""
-    config = {"durable_name": "app", "ack_policy": "explicit", "filter_subject": filter_subject}
+    config = {"name": name, "durable_name": name, "ack_policy": "explicit", "filter_subject": filter_subject}
     await account.api.call(
-        f"CONSUMER.CREATE.{stream}.app.{filter_subject}", {"stream_name": stream, "config": {**config, "name": "app"}}
+        f"CONSUMER.CREATE.{stream}.{name}.{filter_subject}", {"stream_name": stream, "config": config}
     )
 
 

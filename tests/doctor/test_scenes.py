@@ -21,15 +21,19 @@ from tests.doctor.scenes import (
     SCENES,
     configured,
     consumed,
+    consumer,
     copied,
     copied_beside_a_consumer,
+    copy,
+    emulated,
     schedule,
     stored,
     twice,
     unflagged,
 )
 from tests.harness.account import CLOCK, Account, account_on
-from tests.harness.servers import V2_11, V2_12, V2_14, V2_15
+from tests.harness.flagged import FLAGGED
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
 
@@ -76,6 +80,65 @@ async def test_a_copy_of_an_interest_stream_removes_only_what_no_consumer_receiv
         await copied_beside_a_consumer(receives_schedules=receives_schedules)(account, name)
         removed = of(await found_on(shared_server, name), Code.COPIES_REMOVE_SCHEDULES)
         assert bool(removed) is not receives_schedules
+
+
+TAKES = (Code.CONSUMER_TAKES_SCHEDULES, Code.COPIES_REMOVE_SCHEDULES, Code.COPIED)
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+@pytest.mark.parametrize("retention", ["workqueue", "interest", "limits"])
+async def test_schedules_on_a_subject_of_their_own_are_taken_by_nobody_who_receives_the_other_one(
+    shared_server: SharedServer, stream_name: str, retention: str, version: str
+) -> None:
+    """The usual layout: one subject for messages, one for schedules, a filter on the first one."""
+    name = stream_name
+    async with account_on((await shared_server(version)).url) as account:
+
+        async def taken() -> set[Code]:
+            return {one.code for one in await found_on(shared_server, name, version)} & set(TAKES)
+
+        subjects = [f"{name}.ev.>", f"{name}._sch.>"]
+        await account.create(name, metadata=FLAGGED, retention=retention, subjects=subjects)
+        await copy(account, name, filter_subject=f"{name}.ev.>")
+        assert await taken() == set(), "no schedule is stored yet"
+        if retention == "interest":  # it stores only what a consumer receives
+            await consumer(account, name, subjects[1], "keeps")
+        if retention != "workqueue":  # there the copy has a consumer of its own, and excludes another one
+            await consumer(account, name, f"{name}.ev.>")
+        await account.publish(f"{name}._sch.a", schedule(name, **{"Nats-Schedule-Target": f"{name}.ev.a"}))
+        assert await account.messages(name, f"{name}._sch.a")
+        assert await taken() == set()
+
+
+async def test_a_consumer_of_one_of_the_subjects_of_a_work_queue_takes_schedules_only_if_some_are_there(
+    shared_server: SharedServer, stream_name: str, account: Account
+) -> None:
+    name = stream_name
+    for part, headers_on, wrong in (("ev", "_sch", False), ("ev", "ev", True), ("_sch", "_sch", True)):
+        one = f"{name}-{part}-{headers_on}"
+        await emulated(account, one, retention="workqueue", subjects=[f"{one}.ev.>", f"{one}._sch.>"])
+        await consumer(account, one, f"{one}.{part}.>")
+        assert of(await found_on(shared_server, one), Code.CONSUMER_TAKES_SCHEDULES) == []
+        target = {"Nats-Schedule-Target": f"{one}.ev.out"}
+        await account.publish(f"{one}.{headers_on}.a", schedule(one, **target))
+        found = of(await found_on(shared_server, one), Code.CONSUMER_TAKES_SCHEDULES)
+        assert [each.subject for each in found] == ([f"{one}.{headers_on}.a"] if wrong else [])
+
+
+async def test_a_consumer_of_all_that_a_work_queue_stores_is_reported_before_a_schedule_is_stored(
+    shared_server: SharedServer, stream_name: str, account: Account
+) -> None:
+    for number, (subjects, filter_subject, wrong) in enumerate(
+        [
+            (("{}.ev.>", "{}.sch.>"), "{}.>", True),
+            (("{}.ev.>", "{}.sch.>"), "{}.*.a", False),
+            (("{}.ev.a", "{}.sch.a"), "{}.*.a", True),
+        ]
+    ):
+        name = f"{stream_name}-{number}"
+        await emulated(account, name, retention="workqueue", subjects=[one.format(name) for one in subjects])
+        await consumer(account, name, filter_subject.format(name))
+        assert bool(of(await found_on(shared_server, name), Code.CONSUMER_TAKES_SCHEDULES)) is wrong, filter_subject
 
 
 async def test_a_stream_that_a_later_release_does_not_load_is_reported(
