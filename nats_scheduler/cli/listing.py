@@ -144,6 +144,9 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
         may_ask = sidecars.serving(one) > 0 and not sidecars.warnings
         read = await session.known(partial(_schedules, one.state, replace(query, states=None)), may_ask=may_ask)
         answered |= {one.name} if read.names_failing else set()
+        if may_ask and not read.names_failing:
+            held = await session.known(partial(_unfinished, one.name))
+            read = replace(read, schedules=[_with_unfinished(schedule, held) for schedule in read.schedules])
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)
@@ -162,6 +165,15 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
 
 async def _schedules(stream: StreamState, query: Query, source: Source) -> Listed:
     return await source.schedules(stream, query)
+
+
+async def _unfinished(stream: str, source: Source) -> frozenset[int]:
+    return await source.unfinished(stream)
+
+
+def _with_unfinished(listed: ListedSchedule, unfinished: Collection[int]) -> ListedSchedule:
+    is_held = listed.state is State.WAITING and listed.sequence in unfinished
+    return replace(listed, state=State.UNFINISHED) if is_held else listed
 
 
 async def _with_calendars(

@@ -174,6 +174,8 @@ def _total(listing: Listing, shown: int | None) -> str:
         counts.append(_failing_text(listing.failing))
     if listing.early:
         counts.append(f"{len(listing.early)} of them end before they fire")
+    if unfinished := sum(one.state is State.UNFINISHED for _, one in listing.schedules):
+        counts.append(f"{unfinished} of them {'is' if unfinished == 1 else 'are'} unfinished")
     if paused := sum(one.state is State.PAUSED for _, one in listing.schedules):
         counts.append(f"{paused} of them {'is' if paused == 1 else 'are'} paused")
     if listing.rejected:
@@ -286,4 +288,5 @@ def _time_left(listed: ListedSchedule, at: int) -> str:
     left = (listed.next_fire if listed.sent is None else listed.sent) - at
     if listed.state is State.OVERDUE:
         return f"overdue {span_text(-left)}"
-    return span_text(max(left, 0))
+    state = "" if listed.state is State.WAITING else f"{listed.state}, "
+    return f"{state}{span_text(max(left, 0))}"

@@ -40,6 +40,10 @@ class Source(Protocol):
         """Return the schedules of a stream that a query wants, as they are stored there or later."""
         ...
 
+    async def unfinished(self, stream: str) -> frozenset[int]:
+        """Return the sequences of the schedules that wait until their fire before is finished, as far as is known."""
+        ...
+
     async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
         """Return the past fires of a schedule."""
         ...
@@ -86,6 +90,10 @@ class StoredSource:
                 calendars=access.calendars,
                 notify_read=reading_progress(bar.show, name, state),
             )
+
+    async def unfinished(self, _stream: str) -> frozenset[int]:
+        """Return nothing: only the sidecar that holds a schedule knows that its fire before is unfinished."""
+        return frozenset()
 
     async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
         """Read the past fires of a schedule; end the command with 1 if its stream does not exist."""

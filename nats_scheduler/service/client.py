@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.reading.inactive import Rejected
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import (
@@ -218,6 +219,15 @@ class ServiceClient:
             [*map(read_misnamed, misnamed)],
             names_failing=True,
         )
+
+    async def unfinished(self, stream: str) -> frozenset[int]:
+        """Return the sequences of the schedules that wait until their fire before is finished, as far as it was read.
+
+        On a work queue a sidecar cannot say that it has read all, because others may have taken what it did not read.
+        """
+        wanted = {"stream": stream, "state": [State.UNFINISHED.value]}
+        _, items = await self.pages("schedules.list", wanted, SchedulesAnswer)
+        return frozenset(item["sequence"] for item in items)
 
     async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
         """Return the past fires of a schedule."""

@@ -18,7 +18,8 @@ from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
 from tests.harness.account import in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
-from tests.harness.servers import EMULATED_VERSIONS, V2_14
+from tests.harness.servers import EMULATED_VERSIONS, V2_14, V2_15
+from tests.harness.waiting import eventually
 
 
 @pytest.mark.clause("listing")
@@ -185,6 +186,31 @@ async def test_paused_schedules_are_listed_as_such(prompt: Prompt) -> None:
     shown = await prompt.shows("ls ORDERS")
     assert [line.split()[0] for line in shown.splitlines()[1:4]] == ["ORDERS.a", "ORDERS.b", "ORDERS.c"]
     assert "3 schedules; 2 of them are paused" in shown
+
+
+@pytest.mark.parametrize("version", [*EMULATED_VERSIONS, V2_15])
+async def test_a_schedule_whose_fire_before_is_unfinished_is_listed_as_such(
+    cli: Cli, start_server: StartServer, version: str
+) -> None:
+    server = await start_server(version)
+    async with prompt_on(cli, server.url) as prompt, sidecar_on(server.url) as running:
+        await prompt.create(retention="workqueue")
+        await running.ready("ORDERS")
+        await prompt.schedule("ORDERS.queued", "@every 1s", "ORDERS.out", "X-", X_Overlap="queue")
+        await prompt.schedule("ORDERS.plain", "@every 1h", "ORDERS.other", "X-")
+
+        async def is_unfinished() -> bool:
+            found = (await prompt.document("ls ORDERS --state unfinished"))["schedules"]
+            return [one["subject"] for one in found] == ["ORDERS.queued"]
+
+        await eventually(is_unfinished, describe="the fire before is unfinished")
+        shown = await prompt.shows("ls")
+        assert re.search(r"ORDERS\.queued .*  unfinished, \d+s\n", shown), shown
+        assert re.search(r"ORDERS\.plain .*  [\dms]+\n", shown), shown
+        assert "2 schedules; 1 of them is unfinished\n" in shown
+        only = await prompt.shows("ls --state unfinished")
+        assert re.search(r"ORDERS\.queued .*  unfinished, \d+s\n", only), only
+        assert "ORDERS.plain" not in only
 
 
 async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(prompt: Prompt) -> None:
