@@ -232,7 +232,8 @@ async def _stored(access: ChangeAccess, served: Served, change: Change) -> Curre
 
 def _warnings(found: Current, served: Served, now: int) -> list[str]:
     reading = Reading(definition=found.definition)
-    return warnings_about(found.active_block, reading, served.rules_for(found.dialect), now)
+    rules = served.rules_for(found.dialect)
+    return warnings_about(found.active_block, reading, rules, now, served.server, says_age=False)
 
 
 async def _not_fired(access: ChangeAccess, served: Served, found: Current) -> list[str]:

@@ -27,6 +27,7 @@ from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.message.ages import what_helps
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
@@ -203,7 +204,7 @@ def _schedule_lines(story: Story, one: ListedSchedule) -> list[tuple[str, str]]:
         why = one.failing
         since = moment_text(why.since)
         lines.append(("refused", f"since {since}, with code {why.code}: {why.description}; it is retried"))
-    lines.append(("removed", _end_text(one)))
+    lines.append(("removed", _end_text(story, one)))
     return lines
 
 
@@ -250,13 +251,16 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
     return f"the sidecar {holder}, which holds shard {shard}; {number} serve{'s' if number == 1 else ''} the stream"
 
 
-def _end_text(one: ListedSchedule) -> str:
+def _end_text(story: Story, one: ListedSchedule) -> str:
     """Return when the stream removes a schedule by itself, and whether that is before its next fire."""
     if one.ends is None:
         return "never by the stream: neither max_age nor Nats-TTL ends it"
     place = ""
     if one.state is State.EXPIRING:
         place = ", BEFORE its next fire: it will not fire"
+    elif one.is_cut_off:
+        helps = what_helps(story.stream.state.rules, story.listing.server)
+        place = f", after its next fire, and then it never fires again: {helps}"
     elif one.next_fire is not None and one.state not in DONE:
         place = ", after its next fire"
     return f"at {moment_text(one.ends)} by {end_reason(one)}{place}"

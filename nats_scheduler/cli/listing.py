@@ -19,6 +19,7 @@ from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.registry import read_calendars
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
@@ -107,6 +108,8 @@ class Listing:
     rejected: Sequence[tuple[ServedStream, Rejected]]
     misnamed: Sequence[tuple[ServedStream, HeadersMisnamed]]
     failing: FailingSchedules
+    server: Capabilities
+    """The server that stores the streams."""
 
     @property
     def schedule(self) -> ListedSchedule | None:
@@ -160,7 +163,7 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     if query.states is not None:  # only now: which schedules fail is not written in their streams
         shown = [row for row in shown if row[1].state in query.states]
         failing = replace(failing, rows=[row for row in failing.rows if row[1].state in query.states])
-    return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
+    return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing, session.server)
 
 
 async def _schedules(stream: StreamState, query: Query, source: Source) -> Listed:

@@ -22,6 +22,7 @@ from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
+from nats_scheduler.message.ages import age_sentence
 from nats_scheduler.observe.documents import (
     counts_document,
     misnamed_document,
@@ -156,6 +157,8 @@ def _print_problems(listing: Listing) -> None:
     if ignored := sum(has_ignored_policies(one) for _, one in listing.schedules):
         click.echo(f"{ignored} of them {'has' if ignored == 1 else 'have'} policies that {NO_SERVER_KNOWS}")
     for one in listing.streams:
+        if aged := sum(row[0] is one and row[1].is_cut_off for row in listing.schedules):
+            click.echo(f"{one.name}: {age_sentence(one.state.rules, aged, listing.server)}")
         if problem := listing.sidecars.why_not_fired(one):
             click.echo(f"{one.name}: {problem}")
         portable = sum(row[0] is one and row[1].fired_by is FiredBy.SIDECAR for row in listing.schedules)

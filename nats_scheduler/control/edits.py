@@ -39,6 +39,7 @@ from nats_scheduler.control.storing import (
     with_phase,
 )
 from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable_again
+from nats_scheduler.message.ages import age_note
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_header, without_headers
 from nats_scheduler.message.reading import paused_block, paused_name
@@ -132,8 +133,9 @@ async def edit(
     inexact = judged_edit(served, active, edit, store.now()) if found.is_fired_by_server else ()
     active, notes = _with_grid(found, before, active, edit)
     block = paused_block(active, found.dialect) if found.is_paused else active
-    check_schedule(served, subject, block, body, store.now())
+    wanted = check_schedule(served, subject, block, body, store.now())
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
+    notes = (*notes, *ends_by_age(served, wanted, store.now()))
     notes = (*unfired(served, found, block, body, store.now()), *notes)
     change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact))
     return change if dry_run else await store_schedule(store, served, change, block, body)
@@ -185,7 +187,7 @@ async def remove(
 
 def _addition(served: Served, wanted: Current, last: StoredMessage | None, author: Author, now: int) -> Change:
     """Return the change that storing a schedule would be, by the last message on its subject."""
-    notes = without_effect(wanted)
+    notes = doubts(served, wanted, now)
     change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, notes=notes)
     if last is None:
         return change
@@ -204,6 +206,20 @@ def _losses(served: Served, wanted: Current, last: StoredMessage | None, now: in
     found = None if last is None else read_current(last, served)
     message = wanted.message
     return () if found is None else unfired(served, found, message.block, message.body or b"", now)
+
+
+def doubts(served: Served, wanted: Current, now: int) -> tuple[str, ...]:
+    """Return what to say of a schedule that is stored now (ns): what of it has no effect, and what ends it."""
+    return without_effect(wanted) + ends_by_age(served, wanted, now)
+
+
+def ends_by_age(served: Served, wanted: Current, now: int) -> tuple[str, ...]:
+    """Return what to say of a schedule that is stored now (ns), if the `max_age` of its stream ends it."""
+    definition = wanted.definition
+    if definition is None or wanted.is_paused:
+        return ()
+    note = age_note(wanted.active_block, definition.timetable(now), served.rules, served.server)
+    return (note,) if note else ()
 
 
 def without_effect(wanted: Current) -> tuple[str, ...]:
@@ -331,7 +347,8 @@ async def resume(
         return await recorded(store, change)
     block, body = publishable_again(found.active_block), found.message.body or b""
     resumed = check_schedule(served, subject, block, body, now)
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=_notes(found, resumed, now))
+    notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
+    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes)
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 

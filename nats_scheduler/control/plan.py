@@ -33,7 +33,7 @@ from nats_scheduler.control.declared import (
     written,
 )
 from nats_scheduler.control.each import Done, change_each
-from nats_scheduler.control.edits import has_passed, pause, remove, resume, without_effect
+from nats_scheduler.control.edits import doubts, has_passed, pause, remove, resume
 from nats_scheduler.control.errors import ConflictError, RejectedError, ScheduleError
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
@@ -179,7 +179,7 @@ def _planned(
     read = _read(one, block, served, now)
     if isinstance(read, Fault):
         return read
-    expected, notes = 0 if message is None else message.sequence, without_effect(read)
+    expected, notes = 0 if message is None else message.sequence, doubts(served, read, now)
     if current is not None:
         return _changed(one, block, current, (*unfired(served, current, block, one.body, now), *notes))
     if has_passed(read, now) and not one.paused:

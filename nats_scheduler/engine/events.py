@@ -79,6 +79,17 @@ class ScheduleEndsEarly(NamedTuple):
     ending: Ending
 
 
+class ScheduleEndsByAge(NamedTuple):
+    """A schedule is held that fires, and that the `max_age` of its stream removes at `ends` (ns), before its last fire.
+
+    Of a stream the first one is reported: usually its publisher knows, and stores each of them again in time.
+    """
+
+    schedule: str
+    sequence: int
+    ends: int
+
+
 class ScheduleLost(NamedTuple):
     """A schedule ended, without a request to remove it, before the fire that was `due` (ns) next."""
 
@@ -355,6 +366,7 @@ Event = (
     | ScheduleRejected
     | ScheduleEnded
     | HeadersMisnamed
+    | ScheduleEndsByAge
     | ScheduleEndsEarly
     | ScheduleLost
     | ScheduleReplacedUnfired

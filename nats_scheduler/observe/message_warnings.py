@@ -7,8 +7,10 @@ full, the time of that is not known.
 
 from collections.abc import Iterator
 
+from nats_scheduler.message.ages import age_note, outlives_max_age
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS
-from nats_scheduler.message.headers import MSG_TTL, header_value
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import Kept, Overlap, Policies
 from nats_scheduler.message.reading import Reading, lifetime_of, misnamed_headers
 from nats_scheduler.message.stream_rules import StreamRules
@@ -19,8 +21,20 @@ from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
 from nats_scheduler.schedule.patterns import Cron, Pattern, Syntax
 
 
-def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
-    """Return the warnings about a message with these headers, stored at `stored_at` (ns) under these stream rules."""
+def warnings_about(
+    block: bytes,
+    reading: Reading | None,
+    rules: StreamRules,
+    stored_at: int,
+    server: Capabilities | None = None,
+    *,
+    says_age: bool = True,
+) -> list[str]:
+    """Return the warnings about a message with these headers, stored at `stored_at` (ns) under these stream rules.
+
+    `server` is the one that stores it, None if it is not known. Without `says_age` nothing is said of `max_age`: the
+    notes of a change say it.
+    """
     definition = None if reading is None else reading.defined
     misnamed = misnamed_headers(block, DIALECTS, is_schedule=definition is not None)
     warnings = [f"{printable(header)} {reason}" for header, reason in misnamed]
@@ -39,10 +53,11 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
         warnings.append(f"it fires only if the calendar {name} exists, and not on its days, which are not known here")
     timetable, jitter = definition.timetable(stored_at), definition.terms.policies.jitter
     if jitter is not None:
-        warnings += _of_jitter(block, timetable, rules, jitter)
+        warnings += _of_jitter(block, timetable, rules, jitter, server)
     warnings += _of_missed(timetable, definition.terms.policies, stored_at)
     warnings += _of_overlap(timetable, definition.terms.policies, rules)
-    return warnings + list(_of_lifetime(block, timetable, rules))
+    note = age_note(block, timetable, rules, server) if says_age else ""
+    return [*warnings, *_of_lifetime(block, timetable, rules), *([note] if note else [])]
 
 
 def _of_overlap(timetable: Timetable, policies: Policies, rules: StreamRules) -> Iterator[str]:
@@ -67,10 +82,12 @@ def _of_missed(timetable: Timetable, policies: Policies, stored_at: int) -> Iter
         yield "its time is past by more than its X-Grace: X-Missed: skip removes it without a fire"
 
 
-def _of_jitter(block: bytes, timetable: Timetable, rules: StreamRules, jitter: int) -> Iterator[str]:
+def _of_jitter(
+    block: bytes, timetable: Timetable, rules: StreamRules, jitter: int, server: Capabilities | None
+) -> Iterator[str]:
     """Warn if the stream may remove a schedule while its first fire is delayed: that depends on its sequence."""
     due, lifetimes = timetable.first_fire(), [lifetime_of(block)]
-    if not _outlives_max_age(block, rules):
+    if not outlives_max_age(block, rules, server):
         lifetimes.append(rules.max_age)
     kept = min((lifetime for lifetime in lifetimes if lifetime), default=None)
     if due is None or kept is None:
@@ -79,10 +96,6 @@ def _of_jitter(block: bytes, timetable: Timetable, rules: StreamRules, jitter: i
     latest = due + jitter if following is None else min(due + jitter, following)
     if due < ends < latest:
         yield f"its X-Jitter may delay its first fire until {time_text(latest)}, and it ends after {span_text(kept)}"
-
-
-def _outlives_max_age(block: bytes, rules: StreamRules) -> bool:
-    return rules.allow_msg_ttl and header_value(block, MSG_TTL) == b"never"
 
 
 def pattern_warnings(pattern: Pattern) -> list[str]:
@@ -105,10 +118,3 @@ def _of_lifetime(block: bytes, timetable: Timetable, rules: StreamRules) -> Iter
         yield f"its own Nats-TTL ends it after {span_text(lifetime)}, before its first fire at {time_text(due)}"
     if rules.evicts:
         yield "the stream has max_msgs or max_bytes: when it is full it removes its oldest messages, schedules too"
-    if not rules.max_age or _outlives_max_age(block, rules):
-        return
-    age = span_text(rules.max_age)
-    if due >= stored_at + rules.max_age:
-        yield f"max_age of the stream ({age}) removes it before its first fire at {time_text(due)}"
-    elif timetable.repeats:
-        yield f"max_age of the stream ({age}) removes it at that age: publish it again before that"

@@ -32,6 +32,7 @@ from nats_scheduler.engine.events import (
     PurgeFailed,
     ScheduleAccepted,
     ScheduleEnded,
+    ScheduleEndsByAge,
     ScheduleEndsEarly,
     ScheduleLost,
     ScheduleOnlyDropped,
@@ -293,6 +294,11 @@ class Reporter:
             reason=str(event.ending),
         )
 
+    def _ends_by_age(self, stream: str, event: ScheduleEndsByAge) -> None:
+        ends, reason = _time(event.ends), "max_age of the stream"
+        fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, "ends": ends, "reason": reason}
+        self._warn("schedule_ends_by_age", stream, fields)
+
     def _lost(self, stream: str, event: ScheduleLost) -> None:
         due, reason = _time(event.due), str(event.ending)
         self._alert("schedule_lost", stream, schedule=event.schedule, seq=event.sequence, due=due, reason=reason)
@@ -531,6 +537,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     ScheduleEnded: Reporter._ended,
     HeadersMisnamed: Reporter._misnamed,
     ScheduleEndsEarly: Reporter._ends_early,
+    ScheduleEndsByAge: Reporter._ends_by_age,
     ScheduleLost: Reporter._lost,
     ScheduleReplacedUnfired: Reporter._replaced_unfired,
     ScheduleSilent: Reporter._silent,

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
@@ -257,7 +258,7 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
             rules = replace(state.rules, restrictions=asked.restrictions_on(state.name))
         block = with_headers(EMPTY_BLOCK, [header(name, value) for name, value in (request.headers or {}).items()])
         reading = read_message(block, subject, now, rules, DIALECTS)
-        warnings = warnings_about(block, reading, rules, now)
+        warnings = warnings_about(block, reading, rules, now, capabilities_of(asked.connection.server.version))
     answer: CheckAnswer = {
         **asked.head(now),
         "valid": is_valid(reading),

@@ -181,8 +181,12 @@ def warnings(cli: Cli, *given: str) -> list[str]:
 
 def test_what_its_stream_may_end_before_its_fire_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     for given, config, expected in (
-        ([AT], {"max_age": 7 * DAY}, "max_age of the stream (7d0h) removes it before"),
-        (["@every 1h"], {"max_age": 7 * DAY}, "publish it again before that"),
+        ([AT], {"max_age": 7 * DAY}, "max_age of the stream (168h0m0s) removes it before"),
+        (
+            ["@every 1h"],
+            {"max_age": 7 * DAY},
+            "and then it never fires again: published with Nats-TTL: never",
+        ),
         ([AT, "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it after 1h0m0s, before"),
         (["@every 1h"], {"max_msgs": 100}, "max_msgs or max_bytes"),
         (["@every 1h"], {"max_bytes": 100}, "max_msgs or max_bytes"),

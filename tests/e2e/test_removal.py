@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleEndsEarly, ScheduleLost
+from nats_scheduler.engine.events import Ending, ScheduleEndsByAge, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from tests.conftest import SharedServer
 from tests.harness.account import account_on, sidecar_on
 from tests.harness.flagged import Served, at
 from tests.harness.leads import in_time
+from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
 Removal = Callable[[Served, str, int], Awaitable[object]]
@@ -192,6 +194,31 @@ async def test_a_schedule_that_max_age_ends_is_told_before_and_after(
         }
         assert counted == {"max_age": 1, "removed": 1}
         assert served.sidecar.sidecar.served[stream_name] is service
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+async def test_nats_ttl_never_keeps_a_schedule_where_it_is_said_to(
+    shared_server: SharedServer, stream_name: str, version: str
+) -> None:
+    server = await shared_server(version)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create(stream_name, max_age=2 * SECOND, allow_msg_ttl=True)
+        await running.ready(stream_name)
+        headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"{stream_name}.out"}
+        await account.publish(f"{stream_name}.kept", {**headers, "Nats-TTL": "never"})
+        await account.publish(f"{stream_name}.aged", headers)
+        first = f"{stream_name}.kept" if version == V2_10 else f"{stream_name}.aged"
+        if version != V2_15:  # there the server itself fires them
+            await running.reported(stream_name, ScheduleEndsByAge)
+            told = running.of(stream_name, ScheduleEndsByAge)
+            assert [one.schedule for one in told] == [first], "once for a stream"
+
+        async def is_removed() -> bool:
+            return not await account.messages(stream_name, f"{stream_name}.aged")
+
+        await eventually(is_removed, describe="max_age ends it")
+        kept = await account.messages(stream_name, f"{stream_name}.kept")
+        assert len(kept) == (0 if version == V2_10 else 1)
 
 
 async def test_a_schedule_that_made_room_for_other_messages_is_told(

@@ -23,6 +23,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, header_value
 from nats_scheduler.message.reading import lifetime_of
@@ -127,6 +128,11 @@ class Lifetimes:
         if ends > held.send_time:
             return None
         return Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
+
+    def cuts_off(self, held: Held) -> bool:
+        """Return whether `max_age` ends a schedule that would fire again after that."""
+        ends = self.ends(held)
+        return bool(self.max_age) and ends < held.expires and is_cut_off(held, ends)
 
     def age_check_at(self, held: Held, now: int = 0) -> int:
         """Return when (ns) to re-check whether `max_age` has ended a schedule.

@@ -222,7 +222,11 @@ class Admission(Part):
             return False
         wake, first_wake = self._course.first_read_at(fire_time, terms.source), self._first_far_wake()
         packed = kind_and_text(message.subject, pattern, terms, fire_time) if wake >= first_wake else None
-        is_taken = packed is not None and self._take(message, *packed, fire_time, wake, first_wake)
+        is_reported = self._lifetimes.max_age > 0 and not self._holdings.has_reported_age
+        if packed is None or (is_reported and packed[0].pattern is not None):  # one that repeats
+            self._hold_taken()
+            return False
+        is_taken = self._take(message, *packed, fire_time, wake, first_wake)
         self._hold_taken()
         return is_taken
 

@@ -36,7 +36,7 @@ from heapq import nsmallest
 from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
+from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsByAge, ScheduleEndsEarly
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
@@ -103,6 +103,8 @@ class Holdings(Part):
         """The earliest send time (ns) of the schedules in `_changing`."""
         self._accepted: dict[str, int] = {}
         """Schedules of other holders that are to be reported if their shards are gained: sequences by subject."""
+        self.has_reported_age = False
+        """True if a schedule was reported that the `max_age` of the stream ends: one is, not each."""
         self._superseded: dict[str, tuple[int, Version]] = {}
         """Old versions that are to be purged then."""
         self._superseded_at: dict[int, str] = {}
@@ -285,9 +287,13 @@ class Holdings(Part):
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance gains its shard."""
         is_told = self.accepted_far(held.subject, held.sequence, held.fire_time, held.shard)
-        if is_told and (ending := self._lifetimes.early(held)):
+        ending = self._lifetimes.early(held) if is_told else None
+        if ending is not None:
             ends = self._lifetimes.ends(held)
             self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
+        elif is_told and not self.has_reported_age and self._lifetimes.cuts_off(held):
+            self.has_reported_age = True
+            self._emit(Report(ScheduleEndsByAge(held.subject, held.sequence, self._lifetimes.ends(held))))
 
     def accepted_far(self, subject: str, sequence: int, fire_time: int, shard: int) -> bool:
         """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""

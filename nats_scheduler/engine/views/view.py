@@ -37,6 +37,7 @@ from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Rows
 from nats_scheduler.engine.reading.inactive import Inactive, Rejected
 from nats_scheduler.engine.views.figures import Outlook, ScheduleKind, State, Timeline, is_searched, kind_of, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, Sliced, SubjectPage, by_subject
+from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable, stored_timetable
@@ -142,6 +143,13 @@ class ListedSchedule:
             return fire_after(self.pattern, self.stored_at, fire, fire)
         return self.timetable.next_fire(fire)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """True if it fires, and the `max_age` of its stream removes it before its last fire."""
+        if self.ended_by is not Ending.MAX_AGE or self.ends is None or self.state not in FIRING:
+            return False
+        return is_cut_off(self.timetable, self.ends)
+
     def with_calendars(self, known: KnownCalendars) -> "ListedSchedule":
         """Return the same schedule with the days of its calendars, if it names any."""
         pattern = self.pattern
@@ -156,6 +164,10 @@ class ListedSchedule:
     def sent(self) -> int | None:
         """The instant (ns) at which its next fire is sent if a jitter delays it, else None."""
         return None if self.next_fire is None else self.timetable.delayed_to(self.next_fire)
+
+
+FIRING = frozenset({State.WAITING, State.FAILING, State.UNFINISHED, State.NO_CALENDAR})
+"""The states of schedules that have a fire to come while their stream keeps them."""
 
 
 def soonest_first(listed: ListedSchedule) -> tuple[int, str]:

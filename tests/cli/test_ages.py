@@ -1,0 +1,77 @@
+"""A schedule that repeats in a stream with `max_age`: whoever stores or shows it says that it ends, and what helps."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from nats_scheduler.client import Schedules, every
+from tests.cli.prompt import Cli, prompt_on
+from tests.conftest import SharedServer
+from tests.harness.account import sidecar_on
+from tests.harness.servers import V2_10, V2_11, V2_15
+
+HOUR_NS = 3_600_000_000_000
+REMOVED = "max_age of the stream (1h0m0s) removes it at that age, and then it never fires again: "
+NEVER_HELPS = "published with Nats-TTL: never it stays"
+IN_TIME = "raise max_age, or publish it again before that"
+HELPS = {V2_10: IN_TIME, V2_11: NEVER_HELPS, V2_15: NEVER_HELPS}
+
+
+@pytest.mark.parametrize("version", HELPS)
+async def test_all_that_stores_or_shows_it_says_so(
+    cli: Cli, shared_server: SharedServer, stream_name: str, tmp_path: Path, version: str
+) -> None:
+    server, name, helps = await shared_server(version), stream_name, HELPS[version]
+    async with prompt_on(cli, server.url) as prompt:
+        await prompt.create(name, max_age=HOUR_NS, allow_msg_ttl=True)
+        add = f"add {name} {name}.s --every 1m --target {name}.out"
+        for dry_run in ("--dry-run", ""):
+            assert REMOVED + helps in await prompt.shows(f"{add} {dry_run}")
+        assert (await prompt.says(f"{add} --replace")).output.count("max_age") == 0, "it is there already"
+        assert REMOVED + helps in await prompt.shows(f"edit {name} {name}.s --every 2m")
+
+        file = tmp_path / "schedules.yaml"
+        stated: dict[str, Any] = {"every": "1m", "target": f"{name}.out", "body": "a"}
+        file.write_text(json.dumps({"stream": name, "schedules": [{"subject": f"{name}.filed", **stated}]}), "utf-8")
+        for more in ("--dry-run", "--yes"):
+            said = await prompt.says(f"apply {file} {more}")
+            assert said.exit_code == 0, said.output
+            assert REMOVED + helps in " ".join(said.output.split()), said.output
+
+        listed = await prompt.shows(f"ls {name}")
+        assert f"{name}: max_age (1h0m0s) removes 2 of its schedules before the last fire: {helps}\n" in listed
+        story = await prompt.shows(f"info {name} {name}.s")
+        assert f"by the max_age of the stream, after its next fire, and then it never fires again: {helps}\n" in story
+        async with sidecar_on(server.url) as running:
+            await running.ready(name)
+            client = await nats.connect(server.url)
+            try:
+                schedules, each = await Schedules.on(client, name), every(timedelta(minutes=1))
+                assert REMOVED + helps in (await schedules.create(f"{name}.made", each, target=f"{name}.out")).notes
+                assert REMOVED + helps in (await schedules.upsert(f"{name}.put", each, target=f"{name}.out")).notes
+            finally:
+                await client.close()
+            assert f"removes 4 of its schedules before the last fire: {helps}\n" in await prompt.shows(f"ls {name}")
+            wanted = {"Nats-Schedule": "@every 1m", "Nats-Schedule-Target": f"{name}.out"}
+            request = json.dumps({"stream": name, "subject": f"{name}.new", "headers": wanted}).encode()
+            answer = await prompt.account.connection.request("nats_scheduler.v1.check", request)
+            assert REMOVED + helps in json.loads(answer.body)["warnings"]
+
+
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+async def test_nothing_is_said_of_one_that_stays(
+    cli: Cli, shared_server: SharedServer, stream_name: str, version: str
+) -> None:
+    server, name = await shared_server(version), stream_name
+    async with prompt_on(cli, server.url) as prompt:
+        await prompt.create(name, max_age=HOUR_NS, allow_msg_ttl=True)
+        add = f"add {name} {name}.s --every 1m --target {name}.out -H"
+        assert "max_age" not in (await prompt.says(add, "Nats-TTL: never")).output
+        assert "max_age (" not in await prompt.shows(f"ls {name}")
+        assert "removed    never by the stream" in await prompt.shows(f"info {name} {name}.s")

@@ -1,0 +1,86 @@
+"""What the age limit of a stream does to a schedule, and what is said of it: `message/ages`."""
+
+import pytest
+
+from nats_scheduler.message.ages import age_note, is_cut_off, what_helps
+from nats_scheduler.message.capabilities import capabilities_of
+from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.testing.clock import START
+
+V2_10, V2_11 = capabilities_of("2.10.26"), capabilities_of("2.11.11")
+
+FIRES_NO_MORE = "max_age of the stream (1h0m0s) removes it at that age, and then it never fires again: "
+NEVER_HELPS = "published with Nats-TTL: never it stays"
+
+
+def noted(pattern: str, rules: StreamRules, server: str | None = "2.11.11", **policies: str) -> str:
+    headers = {"X-Nats-Schedule": pattern, "X-Nats-Schedule-Target": "s.out"}
+    headers |= {name.replace("_", "-"): value for name, value in policies.items()}
+    block = with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in headers.items()])
+    read = read_definition(block, "s.s", rules, PORTABLE, START)
+    assert isinstance(read, Definition)
+    return age_note(block, read.timetable(START), rules, None if server is None else capabilities_of(server))
+
+
+def rules(max_age: int = HOUR, *, ttl: bool = True) -> StreamRules:
+    return StreamRules("S", ("s.>",), max_age=max_age, allow_msg_ttl=ttl)
+
+
+def test_a_schedule_that_its_stream_ends_before_its_last_fire_is_noted() -> None:
+    assert noted("@every 1m", rules()) == FIRES_NO_MORE + NEVER_HELPS
+    assert noted("0 * * * * *", rules()) == FIRES_NO_MORE + NEVER_HELPS
+    early = noted("@every 2h", rules())
+    assert early.startswith("max_age of the stream (1h0m0s) removes it before its first fire at ")
+    assert early.endswith(NEVER_HELPS)
+    assert noted("@every 1m", rules(), X_Nats_Schedule_X_Limit="100") == FIRES_NO_MORE + NEVER_HELPS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "max_age", "headers"),
+    [
+        ("@every 1m", 0, {}),
+        ("@every 1m", HOUR, {"Nats_TTL": "never"}),
+        ("@every 1m", HOUR, {"X_Nats_Schedule_X_Limit": "3"}),
+        ("@at 2020-01-01T00:00:00Z", HOUR, {}),
+        ("@every 2h", DAY, {"X_Nats_Schedule_X_Limit": "3"}),
+    ],
+)
+def test_one_that_is_done_by_then_or_stays_is_not(pattern: str, max_age: int, headers: dict[str, str]) -> None:
+    assert noted(pattern, rules(max_age), **headers) == ""
+
+
+def test_what_helps_depends_on_the_server_and_the_stream() -> None:
+    in_time = "raise max_age, or publish it again before that"
+    assert noted("@every 1m", rules(), "2.10.26") == FIRES_NO_MORE + in_time
+    assert noted("@every 1m", rules(), "2.10.26", Nats_TTL="never") == FIRES_NO_MORE + in_time, "2.10 knows no TTLs"
+    assert (
+        what_helps(rules(ttl=False), V2_11)
+        == "published with Nats-TTL: never, on a stream with allow_msg_ttl, it stays"
+    )
+    assert noted("@every 1m", rules(), None) == f"{FIRES_NO_MORE}{NEVER_HELPS} from 2.11 on"
+    assert what_helps(rules(ttl=False), V2_10) == in_time
+
+
+def test_the_last_fire_before_the_end_is_the_last_one() -> None:
+    read = read_definition(
+        with_headers(
+            EMPTY_BLOCK,
+            [
+                (b"X-Nats-Schedule", b"@every 1m"),
+                (b"X-Nats-Schedule-Target", b"s.out"),
+                (b"X-Nats-Schedule-X-Limit", b"3"),
+            ],
+        ),
+        "s.s",
+        rules(0),
+        PORTABLE,
+        START,
+    )
+    assert isinstance(read, Definition)
+    timetable = read.timetable(START)
+    last = timetable.fires(3)[-1]
+    assert [is_cut_off(timetable, last + by) for by in (-1, 0, 1)] == [True, False, False]
