@@ -33,6 +33,7 @@ from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, Mode, ServedS
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
+from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.service.client import QuestionError, ServiceClient
 from nats_scheduler.service.port import Instance
 from nats_scheduler.settings.load import ResolvedSettings
@@ -73,8 +74,7 @@ class Session(Access):
             raise CommandError(f"stream {name} does not exist")
         state, mode = await self.with_mode(StreamState.from_info(info))
         if mode is None:
-            hint = "give its configuration with allow_msg_schedules to `nats-scheduler stream add`"
-            raise CommandError(f"stream {name} does not carry schedules: {hint}")
+            raise CommandError(f"stream {name} does not carry schedules: {command_for(state)}")
         return ServedStream(state, mode)
 
 

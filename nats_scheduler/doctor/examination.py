@@ -33,6 +33,7 @@ OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = 
     streams.check_copies,
     streams.check_duplicate_window,
     schedules.check_endings,
+    schedules.check_ages,
     schedules.check_rejections,
     schedules.check_calendars,
     schedules.check_failures,

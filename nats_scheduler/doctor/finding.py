@@ -5,6 +5,7 @@ stream of a million invalid schedules has one cause.
 Cost: one sort of what was found.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -97,6 +98,11 @@ class Code(StrEnum):
     CANNOT_SERVE = "cannot_serve", _W, "if no other sidecar can, nothing fires there"
     SCHEDULES_WITHOUT_FLAG = "schedules_without_flag", _W, "no program fires these headers on this stream"
     SHORT_DUPLICATE_WINDOW = "short_duplicate_window", _W, "a fire that is repeated after a fault may be stored twice"
+    ENDS_BY_AGE = (
+        "ends_by_age",
+        _W,
+        "at that age the stream removes the schedule, and it never fires again",
+    )
     HEADERS_MISNAMED = "headers_misnamed", _W, "no program reads a header of this name"
     SCHEDULES_EQUAL = "schedules_equal", _W, "the same message is stored several times at each fire"
     TARGET_UNREAD = "target_unread", _W, "what fires there is stored, and no program receives it"
@@ -144,7 +150,11 @@ class Finding(NamedTuple):
     what: str
     """A description of what is wrong, with the values that show it."""
     command: str
-    """The command to type, or the change to make."""
+    """The command to type, or the change to make.
+
+    A command stands alone or is followed by a comma and what to know of it. Words in capitals are for the reader to
+    choose; where the program asks for more it offers a default. `tests/doctor/test_advice.py` types each of them.
+    """
     stream: str | None = None
     subject: str | None = None
 
@@ -157,6 +167,11 @@ class Finding(NamedTuple):
     def why(self) -> str:
         """Why it matters."""
         return self.code.why
+
+
+def typed(*words: str) -> str:
+    """Return a command as it is typed into a shell: subjects may contain characters that mean something there."""
+    return shlex.join(words)
 
 
 Unlisted = Mapping[tuple[Code, str | None], int]

@@ -1,47 +1,70 @@
 """Checks of the schedules: those that never fire, are refused, fire to an unread target, or cannot graduate."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
-from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.doctor.finding import Code, Finding, typed
+from nats_scheduler.doctor.streams import new_consumer
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.held import NO_EXPIRY
 from nats_scheduler.engine.holding.silence import SILENT_AFTER_NS, SILENT_PERIODS
 from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Cause
+from nats_scheduler.engine.views.stored import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.message.ages import what_helps
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
 from nats_scheduler.runtime.consumption import unconsumed
+from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+LONGEST_AGE_HOURS = 2_500_000
+"""What fits into the server's 64 bits of nanoseconds."""
 
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
 
 
-def check_endings(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_endings(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find schedules that end before they fire."""
     for listed in stream.schedules:
         if listed.state is State.EXPIRING and listed.ends is not None and listed.ended_by is not None:
             cause = ENDS_BY.get(listed.ended_by, str(listed.ended_by))
             what = f"{cause} ends {listed.subject} at {format_rfc3339(listed.ends)}, before its next fire"
-            command = _longer(stream, listed)
+            command = _longer(facts, stream, listed)
             yield Finding(Code.ENDS_BEFORE_FIRE, what, command, stream.name, listed.subject)
 
 
-def _longer(stream: StreamFacts, listed: ListedSchedule) -> str:
-    if listed.ended_by is Ending.MAX_AGE:
-        return f"nats stream edit {stream.name} --max-age DURATION, longer than the schedule waits"
-    return "publish the schedule again with a longer Nats-TTL"
+def check_ages(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find streams that remove schedules which fire, before their last fires."""
+    aged = [listed for listed in stream.schedules if listed.is_cut_off]
+    first = min(aged, key=lambda listed: listed.ends or 0, default=None)
+    if first is not None and first.ends is not None:
+        age, more = format_duration(stream.state.rules.max_age), f" and {len(aged) - 1} more" if len(aged) > 1 else ""
+        what = f"max_age ({age}) removes {first.subject} at {format_rfc3339(first.ends)}, before its last fire{more}"
+        yield Finding(Code.ENDS_BY_AGE, what, what_helps(stream.state.rules, facts.server), stream.name, first.subject)
+
+
+def _longer(facts: AccountFacts, stream: StreamFacts, listed: ListedSchedule) -> str:
+    """Return what lets a schedule live until its next fire."""
+    if listed.ended_by is not Ending.MAX_AGE:
+        return "publish the schedule again with a longer Nats-TTL"
+    due = listed.fire_after(stream.at) if listed.timetable.repeats else listed.timetable.first_fire()
+    hours = ((due or stream.at) - listed.stored_at + DAY) // HOUR
+    edit = f"nats stream edit {stream.name} --max-age {min(hours, LONGEST_AGE_HOURS)}h"
+    return f"{edit}, or: {what_helps(stream.state.rules, facts.server)}"
 
 
 def check_rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find schedules that are invalid, and headers that are none."""
     for rejected in stream.rejected:
         what = f"{rejected.subject} is rejected: {rejected.rejection}"
-        command = f"nats-scheduler check, then publish {rejected.subject} again"
+        command = f"{typed('nats-scheduler', 'info', stream.name, rejected.subject)}, then publish it again, corrected"
         yield Finding(Code.SCHEDULE_INVALID, what, command, stream.name, rejected.subject)
     for noted in stream.misnamed:
         what = "; ".join(f"{one.header} {one.reason}" for one in noted.headers)
@@ -54,7 +77,7 @@ def check_calendars(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findi
     for listed in stream.schedules:
         if listed.state is State.NO_CALENDAR and (name := listed.pattern.unknown_calendar) is not None:
             what = f"{listed.subject} names the calendar {name}, which does not exist, is invalid or cannot be read"
-            command = f"nats-scheduler calendar show {name}"
+            command = f"nats-scheduler calendar set {name} DAY…"
             yield Finding(Code.CALENDAR_MISSING, what, command, stream.name, listed.subject)
 
 
@@ -85,7 +108,7 @@ def check_targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
     for target, idle in unconsumed(targets_here(stream), stream.consumers, stream.idle_consumers, others):
         if not idle:
             what = f"no consumer of {stream.name} and no subscriber receives the target {target}"
-            command = f"nats consumer add {stream.name} --filter {target}"
+            command = new_consumer(stream.name, target)
             yield Finding(Code.TARGET_UNREAD, what, command, stream.name, target)
         else:
             what = f"messages on the target {target} wait, and consumer {idle} has delivered nothing for a day"
@@ -103,7 +126,8 @@ def check_targets_elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterato
             continue
         reported.add(target)
         what = f"no stream has the target {target} of {listed.subject} as one of its subjects"
-        command = f"nats stream add --subjects {target}, or publish {listed.subject} again with another X-Target"
+        add = typed("nats", "stream", "add", "NAME", "--subjects", target, "--defaults")
+        command = f"{add}, or publish {listed.subject} again with another X-Target"
         yield Finding(Code.TARGET_WITHOUT_STREAM, what, command, stream.name, listed.subject)
 
 
@@ -125,7 +149,8 @@ def check_equal(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             f"{first.subject}, {second.subject}{others} have the same target {first.terms.target}, "
             f"pattern {first.pattern.text} and body"
         )
-        command = f"nats stream purge {stream.name} --subject {second.subject}, if one of them is enough"
+        purge = typed("nats", "stream", "purge", stream.name, "--subject", second.subject)
+        command = f"{purge}, if one of them is enough"
         yield Finding(Code.SCHEDULES_EQUAL, what, command, stream.name, first.subject)
 
 
@@ -143,7 +168,7 @@ def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
         if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < (rules.max_age or NO_EXPIRY):
             since = format_rfc3339(due)
             what = f"{listed.subject} is fired by the server, and none of its fires is stored from {since} on"
-            command = f"nats-scheduler history {stream.name} {listed.subject}"
+            command = typed("nats-scheduler", "history", stream.name, listed.subject)
             yield Finding(Code.SCHEDULE_SILENT, what, command, stream.name, listed.subject)
 
 
@@ -167,7 +192,10 @@ def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
         names = defaultdict(str, one["advisory"], subject=one["schedule"], stream=stream.name)
         for code, (what, command) in ANNOUNCEMENTS.items():
             if one["kind"] == code:
-                yield Finding(code, what.format_map(names), command.format_map(names), stream.name, one["schedule"])
+                typed_names = {**names, "subject": shlex.quote(names["subject"])}
+                yield Finding(
+                    code, what.format_map(names), command.format_map(typed_names), stream.name, one["schedule"]
+                )
 
 
 ANNOUNCEMENTS = {
@@ -201,5 +229,17 @@ def check_graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Find
         if found.kind in BLOCKING_KINDS:
             about = f"{found.subject}: " if found.subject else ""
             what = f"{found.kind}: {about}{found.detail}"
-            command = f"nats-scheduler graduate {stream.name} --dry-run"
-            yield Finding(Code.GRADUATION_BLOCKED, what, command, stream.name, found.subject)
+            yield Finding(Code.GRADUATION_BLOCKED, what, _unblocking(stream, found), stream.name, found.subject)
+
+
+def _unblocking(stream: StreamFacts, found: GraduationFinding) -> str:
+    """Return what removes a finding of a graduation."""
+    if found.kind is Cause.COPIED:
+        return "upgrade the server to 2.14 or later first"
+    if found.kind is Cause.COVERED:
+        return f"nats stream rmm {stream.name} {found.sequence}, the message that would be fired again"
+    if found.subject is None:
+        return f"nats stream edit {stream.name}, so that its configuration allows schedules"
+    if found.kind is Cause.INVALID:
+        return f"{typed('nats-scheduler', 'info', stream.name, found.subject)}, then publish it again, corrected"
+    return f"publish {found.subject} again with X- before each of its schedule headers: a sidecar fires it as before"

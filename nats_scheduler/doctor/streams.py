@@ -7,9 +7,10 @@ from nats_scheduler.doctor.facts import (
     StreamFacts,
     targets_here,
 )
-from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.doctor.finding import Code, Finding, typed
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.foreign_json import integer
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
 from nats_scheduler.runtime.unserved import command_for
@@ -22,6 +23,9 @@ NEAR_EVICTION = 0.1
 SHORTEST_DUPLICATE_WINDOW_NS = 5 * SECOND
 """With a shorter one *Unique* does not hold (`docs/concepts/promises.md`)."""
 
+MAX_FILTERS_NAMED = 5
+"""Most targets that a command names."""
+
 Filters = Sequence[str]
 
 
@@ -29,7 +33,8 @@ def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams on which nothing fires, and sidecars that cannot serve one."""
     if stream.mode is Mode.DORMANT:
         what = f"{stream.name} is flagged, and the flag is not switched on in the server"
-        yield Finding(Code.DORMANT, what, f"nats-scheduler graduate {stream.name} --dry-run", stream.name)
+        command = f"nats-scheduler graduate {stream.name}, after a look at what it would do with --dry-run"
+        yield Finding(Code.DORMANT, what, command, stream.name)
     if facts.sidecars is None:
         return
     key = f"{stream.mode}.{stream.name}"
@@ -51,7 +56,7 @@ def check_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     for subject in stream.unserved:
         flagged = "carries no flag" if stream.mode is None else f"is {stream.mode}"
         what = f"{subject} has schedule headers that are not fired: {stream.name} {flagged}"
-        yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command_for(stream.name), stream.name, subject)
+        yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command_for(stream.state), stream.name, subject)
 
 
 def check_eviction(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -78,14 +83,13 @@ def check_interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
         return
     if not stream.consumers:
         what = f"{stream.name} has interest retention and no consumer: what is published to it is not stored"
-        yield Finding(Code.NO_INTEREST, what, f"nats consumer add {stream.name}", stream.name)
+        yield Finding(Code.NO_INTEREST, what, new_consumer(stream.name), stream.name)
         return
     filters = [subject for one in stream.consumers.values() for subject in one]
     for target in targets_here(stream):
         if not _matches_any(target, filters):
             what = f"no consumer of {stream.name} receives the target {target}: its fires are not stored"
-            command = f"nats consumer add {stream.name} --filter {target}"
-            yield Finding(Code.NO_INTEREST, what, command, stream.name, target)
+            yield Finding(Code.NO_INTEREST, what, new_consumer(stream.name, target), stream.name, target)
 
 
 def check_consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -96,8 +100,21 @@ def check_consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findi
         taken = _taken(stream, filters)
         if taken:
             what = f"consumer {consumer} receives what {stream.name} stores on {taken[0]}, schedules too"
-            command = f"nats consumer add {stream.name} --filter TARGET, in place of {consumer}"
-            yield Finding(Code.CONSUMER_TAKES_SCHEDULES, what, command, stream.name, taken[0])
+            command = typed("nats", "consumer", "edit", stream.name, consumer, *_filtered(targets_here(stream)))
+            why = "and each other subject that it is to receive"
+            yield Finding(Code.CONSUMER_TAKES_SCHEDULES, what, f"{command}, {why}", stream.name, taken[0])
+
+
+def new_consumer(stream: str, *targets: str) -> str:
+    """Return the command that adds a consumer of these targets, of all that a stream stores without any."""
+    filters = [word for target in targets for word in ("--filter", target)]
+    return typed("nats", "consumer", "add", stream, "NAME", *filters, "--pull", "--defaults")
+
+
+def _filtered(targets: Sequence[str]) -> Iterator[str]:
+    """Yield the options for filters of these targets; of many the first ones."""
+    for target in targets[:MAX_FILTERS_NAMED] or ["TARGET"]:
+        yield from ("--filter", target)
 
 
 def _taken(stream: StreamFacts, filters: Filters) -> Sequence[str]:
@@ -128,6 +145,8 @@ def check_copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
                 f"stream {name} is a {kind} of {stream.name}, a {stream.retention} stream, and takes {removed} from it"
             )
             command = f"give the {kind} in {name} a filter that leaves out the subjects of schedules"
+            if kind == "mirror":  # no server changes that of one that exists
+                command = f"nats stream rm {name}, and create it again with a filter that leaves out those of schedules"
             yield Finding(Code.COPIES_REMOVE_SCHEDULES, what, command, stream.name, removed)
         elif taken:
             what = f"stream {name} is a {kind} of {stream.name}, and copies its schedules"
@@ -147,6 +166,8 @@ def check_duplicate_window(_facts: AccountFacts, stream: StreamFacts) -> Iterato
     if stream.mode in BY_SIDECAR and 0 < window < SHORTEST_DUPLICATE_WINDOW_NS:
         least = format_duration(SHORTEST_DUPLICATE_WINDOW_NS)
         what = f"the duplicate window of {stream.name} is {format_duration(window)}, and {least} is the least"
-        yield Finding(
-            Code.SHORT_DUPLICATE_WINDOW, what, f"nats stream edit {stream.name} --dupe-window 2m", stream.name
-        )
+        usual = StreamRules.from_config({**stream.config, "duplicate_window": 0}).duplicate_window
+        command = f"nats stream edit {stream.name} --dupe-window {format_duration(usual)}"
+        if usual < SHORTEST_DUPLICATE_WINDOW_NS:  # a window cannot be longer than max_age
+            command = f"nats stream edit {stream.name} --max-age 2m --dupe-window 2m"
+        yield Finding(Code.SHORT_DUPLICATE_WINDOW, what, command, stream.name)

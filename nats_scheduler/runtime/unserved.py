@@ -26,6 +26,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import FLAG, check_update
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.stream_listing import read_stored
@@ -50,6 +51,8 @@ class Look(NamedTuple):
     """The time of that look, by the event loop's clock."""
     subject: str | None
     """The subject of a schedule that nothing fires; None if none was found."""
+    command: str
+    """What to type so that it is fired."""
 
 
 class UnservedStreams:
@@ -68,7 +71,7 @@ class UnservedStreams:
     def notes(self) -> list[str]:
         """Return a sentence for each of these streams, with what to type."""
         return [
-            f"nothing fires the schedules of stream {name}, which has no flag: {command_for(name)}"
+            f"nothing fires the schedules of stream {name}, which has no flag: {self._looks[name].command}"
             for name in self.subjects
         ]
 
@@ -122,15 +125,15 @@ class UnservedStreams:
         return next(iter(searched.subjects), None)
 
     def _seen(self, state: StreamState, subject: str | None) -> Look:
-        return Look(state.created, state.last_sequence, asyncio.get_running_loop().time(), subject)
+        return Look(state.created, state.last_sequence, asyncio.get_running_loop().time(), subject, command_for(state))
 
     def _note(self, name: str, look: Look | None) -> None:
         before = self._looks.pop(name, None)
         if look is not None:
             self._looks[name] = look
         was, now = before and before.subject, look and look.subject
-        if now is not None and was is None:
-            self._reporter.schedules_unserved(name, now, command_for(name))
+        if look is not None and now is not None and was is None:
+            self._reporter.schedules_unserved(name, now, look.command)
         if was != now:
             self._reporter.streams_unserved(len(self.subjects))
 
@@ -162,9 +165,20 @@ def is_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
     return bool(block) and any(block.find(one.schedule) >= 0 and header_value(block, one.schedule) for one in dialects)
 
 
-def command_for(stream: str) -> str:
-    """Return what to type so that the schedules of a stream are fired."""
-    return f"nats-scheduler stream add FILE, where FILE is {stream} with allow_msg_schedules: true"
+def command_for(state: StreamState) -> str:
+    """Return what to type so that the schedules of a stream without the flag are fired.
+
+    Where the server's rules exclude the flag, only portable headers are left, and they need nothing of the stream but
+    that what has fired can be removed.
+    """
+    name, config = state.name, {**state.config, FLAG: False}
+    refusal = check_update(config, {**config, FLAG: True})
+    if refusal is None:
+        return f"nats-scheduler stream add FILE, where FILE is {name} with {FLAG}: true"
+    if refusal.header == "discard":
+        how = "with its schedules published again as X-Nats-Schedule"
+        return f"nats-scheduler run --portable-streams {name}, {how}: {refusal}"
+    return f"store its schedules in another stream: {refusal}"
 
 
 def is_named(state: StreamState, patterns: Sequence[str]) -> bool:

@@ -232,7 +232,8 @@ async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(p
     for name, why in (
         (
             "PLAIN",
-            "does not carry schedules: give its configuration with allow_msg_schedules to `nats-scheduler stream add`",
+            "does not carry schedules: nats-scheduler stream add FILE, where FILE is PLAIN with "
+            "allow_msg_schedules: true",
         ),
         ("MISSING", "does not exist"),
     ):

@@ -182,6 +182,7 @@ SCENES: Mapping[Code, Scene] = {
     Code.ENDS_BEFORE_FIRE: Scene(
         V2_11, configured(max_age=3_600_000_000_000), configured(f"@at {in_seconds(600)}", max_age=3_600_000_000_000)
     ),
+    Code.ENDS_BY_AGE: Scene(V2_11, configured("@every 1m", max_age=3_600_000_000_000), configured("@every 1m")),
     Code.SCHEDULE_INVALID: Scene(V2_11, stored("@often"), stored("@hourly")),
     Code.CALENDAR_MISSING: Scene(V2_11, stored("@hourly", **NAMES_A_CALENDAR), with_calendar),
     Code.DEFECT_STREAM_LOST: Scene(V2_14, sealed, stored()),

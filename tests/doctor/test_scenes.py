@@ -182,7 +182,7 @@ async def test_a_target_that_no_consumer_of_an_interest_stream_receives_is_repor
     await consumed("interest", "s")(account, stream_name)
     (found,) = of(await found_on(shared_server, stream_name), Code.NO_INTEREST)
     assert found.subject == f"{stream_name}.out"
-    assert found.command == f"nats consumer add {stream_name} --filter {stream_name}.out"
+    assert found.command == f"nats consumer add {stream_name} NAME --filter {stream_name}.out --pull --defaults"
 
 
 async def test_what_is_not_read_because_there_is_too_much_is_noted(

@@ -9,7 +9,6 @@ import pytest
 from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on, started_sidecar
@@ -41,7 +40,8 @@ async def test_schedules_in_a_stream_without_the_flag_are_reported_until_they_ar
         async with sidecar_on(server.url) as running:
             for name in ("EARLY", "QUEUE"):
                 report = await running.told_of("schedules_unserved", stream=name)
-                assert report == {"stream": name, "schedule": f"{name}.s", "command": command_for(name)}
+                command = f"nats-scheduler stream add FILE, where FILE is {name} with allow_msg_schedules: true"
+                assert report == {"stream": name, "schedule": f"{name}.s", "command": command}
             assert running.sidecar.not_ready() == []
             assert [note.partition(", which")[0] for note in running.sidecar.notes()] == [
                 f"nothing fires the schedules of stream {name}" for name in ("EARLY", "QUEUE")

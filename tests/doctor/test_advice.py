@@ -1,0 +1,331 @@
+"""What a finding says to type is typed, as it stands, and the finding is gone.
+
+A scene of `scenes.py` is built, its advice is taken from the finding, the words in capitals are filled in, and a shell
+runs it. What is no command is done as it says.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.conftest import SharedServer, StartServer
+from tests.doctor.examined import findings_on, of
+from tests.doctor.scenes import NEVER, SCENES, Build, configured, copied, emulated, schedule
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.nats_cli import NatsCli, nats_cli_binary
+from tests.harness.processes import clean_environment
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_12, V2_15
+from tests.harness.waiting import eventually
+
+COMMAND_SECONDS = 30.0
+STEPS = 2
+"""What is done may leave another thing to do, which is a finding of the same code again."""
+
+ASKS_BEFORE = re.compile(r"nats (stream|consumer) (edit|purge|rm|rmm) ")
+"""Commands that ask the person at the terminal, who says yes."""
+
+CHOSEN = {"NAME": "worker", "DAY…": "2026-12-25", "FOLDER": "backup", "FILE": "stream.json"}
+"""What a person writes in place of the words in capitals."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A person at a shell, who has read a finding about a stream."""
+
+    account: Account
+    server: EmbeddedServer
+    home: Path
+
+    async def types(self, stream: str, advice: str) -> str:
+        """Type the command that an advice begins with; return what it prints."""
+        line = advice.partition(", ")[0]
+        for word, chosen in CHOSEN.items():
+            line = line.replace(word, chosen)
+        if "stream.json" in line:
+            config = {**(await self.account.api.stream(stream))["config"], "allow_msg_schedules": True}
+            (self.home / "stream.json").write_text(json.dumps(config), "utf-8")
+        line += " --force" if ASKS_BEFORE.match(line) else ""
+        folders = [str(Path(sys.executable).parent), str(nats_cli_binary().parent), os.environ["PATH"]]
+        env = {**clean_environment(self.home), "PATH": ":".join(folders)}
+        done = await asyncio.to_thread(
+            subprocess.run,
+            ["bash", "-c", line],
+            env={**env, "NATS_URL": self.server.url},
+            cwd=self.home,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line!r} ended with {done.returncode}:\n{done.stdout}"
+        return done.stdout
+
+
+Follow = Callable[[Operator, str, Finding], Awaitable[None]]
+
+
+async def typed(operator: Operator, stream: str, found: Finding) -> None:
+    """Type the command."""
+    await operator.types(stream, found.command)
+
+
+def published(says: str, headers: Mapping[str, str] | None = None) -> Follow:
+    """Return what publishes the schedule again: with these headers, else with X- before those of a plain one."""
+
+    async def follow(operator: Operator, stream: str, found: Finding) -> None:
+        if found.command.startswith("nats-scheduler info"):
+            await operator.types(stream, found.command)
+        elif found.command.startswith("nats stream rmm"):
+            await operator.types(stream, found.command)
+            return
+        assert re.search(says, found.command), found.command
+        given = headers or {f"X-{name}": value for name, value in schedule(stream, "@every 1500ms").items()}
+        given = {name: value.format(stream) for name, value in given.items()}
+        await operator.account.publish(found.subject or "", given)
+
+    return follow
+
+
+async def filtered(operator: Operator, stream: str, found: Finding) -> None:
+    """Give the source in a copy a filter."""
+    copy = f"{stream}-copy"
+    assert found.command == f"give the source in {copy} a filter that leaves out the subjects of schedules"
+    config = (await operator.account.api.stream(copy))["config"]
+    sources = [{"name": stream, "filter_subject": f"{stream}.out"}]
+    await operator.account.api.call(f"STREAM.UPDATE.{copy}", {**config, "sources": sources})
+
+
+WITH_X = published("publish .*X-")
+RIGHT = {"Nats-Schedule": "@hourly", "Nats-Schedule-Target": "{}.out"}
+
+
+async def kept(operator: Operator, stream: str, found: Finding) -> None:
+    """Publish a schedule with a TTL that never ends."""
+    assert found.command == "published with Nats-TTL: never, on a stream with allow_msg_ttl, it stays"
+    config = (await operator.account.api.stream(stream))["config"]
+    await operator.account.api.call(f"STREAM.UPDATE.{stream}", {**config, "allow_msg_ttl": True})
+    assert found.subject is not None
+    await operator.account.publish(found.subject, {**schedule(stream, "@every 1m"), "Nats-TTL": "never"})
+
+
+ADVICE: Mapping[Code, Follow] = {
+    Code.ENDS_BY_AGE: kept,
+    Code.DORMANT: typed,
+    Code.CONSUMER_TAKES_SCHEDULES: typed,
+    Code.COPIES_REMOVE_SCHEDULES: filtered,
+    Code.NO_INTEREST: typed,
+    Code.EVICTS_SOON: typed,
+    Code.ENDS_BEFORE_FIRE: typed,
+    Code.SCHEDULE_INVALID: published("then publish it again, corrected", RIGHT),
+    Code.CALENDAR_MISSING: typed,
+    Code.DEFECT_FAR_TIME: WITH_X,
+    Code.SCHEDULES_WITHOUT_FLAG: typed,
+    Code.SHORT_DUPLICATE_WINDOW: typed,
+    Code.HEADERS_MISNAMED: published("publish .* again with the right names", RIGHT),
+    Code.SCHEDULES_EQUAL: typed,
+    Code.TARGET_UNREAD: typed,
+    Code.GRADUATION_BLOCKED: WITH_X,
+    Code.POLICIES_IGNORED: WITH_X,
+    Code.DEFECT_ZONE_GAP: WITH_X,
+    Code.DEFECT_INTERVAL_ROUNDED: WITH_X,
+    Code.DEFECT_SOURCE_TRANSFORMED: WITH_X,
+}
+
+ELSEWHERE = {
+    Code.DEFECT_STREAM_LOST: "a copy of the data is all that can be had: below",
+    Code.DEFECT_COPIES_STALL: "an upgrade: the right side of its scene",
+    Code.NO_GUARD: "an upgrade: the right side of its scene",
+    Code.AT_ONLY: "an upgrade: the right side of its scene",
+    Code.COPIED: "nothing has to be done",
+}
+"""The scenes whose advice is no change that this test can make, and why."""
+
+
+def test_the_advice_of_each_scene_is_followed() -> None:
+    assert ADVICE.keys() | ELSEWHERE.keys() == SCENES.keys()
+    assert not ADVICE.keys() & ELSEWHERE.keys()
+
+
+@pytest.fixture
+def home(tmp_path: Path, nats_cli: NatsCli) -> Path:
+    """The folder in which the commands are typed; they need the nats CLI."""
+    return nats_cli.home
+
+
+async def gone(server: EmbeddedServer, stream: str, code: Code) -> None:
+    """Wait until a finding is gone."""
+
+    async def is_gone() -> bool:
+        return not of(await findings_on(server, stream), code)
+
+    await eventually(is_gone, describe=f"{code} is gone")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("code", ADVICE)
+async def test_what_a_finding_says_to_type_removes_it(
+    shared_server: SharedServer, stream_name: str, home: Path, code: Code
+) -> None:
+    server = await shared_server(SCENES[code].version)
+    await followed(server, stream_name, home, code, SCENES[code].wrong)
+
+
+async def followed(server: EmbeddedServer, stream: str, home: Path, code: Code, build: Build) -> None:
+    """Build what is wrong, follow the advice about it, and wait until the finding is gone."""
+    async with account_on(server.url) as account:
+        await build(account, stream)
+        found = of(await findings_on(server, stream), code)
+        assert found, f"{code} is reported"
+        for _ in range(STEPS):
+            for one in found:
+                await ADVICE[code](Operator(account, server, home), stream, one)
+            found = [one for one in of(await findings_on(server, stream), code) if one not in found]
+        await gone(server, stream, code)
+
+
+LIMITED = {"max_msgs": 100, "discard": "new"}
+
+LAYOUTS: Mapping[str, tuple[Code, str, Build]] = {
+    "a window on a stream whose max_age is shorter than the usual one": (
+        Code.SHORT_DUPLICATE_WINDOW,
+        V2_11,
+        configured("@hourly", duplicate_window=1_000_000_000, max_age=60_000_000_000),
+    ),
+    "a schedule that repeats, and whose stream removes it before its first fire": (
+        Code.ENDS_BEFORE_FIRE,
+        V2_11,
+        configured("@every 200h", max_age=3_600_000_000_000),
+    ),
+    "a window that cannot be longer than max_age": (
+        Code.SHORT_DUPLICATE_WINDOW,
+        V2_11,
+        configured("@hourly", duplicate_window=1_000_000_000, max_age=2_000_000_000),
+    ),
+}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_it_does_so_in_other_layouts(
+    shared_server: SharedServer, stream_name: str, home: Path, layout: str
+) -> None:
+    code, version, build = LAYOUTS[layout]
+    await followed(await shared_server(version), stream_name, home, code, build)
+
+
+@pytest.mark.deep
+async def test_a_mirror_is_made_anew_with_a_filter(shared_server: SharedServer, stream_name: str, home: Path) -> None:
+    server = await shared_server(V2_11)
+    async with account_on(server.url) as account:
+        await copied("workqueue", "mirror")(account, stream_name)
+        (found,) = of(await findings_on(server, stream_name), Code.COPIES_REMOVE_SCHEDULES)
+        assert found.command.startswith(f"nats stream rm {stream_name}-copy, and create it again with a filter")
+        await Operator(account, server, home).types(stream_name, found.command)
+        mirror = {"name": stream_name, "filter_subject": f"{stream_name}.out"}
+        await account.create(f"{stream_name}-copy", subjects=[], allow_msg_schedules=False, mirror=mirror)
+        await account.publish(f"{stream_name}.s", schedule(stream_name))
+        await gone(server, stream_name, Code.COPIES_REMOVE_SCHEDULES)
+
+
+@pytest.mark.deep
+async def test_a_stream_that_will_not_load_can_be_backed_up(
+    shared_server: SharedServer, stream_name: str, home: Path
+) -> None:
+    server = await shared_server(SCENES[Code.DEFECT_STREAM_LOST].version)
+    async with account_on(server.url) as account:
+        info = await account.create(stream_name, storage="file")
+        await account.api.call(f"STREAM.UPDATE.{stream_name}", {**info["config"], "sealed": True})
+        (found,) = of(await findings_on(server, stream_name), Code.DEFECT_STREAM_LOST)
+        await Operator(account, server, home).types(stream_name, found.command)
+    assert (home / "backup" / "backup.json").exists()
+
+
+@pytest.mark.deep
+async def test_discard_old_keeps_a_stream_loadable(shared_server: SharedServer, stream_name: str, home: Path) -> None:
+    server = await shared_server(V2_12)
+    async with account_on(server.url) as account:
+        await configured(discard="new")(account, stream_name)
+        (found,) = of(await findings_on(server, stream_name), Code.DEFECT_STREAM_LOST)
+        await Operator(account, server, home).types(stream_name, found.command)
+        await gone(server, stream_name, Code.DEFECT_STREAM_LOST)
+
+
+@pytest.mark.deep
+async def test_a_target_without_a_stream_gets_one(start_server: StartServer, home: Path) -> None:
+    server = await start_server(V2_11)
+    headers = {"X-Nats-Schedule": NEVER, "X-Nats-Schedule-X-Target": "jobs.run"}
+    async with (
+        account_on(server.url) as account,
+        sidecar_on(server.url, allowed_targets_elsewhere=("CRON=jobs.>",)) as running,
+    ):
+        await emulated(account, "CRON")
+        await account.publish("CRON.s", headers)
+        await running.ready("CRON")
+
+        async def is_reported() -> list[Finding]:
+            return of(await findings_on(server), Code.TARGET_WITHOUT_STREAM)
+
+        (found,) = await eventually(is_reported, describe="the target without a stream is reported")
+        await Operator(account, server, home).types("CRON", found.command)
+        assert await is_reported() == []
+
+
+# -- schedules that nothing fires --------------------------------------------------------------------------------------
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("config", [{}, LIMITED, {"retention": "workqueue"}], ids=["usual", "discard new", "queue"])
+async def test_the_log_says_how_schedules_of_a_stream_without_the_flag_are_fired(
+    start_server: StartServer, home: Path, version: str, config: Mapping[str, object]
+) -> None:
+    server = await start_server(version)
+    dialects = ("", "X-") if version in (V2_10, V2_11) else ("X-",)
+    async with account_on(server.url) as account:
+        operator = Operator(account, server, home)
+        await account.create("ORDERS", allow_msg_schedules=False, **config)
+
+        async def publish(prefix: str) -> None:
+            headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"ORDERS.out{prefix}"}
+            given = {f"{prefix}{name}": value for name, value in headers.items()}
+            await account.publish(f"ORDERS.s{prefix}", given)
+
+        for prefix in dialects:
+            await publish(prefix)
+        async with sidecar_on(server.url) as running:
+            said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
+            (found,) = {one.command for one in of(await findings_on(server), Code.SCHEDULES_WITHOUT_FLAG)}
+            assert said == found
+            if said.startswith("nats-scheduler stream add FILE"):
+                await operator.types("ORDERS", said)
+                for prefix in dialects:
+                    await account.wait_for("ORDERS", f"ORDERS.out{prefix}")
+                return
+        portable = re.fullmatch(r"nats-scheduler run --portable-streams (\S+), with .* as X-Nats-Schedule: .*", said)
+        assert portable, said
+        async with sidecar_on(server.url, portable_streams=(portable[1],)):
+            await publish("X-")
+            await account.wait_for("ORDERS", "ORDERS.outX-")
+
+
+@pytest.mark.deep
+async def test_a_stream_that_can_carry_no_schedules_is_no_place_for_them(start_server: StartServer) -> None:
+    server = await start_server(V2_15)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("ORDERS", allow_msg_schedules=False, deny_purge=True)
+        x = {f"X-{name}": value for name, value in schedule("ORDERS", f"@at {in_seconds(600)}").items()}
+        await account.publish("ORDERS.s", x)
+        said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
+        assert said.startswith("store its schedules in another stream: deny_purge of 'true' cannot be switched off")
