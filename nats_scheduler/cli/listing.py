@@ -17,17 +17,22 @@ from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
+from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.registry import read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.server_zones import ZoneDifference, as_the_server_fires, read_zone_differences
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.service.client import Listed
 from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
 
 Row = tuple[ServedStream, ListedSchedule]
+
+SHOWN_BY_SERVER = ": what the server fires is shown as it does; update the older zone data"
 
 DONE = frozenset({State.FIRED, State.CANCELLED})
 
@@ -142,6 +147,7 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     rejected: list[tuple[ServedStream, Rejected]] = []
     misnamed: list[tuple[ServedStream, HeadersMisnamed]] = []
     answered: set[str] = set()
+    zones: dict[str, None] = {}
     for one in served:
         # With warnings, this command may have other settings than the sidecars.
         may_ask = sidecars.serving(one) > 0 and not sidecars.warnings
@@ -150,6 +156,10 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
         if may_ask and not read.names_failing:
             held = await session.known(partial(_unfinished, one.name))
             read = replace(read, schedules=[_with_unfinished(schedule, held) for schedule in read.schedules])
+        if one.mode is Mode.NATIVE:
+            differences = await _zone_differences(session, one.name, read.schedules)
+            zones.update({str(difference): None for difference in differences.values()})
+            read = replace(read, schedules=as_the_server_fires(read.schedules, differences, clock.now()))
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)
@@ -159,6 +169,7 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     # Read last, so that a schedule that was read as waiting may have failed since, and not the other way round.
     shared = await session.registry.get(FAILING)
     failures = read_failures(shared, {one.name for one in sidecars.alive})
+    sidecars = replace(sidecars, warnings=[*sidecars.warnings, *(f"{one}{SHOWN_BY_SERVER}" for one in zones)])
     shown, failing = with_failing(served, schedules, failures, answered)
     if query.states is not None:  # only now: which schedules fail is not written in their streams
         shown = [row for row in shown if row[1].state in query.states]
@@ -168,6 +179,16 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
 
 async def _schedules(stream: StreamState, query: Query, source: Source) -> Listed:
     return await source.schedules(stream, query)
+
+
+async def _zone_differences(
+    session: Session, stream: str, schedules: Sequence[ListedSchedule]
+) -> Mapping[str, ZoneDifference]:
+    """Return the zones that differ; none if the user may not read the fires that show it."""
+    try:
+        return await read_zone_differences(session.api, stream, schedules)
+    except NotPermittedError:
+        return {}
 
 
 async def _unfinished(stream: str, source: Source) -> frozenset[int]:

@@ -97,6 +97,14 @@ def check_zones(facts: AccountFacts) -> Iterator[Finding]:
             yield Finding(Code.ZONES_DISAGREE, f"time zone {name} {how}", command, stream.name)
 
 
+def check_server_zones(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find zones in use that are different in the data of the server, by what it has fired."""
+    for one in stream.zone_differences:
+        what = f"{one}, which a fire of {one.schedule} shows"
+        command = "update the zone data that is older: on the server its system's package tzdata; here pip install "
+        yield Finding(Code.ZONES_DISAGREE, what, f"{command}--upgrade tzdata", stream.name, one.schedule)
+
+
 def _users_of_zones(facts: AccountFacts) -> dict[str, list[StreamFacts]]:
     users: dict[str, list[StreamFacts]] = {}
     for stream in facts.streams:

@@ -46,6 +46,7 @@ OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = 
     schedules.check_announced,
     schedules.check_graduation,
     server.check_defects,
+    clock.check_server_zones,
 )
 """The checks of each stream that was read."""
 

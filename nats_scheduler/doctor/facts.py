@@ -20,6 +20,7 @@ from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.consumption import Copy, copies_in
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.server_zones import ZoneDifference
 from nats_scheduler.schedule.zones import OffsetTable
 
 
@@ -110,6 +111,8 @@ class StreamFacts:
     """The time at which its schedules were read, by the server's clock (ns since the Unix epoch)."""
     schedules: Sequence[ListedSchedule] = ()
     rejected: Sequence[Rejected] = ()
+    zone_differences: Sequence[ZoneDifference] = ()
+    """The time zones that have another offset on the server, by what it fired."""
     misnamed: Sequence[HeadersMisnamed] = ()
     replaced: Sequence[ScheduleReplacedUnfired] = ()
     """Schedules of the server that a later message replaced before they fired; both are stored."""

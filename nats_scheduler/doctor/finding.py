@@ -92,7 +92,7 @@ class Code(StrEnum):
     ZONES_DISAGREE = (
         "zones_disagree",
         _W,
-        "a server on this machine fires these schedules at other times than a sidecar",
+        "a server with other zone data fires these schedules at other times than a sidecar",
     )
     ZONE_DATA_OLD = "zone_data_old", _W, "cron schedules fire at the wrong hour where a country has changed its clocks"
     CANNOT_SERVE = "cannot_serve", _W, "if no other sidecar can, nothing fires there"

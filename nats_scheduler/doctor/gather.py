@@ -43,6 +43,7 @@ from nats_scheduler.runtime.consumption import filters_of, stalled
 from nats_scheduler.runtime.continuity import removes_expired
 from nats_scheduler.runtime.graduation import Graduation
 from nats_scheduler.runtime.modes import Mode, dialects_of
+from nats_scheduler.runtime.server_zones import as_the_server_fires, read_zone_differences
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
 from nats_scheduler.runtime.unserved import SearchedHeaders
@@ -290,7 +291,10 @@ class Gathering:
             calendars=account.calendars,
         )
         equal = await self._equal(name, read.schedules)
-        found = replace(facts, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed)
+        zones = await read_zone_differences(account.api, name, read.schedules) if facts.mode is Mode.NATIVE else {}
+        schedules = as_the_server_fires(read.schedules, zones, at)
+        found = replace(facts, schedules=schedules, rejected=read.rejected, misnamed=read.misnamed)
+        found = replace(found, zone_differences=list(zones.values()))
         return replace(found, at=at, equal=equal, replaced=read.replaced)
 
     async def _equal(self, stream: str, schedules: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:

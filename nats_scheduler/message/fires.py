@@ -26,7 +26,7 @@ from nats_scheduler.message.stream_rules import FLAG, StreamRules
 from nats_scheduler.message.timetable import Timetable, stored_timetable
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import At, Every
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import offset_in, parse_rfc3339
 
 # The check that a stored message can be a fire of a sidecar: any client that may publish there can imitate one.
 #
@@ -230,6 +230,14 @@ def following_fire(block: bytes, dialect: Dialect) -> int | None:
     """Return the time (ns) that a fire names in `Nats-Schedule-Next`; None if it names none, such as `purge`."""
     following = parse_rfc3339(decoded(header_value(block, dialect.next) or b""))
     return following if isinstance(following, int) else None
+
+
+def following_offset(block: bytes, dialect: Dialect) -> int | None:
+    """Return the offset from UTC (s) of the time that a fire names as the next one; None if it names none.
+
+    The server writes it as it is in the time zone of the schedule, by its own zone data.
+    """
+    return offset_in(decoded(header_value(block, dialect.next) or b""))
 
 
 def kind_of(schedule: StoredSchedule) -> ScheduleKind:

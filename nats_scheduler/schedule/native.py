@@ -9,12 +9,13 @@ Limit: the judgement is about the zone, not the pattern: if its clock skips a mi
 suspect.
 """
 
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, next_multiple, round_to_second
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
-from nats_scheduler.schedule.zones import Zone
+from nats_scheduler.schedule.zones import OffsetTable, Zone
 
 MIN_INSTANT_NS, MAX_INSTANT_NS = -(1 << 63), (1 << 63) - 1
 """The server's instants are 64 bits of nanoseconds, and wrap around."""
@@ -64,6 +65,16 @@ def fire_after(pattern: Pattern, stored_at: int, due: int, now: int) -> int | No
         return following
     step = round_to_second(pattern.interval)
     return following + next_multiple(now - following, step)
+
+
+def at_offset(pattern: Pattern, offset: int) -> Pattern:
+    """Return a cron pattern as a server reads it whose zone data has this offset (s) now; others as they are.
+
+    Limit: the offset of the server's zone may change later, and is not known beyond that.
+    """
+    if not isinstance(pattern, Cron) or pattern.zone is None:
+        return pattern
+    return replace(pattern, zone=Zone(pattern.zone.name, OffsetTable(offset, (), "")), _found=[])
 
 
 def quirk_of(pattern: Pattern, now: int) -> Quirk | None:

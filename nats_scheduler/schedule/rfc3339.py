@@ -64,6 +64,15 @@ def parse_rfc3339(text: str) -> int | Invalid:
     return seconds * SECOND + int(f"{digits[:9]:0<9}")
 
 
+def offset_in(text: str) -> int | None:
+    """Return the offset from UTC (s) that a time is written with; None if it is no time."""
+    parts = _split(text)
+    if parts is None or isinstance(parse_rfc3339(text), Invalid):
+        return None
+    written = parts.groups()[-1]
+    return 0 if written is None else _offset(written)
+
+
 def usual_instant(minute_text: bytes, second: bytes, digits: bytes | None) -> int | None:
     """Return the instant of a `USUAL_TIME` from its groups; None: there is no such minute."""
     minute = _minute_of(minute_text)
@@ -137,10 +146,10 @@ def format_rfc3339(instant: int, offset: int = 0) -> str:
     text = f"{years}-{month:02d}-{day:02d}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
     if fraction:
         text += f".{fraction:09d}".rstrip("0")
-    return text + _suffix(offset)
+    return text + offset_text(offset)
 
 
-def _suffix(offset: int) -> str:
+def offset_text(offset: int) -> str:
     """Print an offset in seconds as `Z` or `±hh:mm`."""
     if offset == 0:
         return "Z"

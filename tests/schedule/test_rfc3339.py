@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from nats_scheduler.schedule.instants import (
     weekday_of,
 )
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, offset_in, offset_text, parse_rfc3339
 from tests.harness.seeds import draws
 
 EPOCH = date(1970, 1, 1).toordinal()
@@ -158,3 +159,23 @@ def test_years_have_the_leap_days_of_the_gregorian_calendar_and_fractions_are_ro
     halves = (499_999_999, 500_000_000, -500_000_000, -500_000_001)
     assert [round_to_second(at) // SECOND for at in halves] == [0, 1, 0, -1]
     assert [floor_to_second(at) // SECOND for at in (999_999_999, SECOND, -1)] == [0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [
+        ("2026-11-28T09:30:00+09:00", 9 * 3_600),
+        ("2026-11-28T09:30:00.5-03:30", -12_600),
+        ("2026-11-28T09:30:00Z", 0),
+        ("2026-11-28T09:30:00+25:00", None),
+        ("2026-02-30T09:30:00+01:00", None),
+        ("purge", None),
+        ("", None),
+    ],
+)
+def test_the_offset_that_a_time_is_written_with(text: str, offset: int | None) -> None:
+    assert offset_in(text) == offset
+
+
+def test_an_offset_is_printed_as_in_a_time() -> None:
+    assert [offset_text(one) for one in (0, 9 * 3_600, -12_600)] == ["Z", "+09:00", "-03:30"]

@@ -43,7 +43,7 @@ from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable, stored_timetable
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.calendars import KnownCalendars
-from nats_scheduler.schedule.native import fire_after
+from nats_scheduler.schedule.native import at_offset, fire_after
 from nats_scheduler.schedule.patterns import Pattern
 
 # Visit all schedules that an engine holds, a few at a time, while it goes on.
@@ -142,6 +142,12 @@ class ListedSchedule:
         if self.fired_by is FiredBy.SERVER:
             return fire_after(self.pattern, self.stored_at, fire, fire)
         return self.timetable.next_fire(fire)
+
+    def at_offset(self, offset: int, now: int) -> "ListedSchedule":
+        """Return the same schedule as a server fires it whose zone data has this offset (s) for its time zone `now`."""
+        moved = replace(self, pattern=at_offset(self.pattern, offset))
+        is_due = self.next_fire is not None and self.state is State.WAITING
+        return replace(moved, next_fire=moved.fire_after(now)) if is_due else moved
 
     @property
     def is_cut_off(self) -> bool:
