@@ -24,7 +24,8 @@ from tests.doctor.scenes import NEVER, SCENES, Build, configured, copied, emulat
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.processes import clean_environment
-from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_12, V2_15
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_12, V2_14, V2_15
+from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
 COMMAND_SECONDS = 30.0
@@ -46,8 +47,8 @@ class Operator:
     server: EmbeddedServer
     home: Path
 
-    async def types(self, stream: str, advice: str) -> str:
-        """Type the command that an advice begins with; return what it prints."""
+    async def types(self, stream: str, advice: str, exit_code: int = 0) -> str:
+        """Type the command that an advice begins with, which ends with this code; return what it prints."""
         line = advice.partition(", ")[0]
         for word, chosen in CHOSEN.items():
             line = line.replace(word, chosen)
@@ -69,7 +70,7 @@ class Operator:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{line!r} ended with {done.returncode}:\n{done.stdout}"
+        assert done.returncode == exit_code, f"{line!r} ended with {done.returncode}:\n{done.stdout}"
         return done.stdout
 
 
@@ -308,6 +309,9 @@ async def test_the_log_says_how_schedules_of_a_stream_without_the_flag_are_fired
             said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
             (found,) = {one.command for one in of(await findings_on(server), Code.SCHEDULES_WITHOUT_FLAG)}
             assert said == found
+            assert f"does not carry schedules: {said}\n" in await operator.types(
+                "ORDERS", "nats-scheduler ls ORDERS", 1
+            )
             if said.startswith("nats-scheduler stream add FILE"):
                 await operator.types("ORDERS", said)
                 for prefix in dialects:
@@ -329,3 +333,34 @@ async def test_a_stream_that_can_carry_no_schedules_is_no_place_for_them(start_s
         await account.publish("ORDERS.s", x)
         said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
         assert said.startswith("store its schedules in another stream: deny_purge of 'true' cannot be switched off")
+
+
+@pytest.mark.deep
+async def test_ls_says_how_an_account_without_schedules_gets_some(start_server: StartServer, home: Path) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        operator = Operator(account, server, home)
+        await account.create("ORDERS", allow_msg_schedules=False)
+        said = await operator.types("ORDERS", "nats-scheduler ls")
+        advice = re.fullmatch(r"no stream carries schedules: `(.*)` makes one\n", said)
+        assert advice, said
+        await operator.types("ORDERS", advice[1])
+        assert (await operator.types("ORDERS", "nats-scheduler ls")).startswith("no schedules on ORDERS\n")
+
+
+@pytest.mark.deep
+async def test_what_a_blocked_graduation_says_lets_it_through(tmp_path: Path, home: Path) -> None:
+    async with machine_in(tmp_path / "store") as machine:
+        async with account_on(await machine.install(V2_11)) as account:
+            await emulated(account, "ORDERS", storage="file")
+            await account.publish("ORDERS.s", schedule("ORDERS", "@every 1500ms"))
+        url = await machine.install(V2_14)
+        assert machine.server is not None
+        async with account_on(url) as account:
+            operator = Operator(account, machine.server, home)
+            (dormant,) = of(await findings_on(url), Code.DORMANT)
+            said = await operator.types("ORDERS", dormant.command, 1)
+            accept = re.search(r"accept it with (--force \w+)\n", said)
+            assert accept, said
+            await operator.types("ORDERS", f"{dormant.command.partition(', ')[0]} {accept[1]}")
+            await gone(machine.server, "ORDERS", Code.DORMANT)
