@@ -1,9 +1,8 @@
 """The roster wakes schedules by time and by sequence, and a visit sees each once, whatever changes meanwhile."""
 
 import sys
-import zlib
-from array import array
 from collections import Counter
+from itertools import count as numbers_from
 from itertools import takewhile
 from random import Random
 
@@ -15,11 +14,12 @@ from nats_scheduler.engine.holding.far import (
     FarRow,
     SubjectIndex,
     Window,
+    index_hash,
     kind_and_text,
 )
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, ROW_LENGTH, SPAN_BITS, Roster
-from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
+from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.view import PLACES_PER_UNIT, visit
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
@@ -142,15 +142,14 @@ def test_what_is_postponed_again_and_again_leaves_little_behind(bits: int) -> No
 
 def fill_row(roster: Roster, first: int, wakes: list[int]) -> None:
     """Fill a row with schedules that are woken at these instants; the first one has the sequence `first`."""
-    row, hashes = FarRow(roster.rows.kinds, 0), array("I")
+    row = FarRow(roster.rows.kinds, 0)
     for place, wake in enumerate(wakes):
         one = held(first + place)
         one.wake = wake
         assert row.pack(place, one)
-        hashes.append(subject_hash(one.subject.encode()))
     columns = row.columns()
     assert columns is not None
-    roster.fill(columns, hashes)
+    roster.fill(columns)
 
 
 def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]:
@@ -278,11 +277,11 @@ def test_a_schedule_that_is_held_again_stays_in_its_row() -> None:
 def hold_new(roster: Roster, subject: str, sequence: int) -> bool:
     """Hold a far schedule, if none is on its subject."""
     key = subject.encode()
-    hashed, packed = subject_hash(key), kind_and_text(subject, At(None, MONTH), TERMS, MONTH)
+    packed = kind_and_text(subject, At(None, MONTH), TERMS, MONTH)
     assert packed is not None
-    if roster.has(subject, key, hashed):
+    if roster.has(subject, key):
         return False
-    roster.hold_far([FarEntry(*packed, sequence, 0, hashed % SHARDS, MONTH, MONTH - 10, NO_EXPIRY)], [hashed])
+    roster.hold_far([FarEntry(*packed, sequence, 0, shard_of(subject), MONTH, MONTH - 10, NO_EXPIRY)])
     return True
 
 
@@ -390,10 +389,10 @@ class Indexed:
 
     def add(self, subject: bytes, place: int) -> None:
         self.subjects[place] = subject
-        self.index.add(zlib.crc32(subject), place)
+        self.index.add(subject, place)
 
     def find(self, subject: bytes) -> int | None:
-        return self.index.find(subject, zlib.crc32(subject))
+        return self.index.find(subject)
 
     def pop(self, subject: bytes) -> int | None:
         place = self.index.pop(subject)
@@ -417,8 +416,12 @@ def test_the_index_finds_what_a_dictionary_finds() -> None:
 
 
 def test_subjects_with_the_same_hash_are_told_apart() -> None:
-    one, other = b"s.9986", b"s.2096640"
-    assert zlib.crc32(one) == zlib.crc32(other)
+    seen = dict[int, bytes]()
+    one, other = next(
+        (seen[hashed], subject)
+        for subject in map(b"s.%d".__mod__, numbers_from())
+        if seen.setdefault(hashed := index_hash(subject), subject) != subject
+    )
     indexed = Indexed(one, other)
     assert (indexed.find(one), indexed.find(other)) == (0, 1)
     assert (indexed.pop(one), indexed.find(one), indexed.find(other)) == (0, None, 1)
@@ -427,10 +430,10 @@ def test_subjects_with_the_same_hash_are_told_apart() -> None:
 def test_a_place_that_looks_like_a_hash_is_none() -> None:
     wanted = b"wanted"
     indexed = Indexed(b"before")
-    indexed.add(b"other", zlib.crc32(wanted))
+    indexed.add(b"other", index_hash(wanted))
     assert (indexed.find(wanted), indexed.pop(wanted)) == (None, None)
     indexed.add(wanted, 7)
-    assert (indexed.find(wanted), indexed.pop(wanted), indexed.find(b"other")) == (7, 7, zlib.crc32(wanted))
+    assert (indexed.find(wanted), indexed.pop(wanted), indexed.find(b"other")) == (7, 7, index_hash(wanted))
 
 
 def test_the_index_is_emptied_in_pieces_and_can_be_used_again() -> None:

@@ -155,7 +155,7 @@ def test_a_chunk_that_ends_early_or_is_too_long_is_refused() -> None:
 def test_a_kind_that_is_no_schedule_is_refused() -> None:
     kinds = b'[["s.1", 1, "NATS/1.0\\r\\n\\r\\n", ""]]'
     with pytest.raises(SnapshotError, match="no schedule"):
-        list(read_chunk(struct.pack("<4sII", b"NSS1", len(kinds), 0) + kinds, read).kinds)
+        list(read_chunk(struct.pack("<4sII", b"NSS2", len(kinds), 0) + kinds, read).kinds)
 
 
 def test_what_cannot_be_kept_is_said() -> None:

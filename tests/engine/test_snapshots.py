@@ -511,7 +511,7 @@ def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
     ]
     three = [schedule("@every 3h", number, f"s.{number}") for number in range(1, 4)]
     rest, count, chunks = taken(Desk(*three, treated("@every 3h", 4, "s.4", Jitter="5s")))
-    assert [chunk[:4] for chunk in chunks] == [b"NSS1", b"NSP1"]
+    assert [chunk[:4] for chunk in chunks] == [b"NSS2", b"NSP2"]
     _rest, _count, (other,) = taken(Desk(treated("@every 3h", 4, "s.2", Jitter="5s")))
     cases += [
         ("there are 4 schedules", rest, count + 1, chunks),
@@ -519,7 +519,7 @@ def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
         ("twice", rest, count + 1, [*chunks, chunks[1]]),
         ("twice", rest, count, [chunks[0], other]),
     ]
-    for mark, one in ((b"NSP1", schedule("@every 3h")), (b"NSS1", treated(Jitter="5s"))):
+    for mark, one in ((b"NSP2", schedule("@every 3h")), (b"NSS2", treated(Jitter="5s"))):
         rest, count, (chunk,) = taken(Desk(one))
         cases.append(("not those of its chunk", rest, count, [mark + chunk[4:]]))
     for match, rest, count, chunks in cases:

@@ -22,11 +22,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
-from nats_scheduler.engine.sharing.shards import subject_hash
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.policies import Policies
@@ -37,20 +36,30 @@ from nats_scheduler.schedule.patterns import At, Pattern
 # The places are in buckets, by the last bits of the hashes of their subjects. A bucket is bytes that are searched for a
 # hash, so that few subjects are compared that are not the one that is asked for.
 #
+# The rule: the hash is keyed, with a key that each process draws (`index_hash`). With one that is the same everywhere,
+# whoever may publish schedules could choose subjects that are all in one bucket with one hash. Nothing that can be
+# observed depends on the hashes: an order of buckets is never shown, and all of them are visited, empty ones too.
+#
 # Cost: about nine bytes for each of a million, and half a microsecond to find one; a bucket has some kilobytes then.
 
 BUCKETS = 1 << 13
 """The most buckets that there are; some are made when they are needed."""
 
 BUCKETS_PER_UNIT = 512
-"""Buckets that are removed in one unit of work."""
+"""Buckets that are visited in one unit of work."""
 
 _PLACE_BITS = 32
 _PLACE = (1 << _PLACE_BITS) - 1
 _ENTRY_BYTES = 8
 _HASH_BYTES = 4
+_HASH_BITS = 8 * _HASH_BYTES
 _HASH_AT = _HASH_BYTES if sys.byteorder == "little" else 0
 """Where the hash begins in an entry."""
+
+
+def index_hash(subject: bytes) -> int:
+    """Return the hash of a subject in the indexes of this process: Python's own for bytes, which is keyed (SipHash)."""
+    return hash(subject) & (1 << _HASH_BITS) - 1
 
 
 class SubjectIndex:
@@ -62,28 +71,29 @@ class SubjectIndex:
         self._buckets: defaultdict[int, bytearray] = defaultdict(bytearray)
         """Those of the subjects whose hashes end alike: for each the hash and behind it the place, as one number."""
 
-    def add(self, hashed: int, place: int) -> None:
-        """Add the place of a subject with this hash that is not there."""
+    def add(self, subject: bytes, place: int) -> None:
+        """Add the place of a subject that is not there."""
+        hashed = index_hash(subject)
         self._buckets[hashed % BUCKETS] += (hashed << _PLACE_BITS | place).to_bytes(_ENTRY_BYTES, sys.byteorder)
 
-    def fill(self, hashes: array[int], first: int) -> None:
-        """Add subjects with these hashes, none of which is there, at one place after the other from `first` on."""
+    def fill(self, subjects: Iterable[bytes], first: int) -> None:
+        """Add subjects, none of which is there, at one place after the other from `first` on."""
         buckets, order = self._buckets, sys.byteorder
-        for place, hashed in enumerate(hashes, first):
+        for place, hashed in enumerate(map(index_hash, subjects), first):
             buckets[hashed % BUCKETS] += (hashed << _PLACE_BITS | place).to_bytes(_ENTRY_BYTES, order)
 
     def twice(self) -> Iterator[bytes | None]:
         """Yield each subject that is there twice, and None after each unit of work."""
-        for number, bucket in enumerate(self._buckets.values()):
-            entries = array("Q", bytes(bucket))
-            if len({entry >> _PLACE_BITS for entry in entries}) != len(entries):
-                subjects = [self._subject_at(entry & _PLACE) for entry in entries]
-                yield from (subject for subject in set(subjects) if subjects.count(subject) > 1)
+        for number in range(BUCKETS):
+            bucket = self._buckets.get(number)
+            if bucket is not None:
+                yield from self._twice_in(bucket)
             if number % BUCKETS_PER_UNIT == 0:
                 yield None
 
-    def find(self, subject: bytes, hashed: int) -> int | None:
-        """Return the place of a subject with this hash; None if it is not there."""
+    def find(self, subject: bytes) -> int | None:
+        """Return the place of a subject; None if it is not there."""
+        hashed = index_hash(subject)
         bucket = self._buckets.get(hashed % BUCKETS)
         if bucket is None or hashed.to_bytes(_HASH_BYTES, sys.byteorder) not in bucket:
             return None  # as of nearly all of a load
@@ -92,7 +102,7 @@ class SubjectIndex:
 
     def pop(self, subject: bytes) -> int | None:
         """Remove a subject and return its place; None if it is not there."""
-        hashed = subject_hash(subject)
+        hashed = index_hash(subject)
         bucket = self._buckets.get(hashed % BUCKETS)
         at = -1 if bucket is None else self._position(bucket, hashed, subject)
         if bucket is None or at < 0:
@@ -106,10 +116,16 @@ class SubjectIndex:
 
     def emptied(self) -> Iterator[None]:
         """Remove all, and yield after each unit of work."""
-        while self._buckets:
-            for _ in range(min(BUCKETS_PER_UNIT, len(self._buckets))):
-                self._buckets.popitem()
-            yield
+        for number in range(BUCKETS):
+            self._buckets.pop(number, None)
+            if number % BUCKETS_PER_UNIT == 0:
+                yield
+
+    def _twice_in(self, bucket: bytearray) -> Iterator[bytes]:
+        entries = array("Q", bytes(bucket))
+        if len({entry >> _PLACE_BITS for entry in entries}) != len(entries):
+            subjects = [self._subject_at(entry & _PLACE) for entry in entries]
+            yield from dict.fromkeys(subject for subject in subjects if subjects.count(subject) > 1)
 
     def _position(self, bucket: bytes | bytearray, hashed: int, subject: bytes) -> int:
         """Return where the entry of a subject is in its bucket, -1 if it is not there."""
@@ -474,6 +490,11 @@ class FarColumns(NamedTuple):
     texts: bytes
     marks: array[int] | None = None
     """What is known of their bodies, four bytes each; None for nothing."""
+
+    def each_text(self) -> Iterator[bytes]:
+        """Yield the texts of each, by place."""
+        texts = self.texts
+        return (texts[first:end] for first, end in pairwise((0, *self.ends)))
 
 
 def columns_of(entries: Sequence[FarEntry], number_of: Callable[[FarKind], int]) -> FarColumns:

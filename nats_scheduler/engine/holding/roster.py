@@ -20,7 +20,6 @@ Cost: a lookup per message; a wake is entered once or twice; 4 bytes for the ent
 from __future__ import annotations
 
 import heapq
-from array import array
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -35,9 +34,9 @@ from nats_scheduler.engine.holding.far import (
     Window,
     columns_of,
     read_text,
+    subject_in,
 )
 from nats_scheduler.engine.holding.held import NO_PLACE, NO_WAKE, Held
-from nats_scheduler.engine.sharing.shards import subject_hash
 from nats_scheduler.message.definition import Definition
 
 # The wakes of schedules in order: by time, and at one instant by sequence.
@@ -416,7 +415,7 @@ class Roster:
         if held is not None or not self.rows.far_count:
             return held
         key = subject.encode("utf-8", "surrogateescape")
-        place = self._places.find(key, subject_hash(key))
+        place = self._places.find(key)
         return None if place is None else self.rows.copy(place)
 
     def exactly(self, subject: str, sequence: int) -> Held | None:
@@ -440,32 +439,32 @@ class Roster:
         """The first instant (ns) at which a schedule is woken that is far."""
         return self._far_agenda.first_far()
 
-    def has(self, subject: str, key: bytes, hashed: int) -> bool:
-        """Return whether a schedule is on a subject; `key` is that as UTF-8, `hashed` its hash."""
-        return subject in self._near or self._places.find(key, hashed) is not None
+    def has(self, subject: str, key: bytes) -> bool:
+        """Return whether a schedule is on a subject; `key` is that as UTF-8."""
+        return subject in self._near or self._places.find(key) is not None
 
-    def hold_far(self, entries: Sequence[FarEntry], hashes: Sequence[int]) -> None:
-        """Hold new schedules without a TTL, whose subjects have these hashes, as far ones: each is far."""
+    def hold_far(self, entries: Sequence[FarEntry]) -> None:
+        """Hold new schedules without a TTL as far ones: each is far."""
         for first in range(0, len(entries), ROW_LENGTH):
-            part, hashed = entries[first : first + ROW_LENGTH], hashes[first : first + ROW_LENGTH]
-            if len(part) < self.min_filled or not self._fill_with(part, array("I", hashed)):
-                for entry, one in zip(part, hashed, strict=True):
-                    self._hold_far(entry, one)
+            part = entries[first : first + ROW_LENGTH]
+            if len(part) < self.min_filled or not self._fill_with(part):
+                for entry in part:
+                    self._hold_far(entry)
 
-    def _fill_with(self, entries: Sequence[FarEntry], hashes: array[int]) -> bool:
+    def _fill_with(self, entries: Sequence[FarEntry]) -> bool:
         """Hold new far schedules in a row of their own; returns whether that was possible."""
         kinds, wanted = self.rows.kinds, set({id(entry.kind): entry.kind for entry in entries}.values())
         numbers = {kind: number for kind in wanted if (number := kinds.take(kind)) is not None}
         has_room = len(numbers) == len(wanted) and sum(len(entry.text) for entry in entries) <= MAX_ROW_BYTES
         if has_room:
-            self.fill(columns_of(entries, numbers.__getitem__), hashes)
+            self.fill(columns_of(entries, numbers.__getitem__))
         for number in numbers.values():
             kinds.release(number)
         return has_room
 
-    def _hold_far(self, entry: FarEntry, hashed: int) -> None:
+    def _hold_far(self, entry: FarEntry) -> None:
         if (place := self.rows.add_far(entry)) is not None:
-            self._places.add(hashed, place)
+            self._places.add(subject_in(entry.text), place)
             self._far_agenda.add(place, entry.wake)
             return
         kind, text, sequence, stored_at, _shard, fire_time, wake, _expires, mark = entry
@@ -485,13 +484,10 @@ class Roster:
 
     # -- many at once: to fill one that was never used ------------------------------------------------------------
 
-    def fill(self, columns: FarColumns, hashes: array[int], gone: Iterable[int] = ()) -> None:
-        """Hold far schedules, whose subjects have these hashes, in a row of their own, but those in places of `gone`.
-
-        The row is entered.
-        """
+    def fill(self, columns: FarColumns, gone: Iterable[int] = ()) -> None:
+        """Hold far schedules in a row of their own, but those in places of `gone`; the row is entered."""
         first = self.rows.fill(columns)
-        self._places.fill(hashes, first)
+        self._places.fill(map(subject_in, columns.each_text()), first)
         self._far_agenda.add_row(first, columns.wakes)
         for place in gone:
             self._places.pop(self.rows.subject(first | place))
@@ -511,7 +507,7 @@ class Roster:
         yield from self._places.twice()
         for number, subject in enumerate(self._near):
             encoded = subject.encode("utf-8", "surrogateescape")
-            if self._places.find(encoded, subject_hash(encoded)) is not None:
+            if self._places.find(encoded) is not None:
                 yield encoded
             if number % ROW_LENGTH == 0:
                 yield None
@@ -560,7 +556,7 @@ class Roster:
             if agenda.is_far(wake) and held.sequence not in near and self.rows.pack(held):
                 held.wake = NO_WAKE  # a stale entry may still have the object
                 del self._near[subject]
-                self._places.add(subject_hash(subject.encode("utf-8", "surrogateescape")), place)
+                self._places.add(subject.encode("utf-8", "surrogateescape"), place)
                 if (place, wake) not in entered:
                     agenda.add(place, wake)
             else:

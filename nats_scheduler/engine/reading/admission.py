@@ -183,7 +183,6 @@ class Admission(Part):
         self._replacements = replacements
         self._taken: dict[str, FarEntry] = {}
         """New far schedules by their subjects, until `_hold_taken`."""
-        self._hashes: list[int] = []
         self._kinds: dict[TermsOfKind, FarKind] = {}
         """The kinds of those that were taken."""
 
@@ -249,15 +248,13 @@ class Admission(Part):
         if (age := self._lifetimes.max_age) and stored_at + age <= fire_time:
             return False
         key = subject.encode("utf-8", "surrogateescape")
-        hashed = subject_hash(key)
         inactive = self._inactive
-        if self._roster.has(subject, key, hashed) or inactive.at(subject) or subject in inactive.misnamed:
+        if self._roster.has(subject, key) or inactive.at(subject) or subject in inactive.misnamed:
             return False
         size = self._contents.note(message)
         mark = body_mark(message, size) if kind.pattern is None else 0
-        numbers = sequence, stored_at, hashed % SHARDS, fire_time, wake, NO_EXPIRY, mark
+        numbers = sequence, stored_at, subject_hash(key) % SHARDS, fire_time, wake, NO_EXPIRY, mark
         self._taken[subject] = tuple.__new__(FarEntry, (kind, text, *numbers))
-        self._hashes.append(hashed)
         return True
 
     def _first_far_wake(self) -> int:
@@ -269,12 +266,11 @@ class Admission(Part):
         """Hold what was taken."""
         if not self._taken:
             return
-        self._roster.hold_far(list(self._taken.values()), self._hashes)
+        self._roster.hold_far(list(self._taken.values()))
         if self._progress.is_live:
             for subject, entry in self._taken.items():
                 self._holdings.accepted_far(subject, entry.sequence, entry.fire_time, entry.shard)
         self._taken.clear()
-        self._hashes.clear()
         self._kinds.clear()
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:

@@ -27,7 +27,6 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from nats_scheduler.engine.events import Ending
@@ -39,11 +38,10 @@ from nats_scheduler.engine.holding.far import (
     FarKind,
     columns_of,
     read_text,
-    subject_in,
 )
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held, needs_history
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
-from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.message.definition import Definition, definition_block
 from nats_scheduler.schedule.patterns import At, Pattern
 
@@ -173,8 +171,8 @@ _HEAD = struct.Struct("<4sII")
 _BLOCK = struct.Struct("<HHI")
 """The first bytes of a block: how many schedules it has, how many of them expire, and the bytes of its texts."""
 
-_MARK = b"NSS1"
-_MARK_WITH_HISTORIES = b"NSP1"
+_MARK = b"NSS2"
+_MARK_WITH_HISTORIES = b"NSP2"
 _NEVER = -1
 
 DefinitionReader = Callable[[bytes, str, int], Definition | None]
@@ -193,8 +191,6 @@ class Block(NamedTuple):
     """The schedules of a block, as those of a row; a kind is a place in the list of the chunk's kinds."""
 
     columns: FarColumns
-    hashes: array[int]
-    """Of the subjects, as the index has them (`engine.holding.far`)."""
     histories: Sequence[History] = ()
     """The history of each schedule, in a chunk of schedules with policies."""
 
@@ -208,7 +204,7 @@ class Chunk(NamedTuple):
     blocks: Iterator[Block]
 
 
-_TYPES = "QqqqIHHB"
+_TYPES = "QqqqHHB"
 """The types of the columns, in their order."""
 
 _BYTES_EACH = sum(array(code).itemsize for code in _TYPES)
@@ -227,7 +223,7 @@ class ChunkWriter:
         """
         for expires in columns.expiries.values():
             _check_expiry(expires)
-        texts = [columns.texts[first:end] for first, end in pairwise([0, *columns.ends])]
+        texts = list(columns.each_text())
         places = {}
         for number in set(columns.kinds):
             place = columns.kinds.index(number)
@@ -235,8 +231,7 @@ class ChunkWriter:
                 kind_of(number), texts[place], columns.stored[place], columns.fire_times[place]
             )
         kinds = array("H", [places[number] for number in columns.kinds])
-        hashes = array("I", [subject_hash(subject_in(text)) for text in texts])
-        block = Block(columns._replace(kinds=kinds), hashes)
+        block = Block(columns._replace(kinds=kinds))
         self._append(_block_bytes(block))
         return self.finish() if self._bytes >= CHUNK_BYTES else None
 
@@ -359,15 +354,14 @@ def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> FarKind
 
 
 def _block_of(entries: list[FarEntry], kinds: dict[FarKind, int]) -> Block:
-    columns = columns_of(entries, kinds.__getitem__)
-    return Block(columns, array("I", [subject_hash(subject_in(entry.text)) for entry in entries]))
+    return Block(columns_of(entries, kinds.__getitem__))
 
 
 def _block_bytes(block: Block) -> bytes:
     """Return a block as bytes, without histories."""
-    rows, hashes = block.columns, block.hashes
+    rows = block.columns
     expiries = [number for place, expires in rows.expiries.items() for number in (place, _stored_expiry(expires))]
-    columns = [rows.sequences, rows.stored, rows.fire_times, rows.wakes, hashes, rows.kinds, rows.ends, rows.shards]
+    columns = [rows.sequences, rows.stored, rows.fire_times, rows.wakes, rows.kinds, rows.ends, rows.shards]
     head = _BLOCK.pack(len(rows.sequences), len(rows.expiries), len(rows.texts))
     return b"".join([head, write_columns([*columns, array("q", expiries)]), rows.texts])
 
@@ -394,9 +388,9 @@ def _read_block(chunk: bytes, start: int, schedules: int, expiring: int, text_by
     numbers, start = read_columns(chunk, start, _TYPES, schedules)
     (expiries,), start = read_columns(chunk, start, "q", 2 * expiring)
     expire = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
-    sequences, stored, fire_times, wakes, hashes, kinds, ends, shards = numbers
+    sequences, stored, fire_times, wakes, kinds, ends, shards = numbers
     times, texts = (fire_times, wakes), chunk[start : start + text_bytes]
-    return Block(FarColumns(kinds, sequences, stored, shards, *times, ends, expire, texts), hashes)
+    return Block(FarColumns(kinds, sequences, stored, shards, *times, ends, expire, texts))
 
 
 def _with_histories(block: Block, data: bytes) -> Block:

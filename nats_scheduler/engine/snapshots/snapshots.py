@@ -122,7 +122,7 @@ class Restoring:
         columns = block.columns._replace(kinds=array("H", [numbers[number] for number in block.columns.kinds]))
         may_be_gone = columns.expiries or min(columns.sequences) < self._first
         gone = [place for place in range(len(columns.sequences)) if self._is_gone(block, place)] if may_be_gone else []
-        self.roster.fill(columns, block.hashes, gone)
+        self.roster.fill(columns, gone)
 
     def _is_gone(self, block: Block, place: int) -> bool:
         rows = block.columns
