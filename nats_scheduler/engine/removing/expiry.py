@@ -7,6 +7,7 @@ The rules:
 
 - A removal is a request to read and then remove: what the server holds under the sequence is judged again by its own
   headers. So nothing else is ever removed, whatever is noted here.
+- What expired first is removed first, whatever its shard: where removals lag behind, all messages wait alike.
 - A message whose shard belongs to another holder is removed by that holder; it stays noted for a while, in case the
   holder does not remove it.
 - A message is never removed early, and at most a second late: instants are rounded up to the second, as newer servers
@@ -14,7 +15,7 @@ The rules:
 - A removal that fails is retried. After one that the server refuses for good, which is reported once, none is tried.
 
 Sequences are kept in one array for each second: the order inside a second does not matter, and an array needs no object
-for each message.
+for each message; its shard is in the last bits of the number.
 Cost: 8 bytes a message, about 160 for each second in which anything expires. That is 9 MB for a million messages in an
 hour, and at worst 170 MB for a million that expire in as many different seconds.
 Limit: a message that others removed stays noted until its time, and costs one read then.
@@ -39,51 +40,60 @@ from nats_scheduler.schedule.instants import SECOND
 MAX_REMOVALS_IN_FLIGHT = 512
 """Removals that are in flight at once; the rest wait here, where a message costs 8 bytes."""
 
+MAX_TAKEN_PER_STEP = 1_024
+"""Messages that are taken from the agenda in one step: those of other holders are in no flight that would end it."""
+
 OTHER_HOLDER_REMOVAL_LIMIT_NS = 60 * SECOND
 """The time (ns) for which a message in a shard of another holder stays noted after it expired."""
 
 
 class ExpiryAgenda:
-    """Sequences by the second in which they are due."""
+    """Numbers by the second in which they are due."""
 
     def __init__(self) -> None:
         self._seconds: list[int] = []
-        self._sequences: dict[int, array[int]] = {}
+        self._numbers: dict[int, array[int]] = {}
 
-    def add(self, instant: int, sequence: int) -> None:
-        """Note that a sequence is due at the first full second that is not before `instant` (ns)."""
+    def add(self, instant: int, numbers: Iterable[int]) -> None:
+        """Note that numbers are due at the first full second that is not before `instant` (ns)."""
         second = -(-instant // SECOND)
-        known = self._sequences.get(second)
+        known = self._numbers.get(second)
         if known is None:
-            self._sequences[second] = array("Q", (sequence,))
+            self._numbers[second] = array("Q", numbers)
             heapq.heappush(self._seconds, second)
         else:
-            known.append(sequence)
+            known.extend(numbers)
 
-    def pop_due(self, now: int) -> int | None:
-        """Take a sequence of the earliest second that has come by `now` (ns); None when there is none."""
+    def pop_due(self, now: int) -> tuple[int, int] | None:
+        """Take a number of the earliest second that has come by `now` (ns), and that as ns; None when there is none."""
         if not self._seconds or self._seconds[0] * SECOND > now:
             return None
         second = self._seconds[0]
-        sequences = self._sequences[second]
-        sequence = sequences.pop()
-        if not sequences:
-            del self._sequences[heapq.heappop(self._seconds)]
-        return sequence
+        numbers = self._numbers[second]
+        number = numbers.pop()
+        if not numbers:
+            del self._numbers[heapq.heappop(self._seconds)]
+        return number, second * SECOND
 
     def discard(self, until: int) -> None:
         """Discard what came due up to `until` (ns)."""
         while self._seconds and self._seconds[0] * SECOND <= until:
-            del self._sequences[heapq.heappop(self._seconds)]
+            del self._numbers[heapq.heappop(self._seconds)]
+
+    def move_to(self, other: "ExpiryAgenda") -> None:
+        """Note everything in another agenda, and nothing here."""
+        for second, numbers in self._numbers.items():
+            other.add(second * SECOND, numbers)
+        self.clear()
 
     def next_due(self) -> int | None:
-        """Return the earliest instant (ns) at which a sequence comes due."""
+        """Return the earliest instant (ns) at which a number comes due."""
         return self._seconds[0] * SECOND if self._seconds else None
 
     def clear(self) -> None:
         """Discard everything."""
         self._seconds.clear()
-        self._sequences.clear()
+        self._numbers.clear()
 
 
 class Expiry(Part):
@@ -92,7 +102,11 @@ class Expiry(Part):
     def __init__(self, dialects: Sequence[Dialect], lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle)
         self._dialects = dialects
-        self._agendas = [ExpiryAgenda() for _ in range(SHARDS)]
+        self._agenda = ExpiryAgenda()
+        self._others = ExpiryAgenda()
+        """What has expired in shards of other holders."""
+        self._shards = self._ownership.shards
+        """The shards that were ours at the last look."""
         self._asked: dict[int, int] = {}
         self._refused = False
         self._attempts = 0
@@ -116,18 +130,21 @@ class Expiry(Part):
 
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
         """Request the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
-        for shard, agenda in enumerate(self._agendas):
-            if shard in self._ownership.shards:
-                self._remove_due(shard, agenda, now, is_needed)
-            else:
-                agenda.discard(now - OTHER_HOLDER_REMOVAL_LIMIT_NS)
-
-    def _remove_due(self, shard: int, agenda: ExpiryAgenda, now: int, is_needed: Callable[[int], bool]) -> None:
-        while now >= self._paused_until and self.in_flight < MAX_REMOVALS_IN_FLIGHT:
-            sequence = agenda.pop_due(now)
-            if sequence is None:
+        shards = self._ownership.shards
+        if shards is not self._shards:
+            self._shards = shards
+            self._others.move_to(self._agenda)
+        self._others.discard(now - OTHER_HOLDER_REMOVAL_LIMIT_NS)
+        for _ in range(MAX_TAKEN_PER_STEP):
+            if now < self._paused_until or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
                 return
-            if is_needed(sequence):
+            if (due := self._agenda.pop_due(now)) is None:
+                return
+            number, instant = due
+            sequence, shard = divmod(number, SHARDS)
+            if shard not in shards:
+                self._others.add(instant, (number,))
+            elif is_needed(sequence):
                 self._add(now + SECOND, sequence, shard)
             else:
                 self.in_flight += 1
@@ -136,10 +153,10 @@ class Expiry(Part):
 
     def next_wake(self) -> int | None:
         """Return the earliest instant (ns) with something to remove; None if an answer has to arrive first."""
-        dues = [due for shard in self._ownership.shards if (due := self._agendas[shard].next_due()) is not None]
-        if not dues or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
+        due = self._agenda.next_due()
+        if due is None or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
             return None
-        return max(min(dues), self._paused_until)
+        return max(due, self._paused_until)
 
     def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
         """Discard a message that is gone, or note it again."""
@@ -167,7 +184,7 @@ class Expiry(Part):
 
     def _add(self, instant: int, sequence: int, shard: int) -> None:
         if not self._refused:
-            self._agendas[shard].add(instant, sequence)
+            self._agenda.add(instant, (sequence * SHARDS + shard,))
 
     def _pause(self, conclusion: ExpiryConcluded, reason: str, shard: int, now: int) -> None:
         """Pause all removals, longer each time; failures of removals that are in flight do not extend a pause."""
@@ -180,6 +197,6 @@ class Expiry(Part):
     def _give_up(self, conclusion: ExpiryConcluded) -> None:
         if not self._refused:
             self._refused = True
-            for agenda in self._agendas:
-                agenda.clear()
+            self._agenda.clear()
+            self._others.clear()
             self._emit(Report(ExpiryFailed(conclusion.sequence, conclusion.failure or "", refused=True)))
