@@ -10,16 +10,16 @@ The rules:
   new takes longer than a request waits, it may be `LATEST_LIMIT_SECONDS` old.
 - A stream is read once at a time, however many ask, and the reading goes on if they do not wait. A requester waits
   `READ_WAIT_SECONDS` and is then refused with the sequence that was reached.
-- What is held is bounded, in all streams together: `MAX_SCHEDULES` and `MAX_STREAMS`. The stream that was not asked
+- What is held is bounded, in all streams together: `MAX_BYTES` and `MAX_STREAMS`. The stream that was not asked
   about for longest is released first; one that has too many schedules alone is refused.
 - What nobody asked about for `IDLE_LIMIT_SECONDS` is released, and so is everything if the connection ends or the
   stream is another one, or has another configuration.
 - What is released is emptied, in slices, as soon as no request has a view of it: it holds cycles, and the collector
   may never find them (`runtime.driver`).
 
-Cost: about 0.6 KB for each schedule, so 150 MB at most (a million would take 0.6 GB). The first request reads the
-stream, in half of the process's time at most; a later one takes a request to the server,
-and some more if anything was stored or removed.
+Cost: 0.1 to 0.2 KB for each `@at`, and about 1 KB for each one with a pattern of its own, or that fires within minutes,
+or is rejected (`engine.views.stored`); 150 MB at most. The first request reads the stream, in half of the process's
+time at most; a later one takes a request to the server, and some more if anything was stored or removed.
 Limit: where consumers are harmful, reading takes a request for each message, and streams with many are refused.
 """
 
@@ -32,7 +32,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.stored import KIND_BYTES, OBJECT_BYTES, StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
@@ -75,6 +75,9 @@ MESSAGES_PER_UNIT = 8
 
 COMPARED_PER_UNIT = 512
 """Schedules that are compared with a list of deleted messages in one unit of work."""
+
+MOST_BYTES = OBJECT_BYTES + KIND_BYTES
+"""What a schedule takes at most, without its texts."""
 
 VIEW_LIMIT_SECONDS = 300.0
 """No request needs a view for longer: its work is given up before (`service.turns.WORK_LIMIT_SECONDS`)."""
@@ -131,6 +134,10 @@ class StreamReading:
         self.fires = ReadFires()
         """What the server has fired."""
         self._stored = StoredSchedules(state.rules, (ADR51,), fired_by, notify_fired=self.fires.take)
+        self._measured = 0
+        """The bytes that it took when that was measured."""
+        self._taken = 0
+        """The bytes that may have been added since."""
         self.began = self._loop.time()
         self.through = 0
         """Everything up to this sequence was read."""
@@ -139,6 +146,17 @@ class StreamReading:
     def count(self) -> int:
         """The number of schedules that are held."""
         return self._stored.count
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that it takes at most; `measure` finds out what it takes."""
+        return self._measured + self._taken
+
+    async def measure(self) -> None:
+        """Measure what it takes."""
+        if self._taken:
+            self._taken = 0  # what is taken meanwhile counts beside it
+            self._measured = await self._access.turns.run(self._stored.measured())
 
     @property
     def view(self) -> EngineView:
@@ -182,6 +200,8 @@ class StreamReading:
         async with aclosing(chunks):
             async for chunk in chunks:
                 await access.turns.run(_taken(stored, chunk, access.now()))
+                schedules = (one for one in chunk if one.block and ADR51.schedule in one.block)
+                self._taken += sum(MOST_BYTES + len(one.subject) + len(one.block) for one in schedules)
                 if chunk:
                     self.through = max(self.through, chunk[-1].sequence)
                 await notify_read()
@@ -267,8 +287,11 @@ def _places(stored: StoredSchedules) -> Iterator[tuple[str, int]]:
     yield from ((subject, paused.sequence) for subject, paused in stored.paused.items())
 
 
-MAX_SCHEDULES = 250_000
-"""Schedules that are held for requests, in all streams together."""
+MAX_BYTES = 150_000_000
+"""Memory (bytes) for the schedules that are held for requests, in all streams together."""
+
+MEASURED_ROOM = 8
+"""After a measurement this part of `MAX_BYTES` has to be free, so that the next one comes much later."""
 
 MAX_STREAMS = 64
 """Streams whose schedules are held for requests."""
@@ -318,9 +341,14 @@ class KeptStream:
         return self.reading is not None and not self.reading.done()
 
     @property
-    def held(self) -> int:
-        """The number of schedules that are held."""
-        return sum(read.count for read in (self.read, self.begun) if read is not None)
+    def readings(self) -> list[StreamReading]:
+        """What is held of it."""
+        return [read for read in (self.read, self.begun) if read is not None]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that it takes at most."""
+        return sum(read.bytes for read in self.readings)
 
     @property
     def is_in_use(self) -> bool:
@@ -329,7 +357,7 @@ class KeptStream:
 
     def released(self) -> list[StreamReading]:
         """Hold nothing any more; returns what is to be emptied when no request has a view of it."""
-        released = [read for read in (self.read, self.begun) if read is not None]
+        released = self.readings
         self.read = self.begun = None
         return released
 
@@ -458,11 +486,11 @@ class ServerSchedules:
             self._released += kept.released()
             raise ServiceError(NOT_FOUND, f"stream {name!r} does not exist")
         state, numbers = StreamState.from_info(info), Numbers.of(info)
-        if not all(read.is_of(state, fired_by) for read in (kept.read, kept.begun) if read is not None):
+        if not all(read.is_of(state, fired_by) for read in kept.readings):
             self._released += kept.released()
         read = kept.begun or kept.read
         if read is None or (kept.begun is None and self._is_to_be_read_anew(read, numbers)):
-            if read is not None and 2 * read.count > MAX_SCHEDULES:
+            if read is not None and 2 * read.bytes > MAX_BYTES:
                 self._released += kept.released()  # else it answers requests until the new one is read
             read = kept.begun = StreamReading(self._access, state, fired_by, numbers)
 
@@ -480,26 +508,30 @@ class ServerSchedules:
 
     async def _make_room(self, name: str, kept: KeptStream) -> None:
         """Release the streams that were not asked about for longest; raise `ServiceError` if that is not enough."""
-        if self._total() <= MAX_SCHEDULES and len(self._kept) <= MAX_STREAMS:
+        if self._total() <= MAX_BYTES and len(self._kept) <= MAX_STREAMS:
             return
         await self._empty_released()
+        for one in list(self._kept.values()):
+            for read in one.readings:
+                await read.measure()
+        limit = MAX_BYTES - MAX_BYTES // MEASURED_ROOM
         others = [(one.asked_at, other, one) for other, one in self._kept.items() if one is not kept]
         for _asked_at, other, one in sorted(others, key=lambda row: row[0]):
-            if (self._total() > MAX_SCHEDULES or len(self._kept) > MAX_STREAMS) and not one.is_in_use:
+            if (self._total() > limit or len(self._kept) > MAX_STREAMS) and not one.is_in_use:
                 self._released += self._kept.pop(other).released()
                 await self._empty_released()
-        if self._total() > MAX_SCHEDULES:
-            is_alone = kept.held > MAX_SCHEDULES
+        if self._total() > limit:
+            is_alone, count = kept.bytes > limit, sum(read.count for read in kept.readings)
             self._released += kept.released()
             if not is_alone:
                 raise ServiceError(UNAVAILABLE, f"stream {name!r}: other requests are being answered: ask again")
             sentence = (
-                f"stream {name!r} holds too many schedules that the sidecar does not fire: {MAX_SCHEDULES} are read "
-                "for requests, in all streams together; `nats-scheduler ls` reads the stream itself"
+                f"stream {name!r} holds too many schedules that the sidecar does not fire: {count} of them take the "
+                f"{MAX_BYTES // 1_000_000} MB that there are for requests; `nats-scheduler ls` reads the stream itself"
             )
             kept.refused = self._loop.time() + REFUSED_SECONDS, sentence
             raise ServiceError(UNAVAILABLE, sentence)
 
     def _total(self) -> int:
-        held = sum(one.held for one in self._kept.values())
-        return held + sum(read.count for read in self._released)
+        held = sum(one.bytes for one in self._kept.values())
+        return held + sum(read.bytes for read in self._released)

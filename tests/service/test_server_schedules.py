@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Row
+from nats_scheduler.engine.views.stored import KIND_BYTES
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
@@ -278,7 +279,7 @@ async def test_many_removals_are_looked_up_or_the_stream_is_read_again(
 async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_released_first(
     ask_on: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_schedules, "MAX_SCHEDULES", 10)
+    monkeypatch.setattr(server_schedules, "MAX_BYTES", KIND_BYTES + 8 * 350)
     asking = await ask_on()
     other = f"{asking.name}B"
     await asking.account.create(other)
@@ -293,9 +294,9 @@ async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_releas
     del view
     assert len(await asking.asked()) == 8, "the other one was released, and this one is read again"
     assert len(asking.requests) == 3
-    await asking.schedules_are_stored(4, "more")
+    await asking.schedules_are_stored(12, "more")
     sentence = await asking.refused()
-    assert "10 are read for requests" in sentence
+    assert "too many schedules that the sidecar does not fire: 20 of them take" in sentence
     assert "nats-scheduler ls" in sentence
     reads = len(asking.requests)
     assert await asking.refused() == sentence

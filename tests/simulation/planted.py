@@ -426,8 +426,7 @@ def never_open_again(original: Any, self: StreamEngine, given: Any, now: int) ->
 @breaks("Gone", 11, Expiry, "remove_due")
 def nothing_expires(_original: Any, self: Expiry, now: int, _is_needed: object) -> None:
     """Discard the expired messages that are to be removed if the server does not act on TTLs."""
-    for agenda in self._agendas:
-        agenda.discard(now)
+    self._agenda.discard(now)
 
 
 @breaks("Complete", 32, StreamDriver, "_ask")

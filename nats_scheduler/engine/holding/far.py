@@ -384,6 +384,9 @@ class Kinds:
         self._counts: list[int] = []
         self._free: list[int] = []
 
+    def __len__(self) -> int:
+        return len(self._numbers)
+
     def __getitem__(self, number: int) -> FarKind:
         """Return the kind with a number."""
         kind = self._kinds[number]
@@ -678,6 +681,11 @@ class FarRow:
     def is_left_out(self, place: int, window: Window) -> bool:
         """Return whether a window leaves out the schedule in a place."""
         return place not in self._expiries and window.leaves_out(self.fire_times[place])
+
+    @property
+    def text_bytes(self) -> int:
+        """The number of bytes of the texts."""
+        return len(self._texts.data)
 
     def subject(self, place: int) -> bytes:
         """Return the subject of the schedule in a place."""

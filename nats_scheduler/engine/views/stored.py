@@ -13,16 +13,17 @@ lost its own index in a restart, or adopted the schedules of a stream, it counts
 next fire shows. Neither are its mistakes before a first fire (`schedule.native.Quirk`).
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending, FireReadBack, ScheduleReplacedUnfired
 from nats_scheduler.engine.firing.building import ServerLimits
+from nats_scheduler.engine.holding.far import BUCKETS
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.roster import Roster, Rows
 from nats_scheduler.engine.inputs import CalendarsRead, CheckpointLoaded, ExpiryConcluded, MessagesRead
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.reading.landed import Landed
@@ -41,6 +42,18 @@ from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import Quirk, adopted_fire, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+FAR_BYTES = 140
+"""What a schedule takes that is held as numbers and bytes, without its texts; measured: 80 to 170."""
+
+OBJECT_BYTES = 1_100
+"""What any other one takes, without its subject and target; measured: 640, and 1,100 with a pattern of its own."""
+
+BUCKET_BYTES = 110
+"""What a bucket takes in which far schedules are found by subject."""
+
+KIND_BYTES = 900
+"""What a pattern takes that far schedules share; measured: 850."""
 
 
 class StoredSchedules:
@@ -149,6 +162,11 @@ class StoredSchedules:
         """The number of schedules that are held, rejected or paused."""
         return len(self._engine.held) + len(self._engine.inactive.rejected) + len(self._engine.inactive.paused)
 
+    def measured(self) -> Generator[None, None, int]:
+        """Return about how many bytes of memory it takes, and yield after each unit of work."""
+        # Taken now: what is measured may be released between two units of work.
+        return _measured(self.held.rows, (self.rejected, self.paused))
+
     @property
     def view(self) -> EngineView:
         """A view of what was read so far."""
@@ -178,6 +196,20 @@ class StoredSchedules:
     def landed(self) -> Landed:
         """The messages that landed on the subjects of schedules and leave them alive."""
         return self._engine.landed
+
+
+def _measured(rows: Rows, inactive: Iterable[Mapping[str, object]]) -> Generator[None, None, int]:
+    size, number = len(rows.kinds) * KIND_BYTES + min(rows.far_count, BUCKETS) * BUCKET_BYTES, 0
+    while number < len(rows):
+        row = rows[number]
+        size += row.far.count * FAR_BYTES + row.far.text_bytes
+        size += sum(OBJECT_BYTES + len(one.subject) + len(one.terms.target) for one in row.near.values())
+        number += 1
+        yield
+    for subjects in inactive:
+        size += sum(OBJECT_BYTES + len(subject) for subject in subjects)
+        yield
+    return size
 
 
 def _says_purge(block: bytes) -> bool:

@@ -1,0 +1,68 @@
+"""What is said of the memory of stored schedules is about what they take."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import FiredBy
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import schedule
+
+COUNT = 1_600
+RULES = StreamRules.from_config({"name": "S", "subjects": [">"], "allow_msg_schedules": True})
+
+
+def at(number: int) -> StoredMessage:
+    pattern = f"@at {format_rfc3339(START + HOUR + number * SECOND)}"
+    return schedule(pattern, number, f"orders.{number}.remind", Nats_Schedule_Target=f"orders.{number}.due")
+
+
+def long_subject(number: int) -> StoredMessage:
+    return at(number)._replace(subject=f"{'s' * 500}.{number}")
+
+
+def with_a_pattern_of_its_own(number: int) -> StoredMessage:
+    return schedule(f"{number % 60} {number // 60} 12 * * *", number, f"s.{number}")
+
+
+def every_minute(number: int) -> StoredMessage:
+    return schedule("@every 1m", number, f"s.{number}", Nats_Schedule_Target=f"t.{number}")
+
+
+def invalid(number: int) -> StoredMessage:
+    return schedule("every day", number, f"s.{number}")
+
+
+@pytest.mark.parametrize("made", [at, long_subject, with_a_pattern_of_its_own, every_minute, invalid])
+def test_what_is_measured_is_about_what_they_take(
+    made: Callable[[int], StoredMessage],
+) -> None:
+    stored = StoredSchedules(RULES, (ADR51,), FiredBy.SERVER, notify_fired=lambda _fired: None)
+    stored.take([made(1)], START)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(2, COUNT + 2, 8):
+            stored.take([made(one) for one in range(number, number + 8)], START)
+        gc.collect()
+        taken, _most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    measuring = stored.measured()
+    measured = 0
+    while not measured:
+        try:
+            next(measuring)
+        except StopIteration as end:
+            measured = end.value
+    assert stored.count == COUNT + 1
+    # What is measured leaves out the caches of the reader, which are bounded.
+    assert 0.5 * taken <= measured <= 2.5 * taken, f"{taken / COUNT:.0f} bytes each, measured {measured / COUNT:.0f}"
