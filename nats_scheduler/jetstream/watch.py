@@ -3,7 +3,7 @@
 Servers up to 2.11 silently drop `allow_msg_schedules` from a stream's configuration. So only the request itself shows
 what a user asked for. A plain subscription in the same account receives it, on single servers and in clusters.
 The same holds for purges and deletes, for which servers send no advisory.
-Only for a restore the server sends an advisory, when it is over.
+For a restore the server sends an advisory when it is over; only the request shows whether the flag was asked for.
 
 The rule: a request that was received is a hint. Whether the server did it is looked up by the code that needs to know.
 Requests that the server always refuses are ignored: they name another stream than their subject, or have wrong types.
@@ -63,13 +63,21 @@ class MessageRemovalRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRequested:
+    """A client asked to restore a stream from a backup; that is over when `StreamRestored` comes, maybe hours later."""
+
+    stream: str
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
 class StreamRestored:
     """The server reported that a stream was restored from a backup."""
 
     stream: str
 
 
-Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested | StreamRestored
+Request = ConfigRequested | StreamDeletionRequested | MessageRemovalRequested | RestoreRequested | StreamRestored
 
 RESTORE_COMPLETE = "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE"
 """The subject of the advisory about a restore that is over: the request only begins it."""
@@ -85,6 +93,7 @@ class RequestWatch:
         kinds: dict[str, Callable[[str, Object | None], Request | None]] = {
             "STREAM.CREATE": lambda stream, body: _config_requested(stream, body, creates=True),
             "STREAM.UPDATE": lambda stream, body: _config_requested(stream, body, creates=False),
+            "STREAM.RESTORE": _restore_requested,
             "STREAM.DELETE": lambda stream, _body: StreamDeletionRequested(stream),
             "STREAM.PURGE": _purge_requested,
             "STREAM.MSG.DELETE": _delete_requested,
@@ -122,6 +131,12 @@ def _config_requested(stream: str, body: Object | None, *, creates: bool) -> Req
     config = _lowered(body)
     is_taken = config.get("name") == stream and has_types(config, STREAM_CONFIG_TYPES)
     return ConfigRequested(stream, config, creates) if is_taken else None
+
+
+def _restore_requested(stream: str, body: Object | None) -> Request | None:
+    config = _lowered(body or {}).get("config")
+    asked = _config_requested(stream, config if isinstance(config, dict) else None, creates=True)
+    return RestoreRequested(stream, asked.config) if isinstance(asked, ConfigRequested) else None
 
 
 def _purge_requested(stream: str, body: Object | None) -> Request | None:

@@ -26,6 +26,7 @@ from nats_scheduler.jetstream.watch import (
     ConfigRequested,
     MessageRemovalRequested,
     Request,
+    RestoreRequested,
     StreamDeletionRequested,
     StreamRestored,
 )
@@ -124,7 +125,11 @@ MAX_STRICT_CHECKS = 3
 MAX_REQUESTS_FOLLOWED = 256
 """The most requests of others that are followed at once."""
 
+MAX_RESTORES_AWAITED = 256
+"""The most restores of flagged streams whose end is awaited at once; what is kept of each are its flags."""
+
 TOO_MANY = f"more than {MAX_REQUESTS_FOLLOWED} requests to configure streams at once"
+TOO_MANY_RESTORES = f"more than {MAX_RESTORES_AWAITED} restores of streams with allow_msg_schedules at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
 
 
@@ -157,6 +162,8 @@ class Discovery:
         self._round = -1
         """The number of the last round over all streams."""
         self._followed_count = 0
+        self._restoring: dict[str, Config] = {}
+        """The flags of streams that are being restored, in the order of the requests."""
         self._hinted: set[str] = set()
         """Streams that another sidecar configured, and that are about to be checked."""
         self._is_waiting = False
@@ -248,17 +255,44 @@ class Discovery:
             case MessageRemovalRequested():
                 if (service := self._served.get(request.stream)) is not None:
                     service.recheck(request.filter, request.sequence, request.below)
+            case RestoreRequested():
+                self._note_restore(request)
             case StreamRestored():
-                self._background.begin(self._serving.check(request.stream))
+                self._background.begin(self._follow_restore(request.stream))
             case ConfigRequested(by_sidecar=True):
                 self._note_hint(request.stream)
             case ConfigRequested():
                 self._begin_following(request)
             case StreamDeletionRequested():
                 self._requests.discard(request.stream)
+                self._restoring.pop(request.stream, None)
                 self._background.begin(self._follow_deletion(request.stream))
             case _:
                 assert_never(request)
+
+    def _note_restore(self, request: RestoreRequested) -> None:
+        """Note the flags of a stream until it is restored: the server does not keep them, whatever the backup says."""
+        name, config = request.stream, request.config
+        self._restoring.pop(name, None)
+        if config.get(FLAG) is not True or self._server.schedules_natively:
+            return
+        self._restoring[name] = {key: True for key in (FLAG, TTL_FLAG) if config.get(key) is True}
+        if len(self._restoring) > MAX_RESTORES_AWAITED:
+            first = next(iter(self._restoring))
+            del self._restoring[first]
+            self._reporter.problem("request_skipped", stream=first, reason=TOO_MANY_RESTORES)
+
+    async def _follow_restore(self, name: str) -> None:
+        """Check a stream that was restored, with the flags that the request had."""
+        flags = self._restoring.pop(name, None)
+        for wait in CHANGE_CHECK_WAITS_SECONDS if flags else ():
+            await asyncio.sleep(wait)
+            with suppress(JetStreamError):
+                async with self._serving.lock(name):
+                    state = await self._serving.read(name)
+                    if state is not None and await self._serving.apply(name, state, {**state.config, **(flags or {})}):
+                        return
+        await self._serving.check(name)
 
     def _note_hint(self, name: str) -> None:
         if name not in self._hinted and len(self._hinted) < MAX_REQUESTS_FOLLOWED:

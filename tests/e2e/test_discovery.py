@@ -11,6 +11,7 @@ from nats_scheduler.engine.events import ScheduleRejected, StreamReady
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.foreign_json import read_object
+from nats_scheduler.runtime.discovery import MAX_RESTORES_AWAITED
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from tests.harness.account import Account, sidecar_on
@@ -291,6 +292,18 @@ async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(
         created = (await watched.account.api.stream(name))["created"]
         assert (await watched.entry(name) or {}).get("created") != created
     assert not set(names) & set(watched.sidecar.sidecar.served)
+
+
+async def test_restores_that_never_begin_are_awaited_up_to_a_number(watched: Watched) -> None:
+    connection = watched.account.connection
+    await watched.served()
+    for number in range(MAX_RESTORES_AWAITED + 2):
+        name = f"{watched.name}-{number}"
+        config = {"name": name, "subjects": [f"{name}.>"], "allow_msg_schedules": True}
+        connection.publish(f"$JS.API.STREAM.RESTORE.{name}", json.dumps({"config": config, "state": "none"}).encode())
+    for number in range(2):
+        await watched.sidecar.told_of("request_skipped", stream=f"{watched.name}-{number}")
+    await watched.fires()
 
 
 # -- the registry ----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ The outcomes are those of `docs/concepts/when-things-move.md`.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,28 @@ async def test_a_restored_stream_is_served_at_once_and_what_had_not_fired_in_it_
     assert fired[1].stored_at >= due
     assert ticks[: len(held)] == held
     assert ticks == sorted(set(ticks))
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_a_restore_that_asks_for_the_flag_is_taken_as_a_creation_is(
+    version: str, start_server: StartServer, nats_cli: NatsCli, tmp_path: Path
+) -> None:
+    """The backup of a server that keeps the flag has it in its configuration."""
+    server = await start_server(version)
+    cli, backup = nats_cli.at(server.url), tmp_path / "backup"
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("S", allow_msg_schedules=False, **STORED)
+        one = FlaggedStream(account, "S")
+        await one.schedule("s", "@every 1s")
+        await cli.run("stream", "backup", "S", str(backup))
+        await account.api.call("STREAM.DELETE.S")
+        described = json.loads((backup / "backup.json").read_text())
+        described["config"]["allow_msg_schedules"] = True
+        (backup / "backup.json").write_text(json.dumps(described))
+        await cli.run("stream", "restore", str(backup))
+        await running.ready("S")
+        await one.wait_for("out", 2)
+        assert (await account.api.stream("S"))["config"].get("allow_msg_schedules") is None
 
 
 EDITS: dict[str, dict[str, Any]] = {

@@ -37,8 +37,8 @@ from nats_scheduler.schedule.patterns import At, Pattern
 # hash, so that few subjects are compared that are not the one that is asked for.
 #
 # The rule: the hash is keyed, with a key that each process draws (`index_hash`). With one that is the same everywhere,
-# whoever may publish schedules could choose subjects that are all in one bucket with one hash. Nothing that can be
-# observed depends on the hashes: an order of buckets is never shown, and all of them are visited, empty ones too.
+# a publisher of schedules could choose subjects that are all in one bucket with one hash. Nothing that can be observed
+# depends on the hashes: an order of buckets is never shown, and all of them are visited, empty ones too.
 #
 # Cost: about nine bytes for each of a million, and half a microsecond to find one; a bucket has some kilobytes then.
 
