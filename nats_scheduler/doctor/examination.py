@@ -15,6 +15,7 @@ from nats_scheduler.observe.documents import FindingDocument, ReportDocument
 OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
     server.check_servers,
     server.check_level,
+    server.check_bucket,
     permissions.check_permissions,
     clock.check_clocks,
     clock.check_nodes_clocks,

@@ -15,6 +15,7 @@ from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.stored import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.own_streams import Room
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.observe.documents import FailureDocument
@@ -166,6 +167,19 @@ def subjects_of(infos: Iterable[Mapping[str, Any]]) -> list[str]:
     return [subject for info in infos for subject in StreamState.from_info(info).rules.subjects]
 
 
+class BucketFacts(NamedTuple):
+    """The sidecar's bucket: as it is, or as it would be created."""
+
+    stream: str
+    storage: str
+    room: Room
+    """What the account has left there."""
+    size: int
+    """Its maximum size in bytes; 0 for none."""
+    used: int | None
+    """Bytes that it holds; None if it does not exist."""
+
+
 @dataclass(frozen=True, slots=True)
 class AccountFacts:
     """One account, as far as it could be read."""
@@ -177,6 +191,8 @@ class AccountFacts:
     """None if JetStream did not answer."""
     jetstream_failure: str = ""
     """Why JetStream did not answer."""
+    bucket: BucketFacts | None = None
+    """None if it was not examined."""
     missing: Sequence[Need] = ()
     """Permissions that the user lacks."""
     unclear: Sequence[Need] = ()

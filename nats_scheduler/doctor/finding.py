@@ -53,6 +53,8 @@ class Code(StrEnum):
     )
     NO_ANSWER = "no_answer", _E, "a sidecar sends such requests too: what depends on them does not fire"
     PERMISSION_MISSING = "permission_missing", _E, "the sidecar does not do its work without it"
+    BUCKET_DOES_NOT_FIT = "bucket_does_not_fit", _E, "the sidecar cannot create its bucket, and so it does not start"
+    BUCKET_FULL = "bucket_full", _E, "a full bucket takes no new streams and instances, and no larger values"
     DORMANT = "dormant", _E, "after the upgrade of the server neither the sidecar nor the server fires Nats-Schedule"
     NO_SIDECAR = "no_sidecar", _E, "only a sidecar fires these schedules: nothing fires them until one runs"
     CONSUMER_TAKES_SCHEDULES = (

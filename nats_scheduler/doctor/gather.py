@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from nats_scheduler.doctor.clock import leader_of, read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
     AccountFacts,
+    BucketFacts,
     Need,
     ServerReach,
     SidecarFacts,
@@ -31,6 +32,7 @@ from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.own_streams import REPLICAS, REQUIRED_BYTES, room_of, storage_for
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import inner, integer, server_time
@@ -159,6 +161,7 @@ class Gathering:
             at=self._now(),
             reaches=reaches,
             server=self._account.server,
+            bucket=await self._tried("the room of the account", self._bucket(infos), None),
             missing=[*missing, *denied],
             unclear=[*unclear, *untried],
             clocks=clocks,
@@ -190,6 +193,20 @@ class Gathering:
         self._knows_all_streams = not unanswered
         self._unexamined += without_leaders(unanswered)
         return sorted(infos, key=lambda info: str(info["config"]["name"]))
+
+    async def _bucket(self, infos: Iterable[Mapping[str, Any]]) -> BucketFacts:
+        """Return what is known of the sidecar's bucket, or of the room for it."""
+        account, settings = self._account, self._account.settings
+        info, replicas = await account.api.info(), REPLICAS if account.connection.server.cluster else 1
+        name = account.registry.stream
+        there = next((one for one in infos if one["config"]["name"] == name), None)
+        storage = settings.bucket_storage or storage_for(info, replicas)
+        room = room_of(info, storage, replicas)
+        if there is not None:
+            config, used = there["config"], integer(inner(there.get("state")).get("bytes"))
+            return BucketFacts(name, storage, room, max(integer(config.get("max_bytes")), 0), used)
+        size = settings.bucket_max_bytes or (REQUIRED_BYTES if room.needs_size else 0)
+        return BucketFacts(name, storage, room, size, None)
 
     def _needs(self, streams: Sequence[StreamFacts]) -> list[Need]:
         return needs_of(self._place, self._account.server, streams)

@@ -13,6 +13,7 @@ from nats_scheduler.message.capabilities import OLDEST, capabilities_of
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.settings.connection import ConnectionSettings, masked_url
+from nats_scheduler.settings.sidecar import MIN_BUCKET_BYTES
 
 
 def check_servers(facts: AccountFacts) -> Iterator[Finding]:
@@ -53,6 +54,31 @@ def check_level(facts: AccountFacts) -> Iterator[Finding]:
     if facts.server.schedules_at_only:
         what = f"the server is {version}, whose own scheduler accepts only @at"
         yield Finding(Code.AT_ONLY, what, "use X-Nats-Schedule for the others, or upgrade the server to 2.14 or later")
+
+
+OWN_STREAMS = 4
+"""The streams of the sidecar's own that share what an account has left: three buckets, and the failures."""
+
+FULL_PERCENT = 90
+"""From this share of its maximum size on the bucket counts as full: what is written there is replaced all the time."""
+
+
+def check_bucket(facts: AccountFacts) -> Iterator[Finding]:
+    """Find a bucket that the account has no room for, or that is full."""
+    bucket = facts.bucket
+    if bucket is None:
+        return
+    if bucket.used is None and not bucket.room.takes(bucket.size):
+        left = f"{bucket.room.most_left} bytes left for a stream in {bucket.storage}"
+        what = f"{bucket.stream} would have a size of {bucket.size} bytes, and the account has {left}"
+        share = bucket.room.most_left // OWN_STREAMS
+        command = f"nats-scheduler run --bucket-max-bytes {share} --failures-max-bytes {share}"
+        if share < MIN_BUCKET_BYTES:
+            command = "nats account info, and give the account more room"
+        yield Finding(Code.BUCKET_DOES_NOT_FIT, what, command)
+    if bucket.used is not None and bucket.size and bucket.used * 100 >= bucket.size * FULL_PERCENT:
+        what = f"{bucket.stream} holds {bucket.used} of at most {bucket.size} bytes"
+        yield Finding(Code.BUCKET_FULL, what, f"nats stream edit {bucket.stream} --max-bytes {2 * bucket.size}")
 
 
 def check_unexamined(facts: AccountFacts) -> Iterator[Finding]:

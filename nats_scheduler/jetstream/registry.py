@@ -25,6 +25,7 @@ from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi,
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
+from nats_scheduler.jetstream.own_streams import ADAPTED, create_own
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import MARKER_REASON, RELAYED, header_value, with_headers
@@ -114,15 +115,6 @@ def known_entries(key: str, entries: Object) -> tuple[Object, list[UnknownFormat
     return known, unknown
 
 
-BUCKET_IN_USE = 10058
-"""The server's code if another client created the bucket at the same moment, with other settings."""
-
-BUCKET_REPLICAS = 3
-"""Replicas of the bucket, and of the stream that keeps failures, in a cluster."""
-
-REPLICAS_REFUSED = frozenset({10005, 10074})
-"""The server's codes if no three peers have room for it, or if JetStream is not clustered."""
-
 KEY_POLL_INTERVAL_SECONDS = 0.25
 """The interval at which the keys are looked up if no consumer can follow them."""
 
@@ -138,15 +130,30 @@ Delivered = Object | UnknownFormatError | None
 """The values that a follower of the bucket receives: a value, why it cannot be read, or None if there is none."""
 
 
+class BucketLimits(NamedTuple):
+    """What the settings say of the buckets that are created."""
+
+    max_bytes: int | None = None
+    """Their size; None for none, or a small one where every stream needs one."""
+    storage: str | None = None
+    """`file` or `memory`; None for files if the account has some."""
+
+
+NO_BUCKET_LIMITS = BucketLimits()
+
+
 class Registry:
     """A small key-value bucket. Keys are tokens joined by dots."""
 
     formats: Mapping[str, int] = FORMATS
     """The format of each kind of value that is written here."""
 
-    def __init__(self, connection: Connection, api: JetStreamApi, bucket: str) -> None:
+    def __init__(
+        self, connection: Connection, api: JetStreamApi, bucket: str, limits: BucketLimits = NO_BUCKET_LIMITS
+    ) -> None:
         self._connection = connection
         self._api = api
+        self._limits = limits
         self.stream = f"KV_{bucket}"
         """The stream that holds the bucket."""
         self._subject = f"$KV.{bucket}"
@@ -155,6 +162,8 @@ class Registry:
         """The subject below which values are published."""
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
         """Called with the key of a value that no sidecar wrote, and with what is wrong with it."""
+        self.adapted: Callable[[str, Config, str], None] = lambda _stream, _config, _reason: None
+        """Called with the bucket that was created, its configuration, and why that is not as it would be elsewhere."""
         self.created = ""
         """The creation time of the bucket of the last `open`: a later one has lost what the earlier one held."""
 
@@ -165,17 +174,29 @@ class Registry:
     async def open(self) -> bool:
         """Create the bucket if it does not exist, and return whether that was so.
 
-        In a cluster it has three replicas, so that streams are served while a node is down; one if the cluster has no
-        room for three.
+        In a cluster it has three replicas, so that streams are served while a node is down, and elsewhere it is what
+        fits into the account (`jetstream.own_streams`).
         """
         info = await self._api.stream(self.stream)
         is_new = info is None
         while info is None:
             # None again if another client was faster.
-            created = await create_replicated(self._connection, self._api, self._config())
+            limits = self._limits
+            sized = {} if limits.max_bytes is None else {"max_bytes": limits.max_bytes}
+            wanted = {**self._config(), **sized}
+            created = await create_own(self._connection, self._api, wanted, limits.storage)
+            if created is not None:
+                self._note_adapted(wanted, inner(created.get("config")))
             info = created or await self._api.stream(self.stream)
         self.created = str(info.get("created"))
         return is_new
+
+    def _note_adapted(self, wanted: Config, config: Config) -> None:
+        is_moved = self._limits.storage is None and config.get("storage") != wanted["storage"]
+        is_sized = "max_bytes" not in wanted and integer(config.get("max_bytes")) > 0
+        reasons = [ADAPTED[name] for name, differs in (("storage", is_moved), ("max_bytes", is_sized)) if differs]
+        if reasons:
+            self.adapted(self.stream, config, "; ".join(reasons))
 
     async def put(self, key: str, value: Any) -> None:
         """Write a value in place of whatever is there, unless a newer version wrote that; it is stored at the end."""
@@ -331,22 +352,6 @@ class Registry:
             "deny_delete": True,
             "allow_direct": True,
         }
-
-
-async def create_replicated(connection: Connection, api: JetStreamApi, config: Config) -> Any:
-    """Create a stream of the sidecar's own and return its information; None if another client was faster.
-
-    In a cluster it has three replicas; one if the cluster has no room for three.
-    """
-    for replicas in (BUCKET_REPLICAS, 1) if connection.server.cluster else (1,):
-        try:
-            return await api.create_stream({**config, "num_replicas": replicas})
-        except ApiError as error:
-            if error.code == BUCKET_IN_USE:
-                return None
-            if replicas == 1 or error.code not in REPLICAS_REFUSED:
-                raise
-    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 # The bucket of calendars: a key-value bucket with one key for each calendar, whose value is its text.

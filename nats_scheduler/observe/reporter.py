@@ -222,6 +222,11 @@ class Reporter:
         self.problem("registry_value_ignored", key=key, reason=reason)
         self._advise("registry_value_ignored", bucket, key=key, reason=reason)
 
+    def bucket_adapted(self, stream: str, config: Mapping[str, Any], reason: str) -> None:
+        """Report that the bucket was created otherwise than elsewhere, so that it fits into the account."""
+        storage, max_bytes = config.get("storage"), config.get("max_bytes")
+        self.problem("bucket_adapted", stream=stream, storage=storage, max_bytes=max_bytes, reason=reason)
+
     def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
         """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
         fields = {"instance": instance, "since": format_rfc3339(since)}

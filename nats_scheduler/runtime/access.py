@@ -9,7 +9,13 @@ from typing import Self
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.registry import CalendarBucket, Registry, SnapshotsBucket, snapshots_bucket_of
+from nats_scheduler.jetstream.registry import (
+    BucketLimits,
+    CalendarBucket,
+    Registry,
+    SnapshotsBucket,
+    snapshots_bucket_of,
+)
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import Mode, ServedStream, mode_of
@@ -33,9 +39,10 @@ class Access:
         """Return the access that a connection gives; nothing is requested yet, and so the server is not known."""
         chosen = settings.connection
         api = JetStreamApi(connection, chosen.api_prefix, chosen.request_timeout_seconds)
-        registry = Registry(connection, api, settings.registry_bucket)
-        calendars = CalendarBucket(connection, api, settings.calendars_bucket)
-        snapshots = SnapshotsBucket(connection, api, snapshots_bucket_of(settings.registry_bucket))
+        limits = BucketLimits(settings.bucket_max_bytes, settings.bucket_storage)
+        registry = Registry(connection, api, settings.registry_bucket, limits)
+        calendars = CalendarBucket(connection, api, settings.calendars_bucket, limits)
+        snapshots = SnapshotsBucket(connection, api, snapshots_bucket_of(settings.registry_bucket), limits)
         return cls(connection, settings, Capabilities(), api, registry, calendars, snapshots)
 
     @property

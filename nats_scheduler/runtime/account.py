@@ -52,6 +52,7 @@ class Account:
         self._unserved = unserved
         self.access = access = Access.through(connection, settings)
         access.registry.broken = partial(reporter.registry_value_ignored, access.registry.stream)
+        access.registry.adapted = reporter.bucket_adapted
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._flags = StreamFlags(lambda: self.access.flagged, services.by_name, reporter, self._requests.written)
         restore = self._flags.remember_all

@@ -27,7 +27,7 @@ from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.registry import create_replicated
+from nats_scheduler.jetstream.own_streams import DOES_NOT_FIT, create_own
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
@@ -60,9 +60,6 @@ PUBLISH_LIMIT_SECONDS = 1.0
 
 LEAVE_LIMIT_SECONDS = 1.0
 """Longest wait at the end for what the canary leaves to be removed."""
-
-MEMORY_REFUSED = (10028, 10047)
-"""The server's codes for an account without room in memory."""
 
 
 class Canary:
@@ -196,11 +193,11 @@ async def _stream(connection: Connection, api: JetStreamApi) -> StreamState:
     info = await api.stream(CANARY_STREAM)
     if info is None:
         try:
-            info = await create_replicated(connection, api, _config("memory"))
+            info = await create_own(connection, api, _config("memory"))
         except ApiError as error:
-            if error.code not in MEMORY_REFUSED:
+            if error.code not in DOES_NOT_FIT:
                 raise
-            info = await create_replicated(connection, api, _config("file"))
+            info = await create_own(connection, api, _config("file"))  # there is some memory, and not enough
         info = info or await api.stream(CANARY_STREAM)
     if info is None:
         raise JetStreamError(f"stream {CANARY_STREAM} was deleted just after it was created")

@@ -18,7 +18,7 @@ from typing import Any
 
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.registry import create_replicated
+from nats_scheduler.jetstream.own_streams import create_own
 from nats_scheduler.message.advisory_messages import AdvisoryMessage
 from nats_scheduler.message.foreign_json import inner, read_object
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
@@ -113,7 +113,8 @@ class FailureKeeping:
         name, api = self._settings.failures_stream, access.api
         info = await api.stream(name)
         if info is None:
-            info = await create_replicated(access.connection, api, self._config()) or await api.stream(name)
+            storage = self._settings.bucket_storage
+            info = await create_own(access.connection, api, self._config(), storage) or await api.stream(name)
         subjects = inner(inner(info).get("config")).get("subjects")
         taken = subjects if isinstance(subjects, list) else ()
         if not any(subject_matches(ADVISORY_SUBJECTS, str(subject)) for subject in taken):

@@ -108,6 +108,9 @@ StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9
 MAX_WINDOW = 8192
 """Maximum fires in flight to one stream: a server drops messages without an error if over 10,000 are queued."""
 
+MIN_BUCKET_BYTES = 64 * 1024
+"""The least maximum size of a bucket."""
+
 MAX_SCHEDULES_PER_INSTANCE = 10**12
 """The largest limit for the schedules of one instance: no machine holds so many."""
 
@@ -364,6 +367,24 @@ class SidecarSettings(BaseModel):
         description=(
             "Key-value bucket for leases, heartbeats, checkpoints and flags: letters, digits, _ and -, "
             "1 to 200 characters."
+        ),
+    )
+    bucket_max_bytes: int | None = Field(
+        default=None,
+        ge=MIN_BUCKET_BYTES,
+        le=2**40,
+        description=(
+            "Maximum size of each bucket that the sidecar or a command creates (registry, calendars, snapshots): 65536 "
+            "to 1099511627776 bytes, which the server reserves in the account. A full bucket takes no new keys, and "
+            "values in place of others while they are not larger. If it is not set, there is none, or 16777216 in an "
+            "account in which every stream needs a size."
+        ),
+    )
+    bucket_storage: Literal["file", "memory"] | None = Field(
+        default=None,
+        description=(
+            "Where these buckets and failures_stream are kept when they are created: file or memory. If it is not set, "
+            "in files, or in memory if the account has no files (max_file: 0)."
         ),
     )
     calendars_bucket: BucketName = Field(
