@@ -115,6 +115,7 @@ class Code(StrEnum):
     )
     SCHEDULE_SILENT = "schedule_silent", _W, "what it was to deliver is missing since then"
     SCHEDULE_ONLY_DROPPED = "schedule_only_dropped", _W, "it fires nothing, although nothing fails"
+    TARGET_MAPPED = "target_mapped", _W, "its fires are stored on another subject than the target, or not at all"
     TARGET_UNCONSUMED = "target_unconsumed", _W, "what fires there is stored, and nobody works on it"
     GRADUATION_BLOCKED = "graduation_blocked", _W, "`graduate` refuses to hand the schedules over to the server"
     POLICIES_IGNORED = "policies_ignored", _W, "the server fires the schedule whenever its pattern says, without an end"
@@ -181,7 +182,13 @@ Unlisted = Mapping[tuple[Code, str | None], int]
 
 NONE_UNLISTED: Unlisted = {}
 
-ANNOUNCED = (Code.SCHEDULE_REPLACED_UNFIRED, Code.SCHEDULE_SILENT, Code.SCHEDULE_ONLY_DROPPED, Code.TARGET_UNCONSUMED)
+ANNOUNCED = (
+    Code.SCHEDULE_REPLACED_UNFIRED,
+    Code.SCHEDULE_SILENT,
+    Code.SCHEDULE_ONLY_DROPPED,
+    Code.TARGET_UNCONSUMED,
+    Code.TARGET_MAPPED,
+)
 """The findings that sidecars announce when they notice them, as advisories of the same names."""
 
 

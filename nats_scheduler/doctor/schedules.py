@@ -208,6 +208,10 @@ ANNOUNCEMENTS = {
         "nobody has consumed the target {target} of {subject} since {since}: {reason}",
         "nats consumer ls {stream}",
     ),
+    Code.TARGET_MAPPED: (
+        "{target} is the target of {subject} (sequence {seq}), and is mapped: {reason}",
+        "nats-scheduler edit {stream} {subject}, with a target that no mapping of the account names",
+    ),
     Code.SCHEDULE_SILENT: (
         "no fire of {subject} (sequence {seq}) was stored from {since} on for three of its periods: {reason}",
         "nats-scheduler info {stream} {subject}",

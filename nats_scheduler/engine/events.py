@@ -193,6 +193,15 @@ class FireRefused:
     retry_after: int
 
 
+class TargetMapped(NamedTuple):
+    """What is published to the target of a schedule goes to another subject, as far as the first fires show."""
+
+    schedule: str
+    sequence: int
+    target: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class FireForged:
     """A message on `subject` claims to be a fire of the schedule and cannot be one: it is an ordinary message.
@@ -378,6 +387,7 @@ Event = (
     | AttemptRefused
     | FireRefused
     | FireForged
+    | TargetMapped
     | FiresMissed
     | FiresSkipped
     | FireTimedOut

@@ -48,6 +48,8 @@ class Unknown:
     """False if it cannot be stored by this attempt: it was not sent, or no stream took it."""
     in_process: bool = False
     """The server has received its identity before, and no message is stored under it: not yet, or never."""
+    is_misplaced: bool = False
+    """Another stream answered, or none: what is published to the target may be mapped to another subject."""
 
 
 Outcome = Stored | Refused | Unknown

@@ -72,7 +72,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.reading.admission import Admission, Places
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
-from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.reading.landed import Landed, Moves
 from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.reading.replaced import OfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
@@ -119,13 +119,13 @@ class StreamEngine:
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
-        moved = rules.moves_subjects
+        moves = Moves(moves_all=rules.moves_subjects)
         self._roster = Roster()
         self.ownership = Ownership(reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
-        self.landed = Landed(self._roster, rules.subjects, moved=moved)
+        self.landed = Landed(self._roster, rules.subjects, moves)
         self.contents = Contents(ContentMemory() if memory is None else memory)
-        self._progress = Progress(reads_all=reads_all)
+        self._progress = Progress(reads_all=reads_all, moves=moves)
         self._lifecycle = lifecycle = Lifecycle(
             self._roster, self.ownership, self.lifetimes, self.landed, self.contents, self._progress, self._emit
         )
@@ -134,9 +134,7 @@ class StreamEngine:
         self._course = Course(lifecycle, self._purges, rules, limits)
         self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
         self._deadlines = Deadlines(lifecycle, rules)
-        self._outcomes = Outcomes(
-            lifecycle, self._course, self._purges, self._expiry, self._deadlines, limits, moved=moved
-        )
+        self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, self._deadlines, limits)
         self.inactive = Inactive(lifecycle)
         self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)

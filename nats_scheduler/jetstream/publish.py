@@ -27,6 +27,7 @@ from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024
 """Most bytes of large fires in flight: what is small, and comes later, is behind no more than these on the way."""
@@ -43,6 +44,12 @@ this state until the duplicate window is over. A server of 2.10 calls it a dupli
 
 IN_PROCESS = Unknown(
     "the server is still storing this fire, or refused it within the duplicate window", in_process=True
+)
+
+NO_STREAM_LISTENS = Unknown(
+    "no stream listens where the fire arrives: its stream has no leader, or the account maps the target elsewhere",
+    may_be_stored=False,
+    is_misplaced=True,
 )
 
 Concluded = Callable[[PublishConcluded | FiresStored], None]
@@ -78,6 +85,8 @@ class Publisher(Sender[Fire]):
         self._large_in_flight = 0
         """Bytes of the large fires that are in flight."""
         self._stem = self._inbox.encode()
+        self._others: dict[int, str] = {}
+        """By the fires in flight, which other stream answered them."""
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Send the fires in this order: at once as far as the window allows, and the rest when it does."""
@@ -129,6 +138,7 @@ class Publisher(Sender[Fire]):
     def _conclude(self, request: Fire, block: bytes, body: bytes) -> bool:
         outcome = outcome_of(self._stream, block, body) if self._stream else outcome_elsewhere(block, body)
         if outcome is None:
+            self._note_other(request, body)
             return False  # a subscriber to the target may have answered; wait for the server's own answer
         self._count_out(request)
         self._concluded(PublishConcluded(request, outcome))
@@ -148,11 +158,23 @@ class Publisher(Sender[Fire]):
         self._concluded(PublishConcluded(request, outcome))
 
     def _fail(self, request: Fire, reason: str) -> None:
+        other = self._others.get(id(request))
         self._count_out(request)
-        self._concluded(PublishConcluded(request, Unknown(reason)))
+        outcome = Unknown(reason) if other is None else Unknown(f"{reason}; {other}", is_misplaced=True)
+        self._concluded(PublishConcluded(request, outcome))
+
+    def _note_other(self, request: Fire, body: bytes) -> None:
+        """Note that another stream answered a fire: the account maps its target, or a subscriber to it answered."""
+        other = (read_object(body) or {}).get("stream")
+        if self._stream and isinstance(other, str) and other != self._stream:
+            name = other[:MAX_SHOWN_CHARS]
+            self._others[id(request)] = f"stream {name} answered, so a mapping of the account may have moved it there"
 
     def _count_out(self, *fires: Fire) -> None:
         """Count large fires as in flight no more; to be called before their bodies are dropped."""
+        if self._others:
+            for fire in fires:
+                self._others.pop(id(fire), None)
         if self._large_in_flight:
             self._large_in_flight -= sum(len(fire.body) for fire in fires if len(fire.body) > MIN_LARGE_BYTES)
 
@@ -168,7 +190,7 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     it to its replicas, because it leads no more: that error has no code of its own.
     """
     if block.startswith(NO_RESPONDERS):
-        return Unknown("no stream listens on the target, or it has no leader", may_be_stored=False)
+        return NO_STREAM_LISTENS
     answer = read_object(body) or {}
     if answer.get("stream") != stream:
         return None

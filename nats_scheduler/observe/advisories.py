@@ -169,6 +169,16 @@ KINDS: Mapping[str, Advisory] = {
             "reason": _text("Why it cannot be that fire."),
         },
     ),
+    "target_mapped": Advisory(
+        "What is published to the target of a schedule goes to another subject: the account maps it, as far as its "
+        "fires show.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "target": _text("The target, shortened."),
+            "reason": _text("What happened to its fires."),
+        },
+    ),
     "fires_missed": Advisory(
         "Fires of a schedule came due and were not stored; one make-up fire was stored for them.",
         {

@@ -42,6 +42,7 @@ from nats_scheduler.engine.events import (
     ScheduleSilent,
     StillRefused,
     StreamReady,
+    TargetMapped,
 )
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.advisory_messages import Publish, advisory_message, no_advice, rejection_fields
@@ -406,6 +407,16 @@ class Reporter:
             reason=event.reason,
         )
 
+    def _target_mapped(self, stream: str, event: TargetMapped) -> None:
+        self._alert(
+            "target_mapped",
+            stream,
+            schedule=event.schedule,
+            seq=event.sequence,
+            target=event.target[:MAX_KEPT_CHARS],
+            reason=event.reason[:MAX_KEPT_CHARS],
+        )
+
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self._metrics.missed.labels(stream).inc(not event.policy)
         if event.policy or event.made_up is None:
@@ -553,6 +564,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     AttemptRefused: Reporter._attempt_refused,
     FireRefused: Reporter._fire_refused,
     FireForged: Reporter._forged,
+    TargetMapped: Reporter._target_mapped,
     FiresMissed: Reporter._missed,
     FiresSkipped: Reporter._overlap_skipped,
     FireTimedOut: Reporter._timed_out,

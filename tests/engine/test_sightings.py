@@ -20,6 +20,7 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
+from nats_scheduler.engine.reading.landed import Moves
 from nats_scheduler.engine.reading.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
@@ -115,7 +116,7 @@ def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
 def test_a_follower_that_is_far_behind_reads() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
-    progress = Progress(reads_all=True)
+    progress = Progress(reads_all=True, moves=Moves(moves_all=False))
     fires = [replace(fire, stored_as=sequence) for sequence in range(1, MAX_EXPECTED + 2)]
     for some in (fires[:10], fires[10:]):
         progress.expect(some)

@@ -177,7 +177,7 @@ class Deadlines(Part):
                 self._others.append((now, fire.stored_as))
 
     def _ask(self, fire: Watched) -> None:
-        target, last = ">" if self._rules.moves_subjects else fire.target, fire.stored_as
+        target, last = ">" if self._landed.moves.moves(fire.target) else fire.target, fire.stored_as
         consumer = fire.consumer if self._rules.keeps_acknowledged else None
         fire.question = CheckFinished(fire.schedule, fire.sequence, target, last - 1, last, consumer)
         self._emit(fire.question)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import FireForged, FireReadBack, FireStored, FireUnknown
+from nats_scheduler.engine.events import FireForged, FireReadBack, FireStored, FireUnknown, TargetMapped
 from nats_scheduler.engine.fire import (
     Fire,
     ReadDuplicate,
@@ -73,6 +73,12 @@ SILENT_ATTEMPTS = 2
 To go on would be to store it again, once the duplicate window is over.
 """
 
+ANSWERED_ELSEWHERE_ATTEMPTS = 2
+"""The attempt at a fire after which it is reported that another stream answers it."""
+
+NO_STREAM_ATTEMPTS = 10
+"""The attempt after which it is reported that none takes it: that is after 6 s, when a stream has a leader again."""
+
 ADVANCE_AT_ONCE_NS = 2 * BURST_LIMIT_NS
 """A schedule that fires again within this time advances at once: no burst that it is part of may delay that."""
 
@@ -91,13 +97,8 @@ class Outcomes(Part):
         expiry: Expiry | None,
         deadlines: Deadlines,
         limits: ServerLimits,
-        *,
-        moved: bool,
     ) -> None:
-        """Conclude fires; with `expiry` the stream's messages are removed by the sidecar when they expire.
-
-        Fires are `moved` if the stream stores them on another subject than their target.
-        """
+        """Conclude fires; with `expiry` the stream's messages are removed by the sidecar when they expire."""
         super().__init__(lifecycle)
         self._course = course
         self._firing = course.firing
@@ -105,7 +106,6 @@ class Outcomes(Part):
         self._expiry = expiry
         self._deadlines = deadlines
         self._limits = limits
-        self._moved = moved
         self._unreported: deque[Fire] = deque()
         """The fires that were stored and are to be reported."""
         self.stored = 0
@@ -147,13 +147,26 @@ class Outcomes(Part):
                 return
             wait = self._firing.back_off(held, flight, Turn.UNKNOWN, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
+            most = ANSWERED_ELSEWHERE_ATTEMPTS if outcome.may_be_stored else NO_STREAM_ATTEMPTS
+            if outcome.is_misplaced and flight.attempts == most:
+                self._emit(Report(TargetMapped(fire.schedule, fire.sequence, fire.target, outcome.reason)))
         else:
             self._course.refused(held, flight, fire, outcome, now)
+
+    def were_mapped(self) -> None:
+        """Report the targets of which it is news that a mapping moves their fires."""
+        for fire, subject in self._progress.mapped:
+            reason = f"its fires are stored on {subject}, so the account has a mapping"
+            self._emit(Report(TargetMapped(fire.schedule, fire.sequence, fire.target, reason)))
+        self._progress.mapped.clear()
+
+    def _is_moved(self, held: Held) -> bool:
+        return self._landed.moves.moves(held.terms.target)
 
     def duplicate_read(self, read: DuplicateRead, now: int) -> None:
         """Act on what is stored under the sequence of which the server says that it is this fire."""
         fire, held = read.fire, self._lifecycle.awaiting(read.fire)
-        fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
+        fault = "" if held is None else fault_of_duplicate(held, read, moved=self._is_moved(held))
         if held is None or held.flight is None or not fault:
             if held is not None and held.calendars and read.message is not None:
                 # Another instance may have stored it by other days.
@@ -229,7 +242,7 @@ class Outcomes(Part):
         # An older fire changes nothing, unless policies need the last one that is stored.
         is_news = held is not None and held.is_news(generated.fire_time)
         if is_news and held is not None and not is_acknowledged:
-            fault = fault_of_generated(held, generated, message, moved=self._moved)
+            fault = fault_of_generated(held, generated, message, moved=self._is_moved(held))
         if fault:
             if is_reported:
                 claimed = generated.schedule, generated.sequence, generated.fire_time
@@ -260,7 +273,7 @@ class Outcomes(Part):
         Anybody can write what a fire says, so an old one is judged too.
         """
         is_owed = self._purges.rolls_up and held.terms.rollup and not held.is_elsewhere
-        if is_owed and not fault_of_generated(held, generated, message, moved=self._moved):
+        if is_owed and not fault_of_generated(held, generated, message, moved=self._is_moved(held)):
             self._purges.roll_up(message.subject, message.sequence - 1, held.shard)
 
     def take_read_back(self, fire: Fire) -> bool:

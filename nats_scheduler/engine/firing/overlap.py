@@ -167,7 +167,7 @@ class Overlaps(Part):
         return FireBefore(now, held.sequence, through, stored_at)
 
     def _ask(self, held: Held, before: FireBefore, now: int) -> None:
-        target = ">" if self._rules.moves_subjects else held.terms.target
+        target = ">" if self._landed.moves.moves(held.terms.target) else held.terms.target
         consumer = held.terms.policies.consumer if self._rules.keeps_acknowledged else None
         request = CheckFinished(held.subject, held.sequence, target, before.after, before.through, consumer)
         before.question, before.asked_at = request, now

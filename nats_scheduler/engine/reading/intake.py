@@ -77,6 +77,8 @@ class Intake(Part):
             for message in unmatched:
                 self.take(message, now)
         progress.were_read(messages, given.through)
+        if progress.mapped:
+            self._outcomes.were_mapped()
 
     def _means_nothing(self, run: MessageRun) -> bool:
         """Return whether to take each message of a run would change nothing."""

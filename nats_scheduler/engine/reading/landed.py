@@ -128,17 +128,44 @@ def free_soon(read: DuplicateRead, duplicate_window: int, now: int) -> int | Non
     return left if -KEPT_LONGER_NS <= left < min(FREE_SOON_NS, duplicate_window // 2) else None
 
 
+# The targets whose fires are stored on another subject: a subject transform of the stream moves all, and a mapping of
+# the account some. Of a mapping nothing is known but what it does to a fire of ours, which is recognised by its
+# identity under the sequence that was acknowledged. From then on the fires of others for that target are believed too.
+
+MAX_MAPPED_TARGETS = 1_000
+"""The most mapped targets of a stream that are known; of more, only what was acknowledged here counts as ours."""
+
+
+class Moves:
+    """Which fires the stream stores on another subject than their target."""
+
+    def __init__(self, *, moves_all: bool) -> None:
+        """Know of no mapping; `moves_all` if the stream transforms subjects."""
+        self.moves_all = moves_all
+        self._mapped: set[str] = set()
+
+    def moves(self, target: str) -> bool:
+        """Return whether fires for a target may be on another subject."""
+        return self.moves_all or target in self._mapped
+
+    def is_news(self, target: str) -> bool:
+        """Note that a fire of ours for a target was stored on another subject; return whether that was not known."""
+        if self.moves(target) or len(self._mapped) >= MAX_MAPPED_TARGETS:
+            return False
+        self._mapped.add(target)
+        return True
+
+
 class Landed:
     """The sequences of what landed last, by those of the schedules."""
 
-    def __init__(self, roster: Roster, subjects: Sequence[str], *, moved: bool) -> None:
-        """Begin with nothing, for a stream with these subjects.
-
-        Fires are `moved` if the stream stores them on another subject than their target.
-        """
+    def __init__(self, roster: Roster, subjects: Sequence[str], moves: Moves) -> None:
+        """Begin with nothing, for a stream with these subjects."""
         self._roster = roster
         self._subjects = subjects
-        self._moved = moved
+        self.moves = moves
+        """Which fires are on another subject than their target."""
+        self._moved = moves.moves_all
         self._last: dict[int, int] = {}
 
     def may_be(self, reading: Reading | None, message: StoredMessage) -> bool:
@@ -159,7 +186,7 @@ class Landed:
         held = self._roster.exactly(generated.schedule, generated.sequence)
         if held is None:
             return not self.is_from_elsewhere(generated) and not fault_of_unheld(generated, message)
-        return not fault_of_generated(held, generated, message, moved=self._moved)
+        return not fault_of_generated(held, generated, message, moved=self.moves.moves(held.terms.target))
 
     def is_from_elsewhere(self, generated: Generated) -> bool:
         """Return whether a fire is one of another stream's schedules, which ends what it lands on as any message does.

@@ -5,8 +5,8 @@ can wait until a burst is over. Of a large burst nothing is read back at all: th
 to some sequence is ours. The rules:
 
 - Nothing fires before everything stored so far has been read, nor once the engine is drained.
-- A fire is expected only within one contact, and matched only if the subject is the target; any other message is read
-  as a stranger's.
+- A fire is expected only within one contact, and matched only if the subject is the target, or if the message under
+  the acknowledged sequence has its identity (`engine.reading.landed.Moves`); any other one is read as a stranger's.
 - What was acknowledged is stored. Once a message after it was read, it is not expected any more: it was rolled up,
   consumed or deleted before the follower read it.
 
@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.message.reading import Generated, Reading
+from nats_scheduler.engine.reading.landed import Moves
+from nats_scheduler.message.reading import Generated, Reading, read_generated
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_EXPECTED = 10_000
@@ -28,9 +29,12 @@ MAX_EXPECTED = 10_000
 class Progress:
     """The progress in reading one stream."""
 
-    def __init__(self, *, reads_all: bool) -> None:
+    def __init__(self, *, reads_all: bool, moves: Moves) -> None:
         """Begin with nothing; `reads_all` is False if messages may be gone, or under others, before they are read."""
         self.reads_all = reads_all
+        self._moves = moves
+        self.mapped: list[tuple[Fire, str]] = []
+        """Fires that showed just now that their target is mapped, and where they are stored."""
         self.is_live = False
         """True if everything stored has been read."""
         self.is_draining = False
@@ -87,11 +91,20 @@ class Progress:
     def match(self, message: StoredMessage) -> bool:
         """Match a message to an acknowledged fire; return whether it matched."""
         known = self.expected.pop(message.sequence, None)
-        if known is None or known.target != message.subject:
+        if known is None or (known.target != message.subject and not self._is_moved(known, message)):
             return False
         known.stored_at = message.stored_at
         if self.reads_all:
             self.matched.append(known)
+        return True
+
+    def _is_moved(self, fire: Fire, message: StoredMessage) -> bool:
+        """Return whether a message on another subject than the target is the fire that was acknowledged."""
+        generated = read_generated(message.block)
+        if generated is None or generated[:3] != (fire.schedule, fire.sequence, fire.fire_time):
+            return False
+        if self._moves.is_news(fire.target):
+            self.mapped.append((fire, message.subject))
         return True
 
     def pass_by(self, through: int) -> None:

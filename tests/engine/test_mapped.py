@@ -1,0 +1,49 @@
+"""A fire of ours that a mapping of the account has moved is ours, and a message of a stranger is not."""
+
+from nats_scheduler.engine.events import FireForged, FireReadBack, TargetMapped
+from nats_scheduler.engine.inputs import Stored
+from nats_scheduler.engine.reading.landed import MAX_MAPPED_TARGETS, Moves
+from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
+
+EVERY = schedule("@every 5s")
+
+
+def test_what_was_acknowledged_is_ours_on_whatever_subject_it_is_and_that_is_said_once() -> None:
+    desk = Desk(EVERY)
+    for number in (1, 2, 3):
+        fire = desk.in_flight(EVERY, 5) if number == 1 else desk.at(5 * number).fire
+        moved = stored_fire(fire, 10 + number, desk.now)._replace(subject="moved")
+        desk.concluded(fire, Stored(10 + number))
+        desk.read(moved)
+        assert [event.target for event in desk.reported(TargetMapped)] == ([TARGET] if number == 1 else [])
+        assert [event.target for event in desk.reported(FireReadBack)] == [TARGET]
+        assert desk.reported(FireForged) == []
+
+
+def test_a_stranger_under_another_sequence_or_without_the_identity_is_none_of_ours() -> None:
+    for sequence, is_ours in ((12, True), (11, False)):
+        desk = Desk(EVERY)
+        fire = desk.in_flight(EVERY, 5)
+        message = stored_fire(fire, sequence, desk.now)._replace(subject="moved")
+        desk.concluded(fire, Stored(11))
+        desk.read(message if is_ours else plain("moved", 11))
+        assert desk.reported(TargetMapped) == []
+
+
+def test_once_a_target_is_known_to_be_mapped_the_fires_of_others_are_believed() -> None:
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    first = stored_fire(fire, 11, desk.now)._replace(subject="moved")
+    desk.concluded(fire, Stored(11))
+    desk.read(first)
+    following = desk.at(10).fire
+    desk.read(stored_fire(following, 12, desk.now)._replace(subject="moved.again"))
+    assert desk.reported(FireForged) == []
+    assert desk.due == 15
+
+
+def test_the_targets_that_are_known_are_bounded() -> None:
+    moves = Moves(moves_all=False)
+    news = [moves.is_news(f"t.{number}") for number in range(MAX_MAPPED_TARGETS + 10)]
+    assert (sum(news), moves.moves("t.0"), moves.moves(f"t.{MAX_MAPPED_TARGETS}")) == (MAX_MAPPED_TARGETS, True, False)
+    assert not moves.is_news("t.0")
