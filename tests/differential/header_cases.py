@@ -76,7 +76,7 @@ ZONES = [
     *("", " ", "utc", "local", "LOCAL", "america/new_york", "Z", "+02:00", "UTC+2", "GMT+2", ".", "Europe", "Europe/"),
     *("zone.tab", "tzdata.zi", "UTC ", "../UTC", "Europe/../UTC", "/usr/share/zoneinfo/UTC", "\\UTC", "Mars/Olympus"),
     *("Europe//Amsterdam", "./UTC", "Europe/./Amsterdam", "\tUTC", "Africa/Cairo", "Australia/Lord_Howe"),
-    *("UTC\tx", "ü"),
+    *("UTC\tx", "ü", "Asia/Gaza", "Asia/.//././Gaza", "./Asia/Gaza", "Asia/Gaza/.", "UTC/.", "./Local", ".UTC"),
 ]
 TTLS = [
     *("5m", "1s", "3600", "never", "NEVER", "Never", "00", "0", "0s", "999ms", "1.5s", "1.9999s", "-1", "-5m", "+5"),

@@ -140,6 +140,18 @@ REFUSED = [
 ]
 
 
+def test_one_zone_is_read_once_however_it_is_spelled() -> None:
+    """As a path on the server: 2.15 takes and refuses these names (`tests/differential/header_cases.py`)."""
+    gaza = loaded("Asia/Gaza")
+    for name in ("Asia/./Gaza", "Asia//Gaza", "./Asia/Gaza", "Asia/.//././Gaza", f"Asia/{'./' * 200}Gaza"):
+        zone = loaded(name)
+        assert (zone.name, zone.digest) == (name, gaza.digest)
+        assert zone.segment_at(0) is gaza.segment_at(0), "it has the same table"
+    assert loaded("Asia/Calcutta").segment_at(0) is loaded("Asia/Kolkata").segment_at(0), "files with the same content"
+    for name in ("Asia/Gaza/", "Asia/Gaza/.", "Asia/", "./", "UTC/.", "./Local", f"Asia/{'/' * 5_000}Gaza"):
+        assert isinstance(load_zone(name), InvalidTimeZone), name
+
+
 def test_a_zone_is_found_in_the_package_and_then_through_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
