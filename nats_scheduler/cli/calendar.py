@@ -43,7 +43,7 @@ MAX_SHOWN_RANGES = 6
 Change = Callable[[str], str]
 
 
-Edited = tuple[str, tuple[Days, ...]]
+Edited = tuple[str, Sequence[Days]]
 """The outcome of an edit of a calendar (`created`, `changed`, `unchanged` or `deleted`), and the calendar's days."""
 
 name_argument = click.argument("name", shell_complete=complete_calendar)
@@ -190,7 +190,7 @@ def _given(name: str, days: Sequence[str], file: Path | None) -> str:
     return text.decode()
 
 
-def _days_of(text: str) -> tuple[Days, ...]:
+def _days_of(text: str) -> Sequence[Days]:
     read = read_calendar("given", text.encode())
     assert isinstance(read, Calendar), "it was checked before"
     return read.days or ()

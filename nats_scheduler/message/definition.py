@@ -40,6 +40,7 @@ from nats_scheduler.message.rejection import Rejection, ServerError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.message.timetable import Timetable, never_fires
+from nats_scheduler.schedule.cron import HORIZON_YEARS
 from nats_scheduler.schedule.durations import parse_ttl
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
@@ -118,8 +119,11 @@ def definition_of(
     if isinstance(policies, Rejection):
         return policies
     bounded = with_policies(pattern, policies)
-    if bounded is not pattern and Timetable(bounded, stored_at).first_fire() is None:
-        reason = "never fires between its X-Start and X-End, on days that X-Except leaves"
+    if bounded is not pattern and bounded.first_fire(stored_at) is None:
+        reason = (
+            "never fires between its X-Start and X-End, on days that X-Except leaves: "
+            f"expected a fire within {HORIZON_YEARS} years"
+        )
         return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)
     target = fields[dialect.target] if policies.target_elsewhere is None else policies.target_elsewhere
     source, ttl = fields.get(dialect.source) or None, fields.get(dialect.ttl, "")

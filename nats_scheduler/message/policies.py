@@ -30,8 +30,7 @@ from nats_scheduler.schedule.calendars import (
     MAX_NAME_CHARS,
     NAME_GRAMMAR,
     Calendar,
-    Days,
-    in_order,
+    DayRows,
     is_calendar_name,
     read_days,
 )
@@ -442,12 +441,12 @@ def _anchor(policies: Policies, value: str, beside: Beside) -> Policies:
     return _bounded(policies, anchor=instant)
 
 
-def _excepted(value: str) -> tuple[Days, ...]:
+def _excepted(value: str) -> DayRows:
     parts = [part.strip(" ") for part in value.split(",")]
     if len(parts) > MAX_EXCEPTIONS:
         raise FaultError(f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}")
     try:
-        return in_order(read_days(part) for part in parts if not part.startswith(CALENDAR))
+        return DayRows(read_days(part) for part in parts if not part.startswith(CALENDAR))
     except FaultError as fault:
         raise FaultError(f"{fault.reason}, or {CALENDAR}<name>") from None
 

@@ -6,7 +6,8 @@ times are those of its own pattern, less what the bounds leave out: nothing is m
 - The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
 - No fire time is before `start`, and none is at `end` or later.
 - No fire time lies on one of the days `excepted`, or of the `calendars`, as the clock of the pattern's zone shows them
-  (UTC if it has none).
+  (UTC if it has none). If they leave none for five years, a pattern has no further fire, as one of fields that matches
+  nothing for as long.
 - After the `limit`-th fire time that these bounds leave there is none. It is counted from the stored time, so all
   instances agree without a counter, and a fire that was missed counts too.
 
@@ -14,8 +15,9 @@ A pattern with calendars is another one after each edit. What no edit changes is
 are left if no calendar excepts a day, and without its limit, which is reached later the more days are excepted.
 It answers with them as long as the days of one of its calendars are not known.
 
-Cost: one more call for each question; some microseconds for each fire time up to `limit`, once for each schedule, but
-for `@every` without excepted days.
+Cost: one more call for each question. Excepted days are masked out of the months of a pattern of fields, and so cost
+some microseconds for each month that is searched, however many they are; those of an interval cost a microsecond for
+each point that lies on one. A limit costs a count from the stored time on, a microsecond for each month.
 Limit: days are those of the Gregorian calendar; a range that ends before it begins is empty.
 """
 
@@ -23,22 +25,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import chain
 from math import gcd
 
-from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars, in_order, row_around
+from nats_scheduler.schedule.calendars import NO_DAYS, Calendar, DayRows, KnownCalendars, row_around, rows_between
+from nats_scheduler.schedule.cron import HORIZON_YEARS
 from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.patterns import Every, Pattern
+from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone
 
 MAX_LIMIT = 1_000
-"""Most fires to which a schedule can be limited: they may have to be counted one by one."""
+"""Most fires to which a schedule can be limited."""
 
-_MAX_CACHED_LASTS = 4_096
+MAX_COUNTED_NS = 50 * 366 * DAY
+"""A limited pattern ends so long (ns) after its first possible fire time, since its fires are counted from there."""
+
+MAX_EXCEPTED_POINTS = 400
+"""An interval of which so many points follow each other on different rows of excepted days has no further fire."""
+
+MAX_EXCEPTED_NS = HORIZON_YEARS * 366 * DAY
+"""An interval of which all points lie on excepted days for so long (ns) has no further fire."""
 
 _LONG_AGO = -(1 << 100)
-_NEVER = 1 << 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,7 @@ class Bounds:
     """1 to `MAX_LIMIT`."""
     anchor: int | None = None
     """A whole second; only `@every` has a grid."""
-    excepted: tuple[Days, ...] = ()
-    """In their order, without overlaps: see `schedule.calendars.in_order`."""
+    excepted: DayRows = NO_DAYS
     calendars: tuple[Calendar, ...] = ()
     """By their names."""
 
@@ -61,11 +67,72 @@ NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
+class _Left(Pattern):
+    """What excepted days, which are those of UTC, leave of an interval or of an `@at`."""
+
+    base: Pattern = field()
+    excepted: tuple[DayRows, ...]
+
+    @property
+    def text(self) -> str:
+        """The pattern as it was written."""
+        return self.base.text
+
+    def next_fire(self, after: int, stored_at: int) -> int | None:
+        """Return the first fire time strictly after an instant; None if there is none, or only after too many days."""
+        return self._search(after, stored_at) if self.base.repeats else None
+
+    def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
+        """Return the last fire time in (after, until]."""
+        found = self.base.latest_fire(after, until, stored_at)
+        while found is not None and (row := row_around(self.excepted, found // DAY)) is not None:
+            found = self.base.latest_fire(after, row.first * DAY - 1, stored_at)
+        return found
+
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Return whether a schedule stored at `stored_at` fires at an instant."""
+        return self.base.is_fire(instant, stored_at) and row_around(self.excepted, instant // DAY) is None
+
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return how many fire times there are in (after, until]."""
+        count = self.base.count(after, until, stored_at)
+        for row in rows_between(self.excepted, (after + 1) // DAY, until // DAY):
+            begin, end = max(after, row.first * DAY - 1), min(until, (row.last + 1) * DAY - 1)
+            count -= self.base.count(begin, end, stored_at)
+        return count
+
+    def _search(self, after: int, stored_at: int) -> int | None:
+        found = first = self.base._search(after, stored_at)
+        for _ in range(MAX_EXCEPTED_POINTS):
+            if found is None or first is None or found > first + MAX_EXCEPTED_NS:
+                return None
+            if (row := row_around(self.excepted, found // DAY)) is None:
+                return found
+            found = self.base._search((row.last + 1) * DAY - 1, stored_at)
+        return None
+
+
+def _without(base: Pattern, excepted: tuple[DayRows, ...]) -> Pattern:
+    """Return what excepted days leave of a pattern."""
+    if not excepted:
+        return base
+    if isinstance(base, Cron):
+        return replace(base, fields=replace(base.fields, excepted=excepted), _found=[])
+    return _Left(base, excepted)
+
+
+@dataclass(frozen=True, slots=True)
 class Bounded(Pattern):
     """A pattern with bounds; it is a pattern itself."""
 
     base: Pattern = field()
     bounds: Bounds
+    _left: Pattern = field(init=False, repr=False, compare=False)
+    """What the excepted days leave of the pattern."""
+
+    def __post_init__(self) -> None:
+        """Leave the excepted days out."""
+        object.__setattr__(self, "_left", _without(self.base, self._excepted()))
 
     @property
     def repeats(self) -> bool:
@@ -82,89 +149,71 @@ class Bounded(Pattern):
         """The pattern as it was written."""
         return self.base.text
 
+    @property
+    def zone(self) -> Zone | None:
+        """The zone whose clock says which day it is; None is UTC."""
+        return self.base.zone
+
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first fire time that the bounds leave; None if there is none."""
         if self.repeats:
             return self.next_fire(stored_at, stored_at)
         only = self.base.first_fire(stored_at)
-        return None if only is None or not self._leaves(only) else only
+        return only if only is not None and self.is_fire(only, stored_at) else None
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant; None if the schedule has ended."""
-        found = self._unlimited(after, stored_at)
-        return None if found is None or found > _last_fire(self, stored_at) else found
+        begin, bounds = self._begin(stored_at), self.bounds
+        found = self._left.next_fire(max(after, begin), self._grid(stored_at))
+        if found is None or (bounds.end is not None and found >= bounds.end):
+            return None
+        is_first = after <= begin
+        return found if is_first or self._is_within_limit(found, stored_at) else None
 
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until]."""
-        after, end, grid = self.span(after, until + 1, stored_at)
-        until = end - 1
-        while after < until:
-            found = self.base.latest_fire(after, until, grid)
-            if found is None:
-                return None
-            exception = self._exception_around(found)
-            if exception is None:
-                return found
-            until = exception[0] - 1
-        return None
+        first, end, grid = self._span(after, until + 1, stored_at)
+        return self._left.latest_fire(first, end - 1, grid)
 
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether a schedule stored at `stored_at` fires at an instant."""
-        if not self._leaves(instant) or not self.base.is_fire(instant, self._grid(stored_at)):
+        end = self.bounds.end
+        if instant < self._earliest or (end is not None and instant >= end):
             return False
-        return not self.repeats or stored_at < instant <= _last_fire(self, stored_at)
+        if not self._left.is_fire(instant, self._grid(stored_at)):
+            return False
+        return not self.repeats or (stored_at < instant and self._is_within_limit(instant, stored_at))
 
     def count(self, after: int, until: int, stored_at: int) -> int:
         """Return how many fire times in (after, until] the bounds leave."""
-        first, end, grid = self.span(after, until + 1, stored_at)
-        left_out = sum(self.base.count(*period, grid) for period in self._excepted_periods(first, end - 1))
-        return self.base.count(first, end - 1, grid) - left_out
+        first, end, grid = self._span(after, until + 1, stored_at)
+        return self._left.count(first, end - 1, grid) if first < end else 0
 
     def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
-        """Yield the minutes of its pattern that are on no excepted day, which begins and ends with a minute of UTC."""
-        first, end, grid = self.span(after, until, stored_at)
-        for minute, count in self.base.by_minute(first, end, grid):
-            if self._exception_around(minute) is None:
-                yield minute, count
+        """Yield the minutes with fires in (after, until) that the bounds leave, as any pattern does."""
+        first, end, grid = self._span(after, until, stored_at)
+        return self._left.by_minute(first, end, grid)
 
     def grid(self, stored_at: int) -> Hashable:
         """Return itself and the stored time, which decide together."""
         return self, stored_at
-
-    def span(self, after: int, until: int, stored_at: int) -> tuple[int, int, int]:
-        """Return the part of (after, until) in which the base fires as the bounds leave it, but for excepted days.
-
-        The third value is the stored time for which to ask the base.
-        """
-        bounds = self.bounds
-        first = max(after, stored_at, self._earliest - 1)
-        end = min(until, _last_fire(self, stored_at) + 1, _NEVER if bounds.end is None else bounds.end)
-        return first, end, self._grid(stored_at)
 
     def excepted_fires(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the last fire time of each row of excepted days between two instants.
 
         Cost: as many searches as there are fire times in (after, until) that are left, and two for each row.
         """
-        at, end, grid = self.span(after, until, stored_at)
+        at, end, grid = self._span(after, until, stored_at)
         while (found := self.base.next_fire(at, grid)) is not None and found < end:
-            at, row = found, self._exception_around(found)
-            if row is not None:
-                at = min(row[1], end - 1)
+            at, last = found, self._last_of_row(found)
+            if last is not None:
+                at = min(last, end - 1)
                 yield found, self.base.latest_fire(found - 1, at, grid) or found
 
     @property
     def unknown_calendar(self) -> str | None:
         """The name of the first calendar whose days are not known: until they are, it must not fire."""
         return next((calendar.name for calendar in self.bounds.calendars if calendar.days is None), None)
-
-    @property
-    def excepted(self) -> tuple[Days, ...]:
-        """All days without fires, those of calendars included, in their order and without overlaps."""
-        calendars = self.bounds.calendars
-        if not calendars:
-            return self.bounds.excepted
-        return in_order(chain(self.bounds.excepted, *(calendar.days or () for calendar in calendars)))
 
     @property
     def possible(self) -> Bounded:
@@ -176,12 +225,21 @@ class Bounded(Pattern):
         calendars = tuple(known.calendar(one.name) for one in self.bounds.calendars)
         return Bounded(self.base, replace(self.bounds, calendars=calendars))
 
+    def _excepted(self) -> tuple[DayRows, ...]:
+        """All days without fires: those of its own, and those of each calendar that is known."""
+        bounds = self.bounds
+        return tuple(days for days in (bounds.excepted, *(one.days for one in bounds.calendars)) if days)
+
     @property
     def _earliest(self) -> int:
         """The first instant that may be a fire time: the start, or the anchor of a grid if that is later."""
         start, anchor = self.bounds.start, self.bounds.anchor
         earliest = _LONG_AGO if start is None else start
         return earliest if anchor is None or not isinstance(self.base, Every) else max(earliest, anchor)
+
+    def _begin(self, stored_at: int) -> int:
+        """Return the instant after which all fire times lie, and from which they are counted."""
+        return max(stored_at, self._earliest - 1)
 
     def _grid(self, stored_at: int) -> int:
         """Return from where the base counts: some steps before the anchor, which is a fire time itself.
@@ -193,87 +251,52 @@ class Bounded(Pattern):
         interval = self.base.interval
         return self.bounds.anchor - interval * (SECOND // gcd(interval, SECOND))
 
-    def _unlimited(self, after: int, stored_at: int) -> int | None:
-        """Return the first fire time strictly after an instant, without regard to the limit."""
-        bounds, grid = self.bounds, self._grid(stored_at)
-        after = max(after, stored_at, self._earliest - 1)
-        while True:
-            found = self.base.next_fire(after, grid)
-            if found is None or (bounds.end is not None and found >= bounds.end):
-                return None
-            exception = self._exception_around(found)
-            if exception is None:
-                return found
-            after = exception[1]
+    def _span(self, after: int, until: int, stored_at: int) -> tuple[int, int, int]:
+        """Return the part of (after, until) in which the bounds leave what the excepted days leave.
 
-    def _leaves(self, instant: int) -> bool:
-        """Return whether the bounds leave an instant, without regard to the limit."""
-        bounds = self.bounds
-        if instant < self._earliest:
-            return False
-        if bounds.end is not None and instant >= bounds.end:
-            return False
-        return self._exception_around(instant) is None
-
-    def _exception_around(self, instant: int) -> tuple[int, int] | None:
-        """Return the first and last instant of a period around this one on excepted days; None if its day is not one.
-
-        The period ends with the days, or where the offset of the zone changes before that.
+        The third value is the stored time for which to ask what they leave.
         """
-        bounds = self.bounds
-        if not bounds.excepted and not bounds.calendars:
-            return None
+        end = until if self.bounds.end is None else min(until, self.bounds.end)
+        return max(after, self._begin(stored_at)), self._limited(end, stored_at), self._grid(stored_at)
+
+    def _limited(self, until: int, stored_at: int) -> int:
+        """Return an instant, or the one behind the last fire time that the limit allows, if that is earlier."""
+        limit = self._limit()
+        if limit is None or not self.repeats:
+            return until
+        grid, begin = self._grid(stored_at), self._begin(stored_at)
+        early, late = begin, min(until - 1, begin + MAX_COUNTED_NS)
+        if early >= late or self._left.count(begin, late, grid) <= limit:
+            return late + 1
+        while late - early > 1:  # fewer than the limit up to `early`, and no fewer up to `late`
+            middle = (early + late) // 2
+            if self._left.count(begin, middle, grid) < limit:
+                early = middle
+            else:
+                late = middle
+        return late + 1
+
+    def _is_within_limit(self, fire: int, stored_at: int) -> bool:
+        """Return whether the limit allows a fire time that all else leaves."""
+        limit = self._limit()
+        if limit is None:
+            return True
+        begin = self._begin(stored_at)
+        return fire <= begin + MAX_COUNTED_NS and self._left.count(begin, fire, self._grid(stored_at)) <= limit
+
+    def _limit(self) -> int | None:
+        """The limit; None if there is none, and as long as the days of a calendar are not known."""
+        return None if self.unknown_calendar is not None else self.bounds.limit
+
+    def _last_of_row(self, instant: int) -> int | None:
+        """Return the last instant of the excepted days around this one; None if its day is not one.
+
+        It is earlier if the offset of the zone changes before that.
+        """
         segment = (self.zone or UTC).segment_at(instant)
         offset = segment.offset * SECOND
-        day = (instant + offset) // DAY
-        rows = (row_around(days, day) for days in (bounds.excepted, *(one.days or () for one in bounds.calendars)))
-        row = next((row for row in rows if row is not None), None)
+        row = row_around(self._excepted(), (instant + offset) // DAY)
         if row is None:
             return None
-        first, last = row.first * DAY - offset, (row.last + 1) * DAY - offset - 1
-        if segment.start is not None:
-            first = max(first, segment.start)
-        if segment.end is not None:
-            last = min(last, segment.end - 1)
-        return first, last
-
-    def _excepted_periods(self, after: int, until: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of (after, until] that lie on excepted days, each as the instants before and at its end."""
-        excepted, at = self.excepted, after + 1
-        while excepted and at <= until:
-            segment = (self.zone or UTC).segment_at(at)
-            offset = segment.offset * SECOND
-            last = until if segment.end is None else min(until, segment.end - 1)
-            for days in excepted:
-                begin, end = max(at, days.first * DAY - offset), min(last, (days.last + 1) * DAY - offset - 1)
-                if begin <= end:
-                    yield begin - 1, end
-            at = last + 1
-
-    @property
-    def zone(self) -> Zone | None:
-        """The zone whose clock says which day it is; None is UTC."""
-        return self.base.zone
-
-
-def _last_fire(bounded: Bounded, stored_at: int) -> int:
-    """Return the last fire time that the limit allows; any, as long as the days of a calendar are not known."""
-    if bounded.bounds.limit is None or bounded.unknown_calendar is not None:
-        return _NEVER
-    return _nth_fire(bounded, stored_at, bounded.bounds.limit)
-
-
-@lru_cache(maxsize=_MAX_CACHED_LASTS)
-def _nth_fire(bounded: Bounded, stored_at: int, number: int) -> int:
-    """Return the fire time with a number, 1 for the first; a later instant than any if there are fewer."""
-    base, fire = bounded.base, bounded._unlimited(stored_at, stored_at)
-    if fire is None:
-        return _NEVER
-    if isinstance(base, Every) and not (bounded.bounds.excepted or bounded.bounds.calendars):
-        return fire + (number - 1) * base.interval
-    for _ in range(number - 1):
-        following = bounded._unlimited(fire, stored_at)
-        if following is None:
-            return _NEVER
-        fire = following
-    return fire
+        last = (row.last + 1) * DAY - offset - 1
+        return last if segment.end is None else min(last, segment.end - 1)

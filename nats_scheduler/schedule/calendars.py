@@ -13,17 +13,19 @@ The rules:
 - A calendar is never changed: an edit makes another one, and all patterns that name it share one object.
 - Calendars are equal if their names and days are.
 
-Cost: a microsecond for each day or range to read a text.
+Cost: half a microsecond for each day or range to read a text, and eight bytes for each row of days that is kept.
 """
 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import NamedTuple
+from datetime import date
+from itertools import chain
+from typing import NamedTuple, overload
 
 from nats_scheduler.schedule.instants import DAY, days_from_civil, days_in_month
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS, FaultError, Invalid
@@ -33,7 +35,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 #
 # The rule: the policy `X-Except` and a calendar (`schedule.calendars`) write days in the same way, read here.
 #
-# Cost: a microsecond for each day or range.
+# Cost: half a microsecond for each day or range.
 # Limit: days are those of the Gregorian calendar, of the years 0000 to 9999.
 
 _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
@@ -50,11 +52,11 @@ def read_days(text: str) -> Days:
     """Read a day or a range of days; raises `FaultError` if it is neither."""
     first, dots, last = text.partition("..")
     begin, end = _day(first), _day(last if dots else first)
-    shown = repr(text[:MAX_SHOWN_CHARS])
     if begin is None or end is None:
+        shown = repr(text[:MAX_SHOWN_CHARS])
         raise FaultError(f"contains {shown}: expected days such as 2026-12-25 or 2026-12-27..2027-01-01")
     if end < begin:
-        raise FaultError(f"contains {shown}, which ends before it begins")
+        raise FaultError(f"contains {text!r}, which ends before it begins")
     return Days(begin, end)
 
 
@@ -89,21 +91,111 @@ def without(days: Iterable[Days], removed: Days) -> tuple[Days, ...]:
     return in_order(parts)
 
 
-def row_around(days: Sequence[Days], day: int) -> Days | None:
-    """Return the days in a row that contain a day, of some in their order; None if none do."""
-    number = bisect_right(days, day, key=itemgetter(0)) - 1
-    return None if number < 0 or days[number].last < day else days[number]
-
-
 def _day(text: str) -> int | None:
     """Return the number of a day since 1970-01-01; None if there is no such day."""
     match = _DAY(text)
     if match is None:
         return None
-    year, month, day = map(int, match.groups())
-    if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
-        return None
-    return days_from_civil(year, month, day)
+    try:
+        return date.fromisoformat(text).toordinal() - _ORDINAL_OF_1970
+    except ValueError:
+        year, month, day = map(int, match.groups())
+    is_leap_year_0 = year == 0 and 1 <= month <= 12 and 1 <= day <= days_in_month(year, month)
+    return days_from_civil(year, month, day) if is_leap_year_0 else None
+
+
+_ORDINAL_OF_1970 = date(1970, 1, 1).toordinal()
+
+_MONTH = (2 << 31) - 2
+"""Bits 1 to 31."""
+
+
+class DayRows(Sequence[Days]):
+    """Days in their order, as rows without overlaps: a year is as small as a day, and each is found at once.
+
+    It is kept as the days at which a row begins or has ended, one after the other. So a day is in a row if an odd
+    number of them is not later.
+
+    Cost: eight bytes for each row, and a third of a microsecond to find one.
+    """
+
+    __slots__ = ("_edges",)
+
+    def __init__(self, days: Iterable[Days] = ()) -> None:
+        """Hold these days, in any order; empty ranges are left out."""
+        self._edges = array("i")
+        for one in in_order(days):
+            self._edges.append(one.first)
+            self._edges.append(one.last + 1)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._edges) // 2
+
+    @overload
+    def __getitem__(self, number: int) -> Days: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Days]: ...
+    def __getitem__(self, number: int | slice) -> Days | Sequence[Days]:
+        """Return one row, or some."""
+        if isinstance(number, slice):
+            return tuple(self[one] for one in range(*number.indices(len(self))))
+        first = range(0, len(self._edges), 2)[number]
+        return Days(self._edges[first], self._edges[first + 1] - 1)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the days."""
+        return isinstance(other, DayRows) and self._edges == other._edges
+
+    def __hash__(self) -> int:
+        """Return a hash of the days."""
+        return hash(self._edges.tobytes())
+
+    def __repr__(self) -> str:
+        """Show the rows."""
+        return f"DayRows({list(self)!r})"
+
+    def around(self, day: int) -> Days | None:
+        """Return the row that contains a day; None if none does."""
+        number = bisect_right(self._edges, day)
+        return Days(self._edges[number - 1], self._edges[number] - 1) if number & 1 else None
+
+    def between(self, first: int, last: int) -> Iterator[Days]:
+        """Yield the rows with a day from `first` to `last`, whole."""
+        edges = self._edges
+        number = bisect_right(edges, first)
+        for begin in range(number - (number & 1), len(edges), 2):
+            if edges[begin] > last:
+                return
+            yield Days(edges[begin], edges[begin + 1] - 1)
+
+    def of_month(self, first: int) -> int:
+        """Return which of the 31 days from `first` on are in a row, as bits 1 to 31."""
+        edges = self._edges
+        number = bisect_right(edges, first)
+        days = -1 if number & 1 else 0
+        while number < len(edges) and (ahead := edges[number] - first) < 31:
+            days ^= -2 << ahead  # all from this one on are on the other side
+            number += 1
+        return days & _MONTH
+
+
+NO_DAYS = DayRows()
+
+
+def row_around(sets: Iterable[DayRows], day: int) -> Days | None:
+    """Return a row of one of some sets that contains a day; None if none does."""
+    for rows in sets:
+        if (row := rows.around(day)) is not None:
+            return row
+    return None
+
+
+def rows_between(sets: Sequence[DayRows], first: int, last: int) -> Iterable[Days]:
+    """Return the rows of all sets together that have a day from `first` to `last`, without overlaps."""
+    if len(sets) == 1:
+        return sets[0].between(first, last)
+    return in_order(chain.from_iterable(rows.between(first, last) for rows in sets))
 
 
 MAX_CALENDAR_BYTES = 64 * 1024
@@ -124,8 +216,8 @@ class Calendar:
     """A calendar that is named, and its days if they are known."""
 
     name: str
-    days: tuple[Days, ...] | None = None
-    """In their order, without overlaps. None if they are not known."""
+    days: DayRows | None = None
+    """None if they are not known."""
 
     def __hash__(self) -> int:
         """Return the hash of its name: that of thousands of days would be computed for each question to a pattern."""
@@ -184,7 +276,7 @@ def read_calendar(name: str, text: bytes) -> Calendar | InvalidCalendar:
             found.append(read_days(part))
         except FaultError as fault:
             return _invalid(text, f"line {number} {fault}")
-    return Calendar(name, in_order(found))
+    return Calendar(name, DayRows(found))
 
 
 def with_days(text: str, added: Iterable[Days]) -> str:
@@ -228,4 +320,5 @@ def _written(line: str) -> list[str]:
 
 
 def _invalid(text: bytes, reason: str) -> InvalidCalendar:
-    return InvalidCalendar(text[:MAX_CALENDAR_BYTES].decode("utf-8", "backslashreplace"), reason)
+    shown = text[: MAX_SHOWN_CHARS + 1].decode("utf-8", "backslashreplace")  # one more, so that it is seen to be cut
+    return InvalidCalendar(shown, reason)

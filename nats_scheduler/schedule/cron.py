@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from nats_scheduler.schedule.calendars import DayRows
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month
 from nats_scheduler.schedule.invalid import FaultError, Invalid
 from nats_scheduler.schedule.zones import UTC, Zone
@@ -29,7 +30,8 @@ from nats_scheduler.schedule.zones import UTC, Zone
 # A month has one of four lengths and begins on one of seven weekdays, and nothing else decides which of its days match.
 # So all that can be written about days, `L`, `W` and `#` of other syntaxes included, is a table of 28 masks.
 # The forward and the backward search are the same one, with a step of 1 or -1.
-# Cost: about 3 µs, plus 1 µs for each month without a match that the search passes.
+# Days that are excepted (`schedule.bounds`) are left out of the mask of each month, so they cost no step of their own.
+# Cost: about 3 µs, plus 1 µs for each month without a match that the search passes; with excepted days 2 to 5 µs.
 # Limit: the caller gives the year at which the search ends.
 
 STAR = 1 << 63
@@ -90,6 +92,8 @@ class CronFields:
     named: NamedDays = NO_NAMED_DAYS
     years: int | None = None
     """Bit n is the year 1970 + n; None is every year."""
+    excepted: tuple[DayRows, ...] = ()
+    """The days that do not match, whatever the other fields say."""
 
     def first_match(self, local: int, last_year: int) -> int | None:
         """Return the first matching second at or after `local`, up to the end of the last year."""
@@ -149,7 +153,10 @@ class CronFields:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
         if self.years is not None and not (year >= FIRST_YEAR and self.years >> year - FIRST_YEAR & 1):
             return 0
-        return self.days[days_in_month(year, month) - MONTH_LENGTHS[0]][(first + 4) % 7]
+        days = self.days[days_in_month(year, month) - MONTH_LENGTHS[0]][(first + 4) % 7]
+        for excepted in self.excepted:
+            days &= ~excepted.of_month(first)
+        return days
 
 
 @lru_cache(maxsize=1_024)
@@ -413,7 +420,7 @@ def _longest_month(months: int) -> int:
 # that the clock skips (a gap) has no fire that day, and one that occurs twice (a fold) has two. There is no
 # correction that could be wrong; nats-server has some (`docs/reference/patterns.md`, "Better than the server"). The
 # search applies the calendar without time zones to each segment of constant UTC offset, within which local time has
-# no gap and no fold. Cost: a few microseconds for any pattern, and as many for each change of offset that the search
+# no gap and no fold. Cost: a few microseconds for any pattern, and one for each change of offset that the search
 # passes. Limit: the server's horizon, 31 December of the fifth year after that of the start.
 
 HORIZON_YEARS = 5
@@ -434,17 +441,25 @@ def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
 
 
 def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
-    """Search segment by segment, from a second of UTC on."""
+    """Search the local calendar, from a second of UTC on, and once again only where the clock was changed before that.
+
+    A match beyond the end of a segment is that of the next one too, unless the clock skips it, or goes back to before
+    the time at which the search began.
+    """
     segment = zone.segment_at(start * SECOND)
-    last_year = _year(start + segment.offset) + HORIZON_YEARS
+    begun = start + segment.offset
+    last_year = _year(begun) + HORIZON_YEARS
+    match = fields.first_match(begun, last_year)
     while True:
-        match = fields.first_match(start + segment.offset, last_year)
         if match is not None and (segment.end is None or (match - segment.offset) * SECOND < segment.end):
             return (match - segment.offset) * SECOND
         if segment.end is None:
             return None
         start, segment = segment.end // SECOND, zone.segment_at(segment.end)
-        if _year(start + segment.offset) > last_year:
+        local = start + segment.offset
+        if local < begun or (match is not None and match < local):
+            begun, match = local, fields.first_match(local, last_year)
+        elif match is None:
             return None
 
 
@@ -479,15 +494,21 @@ def _last_fire(fields: CronFields, zone: Zone | None, after: int, until: int) ->
 
 
 def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_year: int) -> int | None:
-    """Search segment by segment, from a second of UTC back to the segment that contains `after`."""
+    """Search the local calendar, from a second of UTC back to the segment that contains `after`, as `_next_fire_in`."""
     segment = zone.segment_at(end * SECOND)
+    begun = end + segment.offset
+    match = fields.last_match(begun, first_year)
     while True:
-        match = fields.last_match(end + segment.offset, first_year)
         if match is not None and (segment.start is None or (match - segment.offset) * SECOND >= segment.start):
             return match - segment.offset
         if segment.start is None or segment.start <= after:
             return None
         end, segment = segment.start // SECOND - 1, zone.segment_at(segment.start - 1)
+        local = end + segment.offset
+        if local > begun or (match is not None and match > local):
+            begun, match = local, fields.last_match(local, first_year)
+        elif match is None:
+            return None
 
 
 # The number of times that a pattern fires between two instants, without finding each of these times.

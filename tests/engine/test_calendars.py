@@ -33,7 +33,7 @@ from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
@@ -328,8 +328,8 @@ def test_a_jittered_fire_is_held_back_or_left_by_an_edit_before_it_is_sent() -> 
 
 FIRST_DAY = Days(START // DAY, START // DAY)
 
-
-NO_DAY, TODAY = KnownCalendars({"work": Calendar("work", ())}), KnownCalendars({"work": Calendar("work", (FIRST_DAY,))})
+NO_DAY = KnownCalendars({"work": Calendar("work", DayRows())})
+TODAY = KnownCalendars({"work": Calendar("work", DayRows([FIRST_DAY]))})
 
 
 # -- an edit while a fire is in flight, or while another instance has other days --------------------------------------
@@ -405,7 +405,7 @@ def test_a_last_fire_that_is_taken_for_stored_ends_the_schedule_although_an_edit
     message = named_schedule("@every 20h", end="2026-01-03T00:00:00Z")
     desk = Desk(message, silent=True)
     tomorrow = Days(START // DAY + 1, START // DAY + 1)
-    desk.step(CalendarsRead(KnownCalendars({"work": Calendar("work", (tomorrow,))})))
+    desk.step(CalendarsRead(KnownCalendars({"work": Calendar("work", DayRows([tomorrow]))})))
     fire = desk.in_flight(message, 20 * HOUR / SECOND)
     assert fire.next_fire is None
     while not desk.purges:

@@ -5,7 +5,7 @@ from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
@@ -171,7 +171,7 @@ def test_what_ends_leaves_its_room() -> None:
 
 
 def with_days(*excepted: Days) -> CalendarsRead:
-    return CalendarsRead(KnownCalendars({"work": Calendar("work", excepted)}))
+    return CalendarsRead(KnownCalendars({"work": Calendar("work", DayRows(excepted))}))
 
 
 def test_what_a_calendar_moves_while_it_waits_for_room_waits_for_its_new_time_and_holds_back_nothing() -> None:

@@ -20,7 +20,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import MINUTES_KEPT, ReadFires, total_of
-from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import Every, parse_pattern
@@ -484,7 +484,7 @@ def test_a_calendar_that_is_known_says_when_its_schedules_fire_next() -> None:
     assert (stored.names_calendars, handover.names_calendars) == (True, True)
     assert not read(schedule("@daily")).names_calendars
     tomorrow = Days(START // DAY + 1, START // DAY + 1)
-    known = KnownCalendars({"work": Calendar("work", (tomorrow,))})
+    known = KnownCalendars({"work": Calendar("work", DayRows([tomorrow]))})
 
     def shown() -> tuple[State, int | None]:
         one = stored.view.schedule(SCHEDULE, START)

@@ -30,7 +30,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
-from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar, Days
+from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar, DayRows, Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -112,9 +112,11 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         end=1_793_491_200 * SECOND + SECOND // 2,
         limit=7,
         anchor=1_767_227_400 * SECOND,
-        excepted=(
-            Days(days_from_civil(2026, 12, 25), days_from_civil(2026, 12, 25)),
-            Days(days_from_civil(2026, 12, 27), days_from_civil(2027, 1, 1)),
+        excepted=DayRows(
+            [
+                Days(days_from_civil(2026, 12, 25), days_from_civil(2026, 12, 25)),
+                Days(days_from_civil(2026, 12, 27), days_from_civil(2027, 1, 1)),
+            ]
         ),
     )
     first = definition.timetable(STORED_AT).first_fire()
@@ -199,7 +201,7 @@ def test_days_and_calendars_are_left_out_by_one_policy() -> None:
         (",".join(["2026-12-25"] * MAX_EXCEPTIONS), (christmas,), ""),
     ):
         policies = accepted(EVERY, ("X-Except", value)).terms.policies
-        assert policies.bounds == Bounds(excepted=days, calendars=tuple(map(Calendar, names)))
+        assert policies.bounds == Bounds(excepted=DayRows(days), calendars=tuple(map(Calendar, names)))
         assert policies.are_kept is bool(names)
     assert policy_header("X-Except", PORTABLE) == b"X-Nats-Schedule-X-Except"
 
@@ -282,12 +284,16 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
         (AT, [("X-End", "2026-12-24T09:00:00Z")]),
         (AT, [("X-Start", "2026-12-24T09:00:01Z")]),
         (AT, [("X-Except", "2026-12-24")]),
+        (DAILY, [("X-Except", "2026-01-01..9999-12-31")]),
+        (EVERY, [("X-Except", "2026-01-01..9999-12-31")]),
         (DAILY, [("X-End", "2026-09-22T09:00:00Z")]),
         (DAILY, [("X-End", "2026-09-24T00:00:00Z"), ("X-Except", "2026-09-22..2026-09-23")]),
     ):
         fault = rejected(pattern, *policies)
         assert (fault.header, fault.value) == ("Nats-Schedule", pattern), policies
-        assert fault.reason == "never fires between its X-Start and X-End, on days that X-Except leaves"
+        assert fault.reason == (
+            "never fires between its X-Start and X-End, on days that X-Except leaves: expected a fire within 5 years"
+        )
     fault = rejected(EVERY, ("X-Start", "2026-12-01T00:00:00Z"), ("X-End", "2026-12-01T00:00:00Z"))
     assert fault.header == "Nats-Schedule-X-End"
 

@@ -21,7 +21,7 @@ from nats_scheduler.message.timetable import (
     stored_timetable,
 )
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import Calendar, Days
+from nats_scheduler.schedule.calendars import Calendar, DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import At, Pattern
 from nats_scheduler.testing.clock import START
@@ -103,7 +103,7 @@ def test_fire_times_are_counted_and_found_between_two_instants() -> None:
 
 def test_an_edit_of_a_calendar_takes_fire_times_away_and_none_of_the_possible_ones() -> None:
     day = days_from_civil(2026, 1, 17)
-    closed = Bounded(read("@every 6h"), Bounds(calendars=(Calendar("closed", (Days(day, day),)),)))
+    closed = Bounded(read("@every 6h"), Bounds(calendars=(Calendar("closed", DayRows([Days(day, day)])),)))
     asked, plain = (Timetable(pattern, STORED_AT) for pattern in (closed, read("@every 6h")))
     on_that_day = NOON + 18 * HOUR
     assert (asked.is_left(on_that_day), asked.is_fire(on_that_day), asked.is_fire(on_that_day + 1)) == (
@@ -146,7 +146,7 @@ JITTERED = [
     read("@every 1h"),
     read("0 */5 * * * *"),
     read("0 30 2 * * *", "Europe/Berlin"),
-    Bounded(read("@every 90m"), Bounds(limit=30, excepted=(Days(20_455, 20_455),))),
+    Bounded(read("@every 90m"), Bounds(limit=30, excepted=DayRows([Days(20_455, 20_455)]))),
 ]
 
 

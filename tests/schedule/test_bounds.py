@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounded, Bounds
-from nats_scheduler.schedule.calendars import Days, in_order
+from nats_scheduler.schedule.bounds import MAX_EXCEPTED_POINTS, MAX_LIMIT, Bounded, Bounds
+from nats_scheduler.schedule.calendars import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Every, Pattern, Syntax
 from tests.harness.seeds import draws, generator
@@ -51,7 +51,7 @@ some_bounds = st.builds(
     start=st.none() | instants,
     end=st.none() | instants,
     limit=st.none() | st.integers(1, 40),
-    excepted=st.lists(days, max_size=6).map(in_order),
+    excepted=st.lists(days, max_size=6).map(DayRows),
 )
 
 
@@ -108,8 +108,8 @@ def test_an_at_fires_within_its_bounds_or_never() -> None:
         (Bounds(start=fire + 1), False),
         (Bounds(end=fire + 1), True),
         (Bounds(end=fire), False),
-        (Bounds(excepted=(Days(fire // DAY, fire // DAY),)), False),
-        (Bounds(excepted=(Days(fire // DAY + 1, fire // DAY + 9),)), True),
+        (Bounds(excepted=DayRows([Days(fire // DAY, fire // DAY)])), False),
+        (Bounds(excepted=DayRows([Days(fire // DAY + 1, fire // DAY + 9)])), True),
     ):
         once = Bounded(read("@at 2026-03-28T13:13:20Z"), bounds)
         expected = fire if fires else None
@@ -168,15 +168,42 @@ def test_a_limit_counts_from_the_stored_time_and_from_the_start() -> None:
 
 def test_excepted_days_are_skipped_at_once_whatever_fires_in_them() -> None:
     """A year that is left out of `@every 1s` has 31 million fire times."""
-    every = Bounded(read("@every 1s"), Bounds(excepted=(Days(day("2026-03-28"), day("2027-03-27")),)))
+    every = Bounded(read("@every 1s"), Bounds(excepted=DayRows([Days(day("2026-03-28"), day("2027-03-27"))])))
     end = at("2027-03-28T00:00:00Z")
     assert every.first_fire(STORED_AT) == end
     assert every.latest_fire(STORED_AT, end - 1, STORED_AT) is None
 
 
+def test_days_that_leave_nothing_for_five_years_leave_nothing() -> None:
+    for text, zone in (*PATTERNS, ("* * * * * *", "Europe/Dublin"), ("0 0 0 1 7 *", None), ("@every 1s", None)):
+        base = read(text, zone)
+        for end, fires in (("2026-04-02", True), ("2029-06-30", True), ("2033-01-01", False), ("9999-12-31", False)):
+            bounded = Bounded(base, Bounds(excepted=DayRows([Days(day("2026-03-27"), day(end))])))
+            assert (bounded.first_fire(STORED_AT) is not None) is fires, (text, end)
+    later = Bounds(start=at("2060-01-01T00:00:00Z"), excepted=DayRows([Days(day("2026-03-27"), day("2059-12-31"))]))
+    assert Bounded(read("@daily"), later).first_fire(STORED_AT) == at("2060-01-01T00:00:00Z"), "counted from the start"
+
+
+def test_an_interval_has_ended_if_its_points_lie_on_four_hundred_rows_of_days() -> None:
+    every, first = read("@every 48h"), STORED_AT // DAY + 2
+    for rows, fires in ((MAX_EXCEPTED_POINTS - 1, True), (MAX_EXCEPTED_POINTS, False)):
+        excepted = DayRows(Days(first + 2 * row, first + 2 * row) for row in range(rows))
+        assert (Bounded(every, Bounds(excepted=excepted)).first_fire(STORED_AT) is not None) is fires, rows
+
+
+def test_a_limit_of_a_rare_pattern_is_counted_for_fifty_years() -> None:
+    leap_days = Bounded(read("0 0 0 29 2 *", "Europe/Dublin"), Bounds(limit=MAX_LIMIT))
+    fires = fires_until(leap_days, STORED_AT, STORED_AT + 100 * 366 * DAY)
+    assert (len(fires), fires[-1]) == (13, at("2076-02-29T00:00:00Z"))
+    for instant in (fires[-1], fires[-1] + 1, at("2999-01-01T00:00:00Z")):
+        assert leap_days.latest_fire(STORED_AT, instant, STORED_AT) == fires[-1]
+    assert leap_days.is_fire(fires[-1], STORED_AT)
+    assert not leap_days.is_fire(at("2080-02-29T00:00:00Z"), STORED_AT)
+
+
 def test_a_day_is_that_of_the_zone_also_where_its_clock_changes() -> None:
     hourly = read("0 0 * * * *", "Europe/Berlin")
-    bounded = Bounded(hourly, Bounds(excepted=(Days(day("2026-03-29"), day("2026-03-29")),)))
+    bounded = Bounded(hourly, Bounds(excepted=DayRows([Days(day("2026-03-29"), day("2026-03-29"))])))
     fires = fires_until(bounded, STORED_AT, STORED_AT + 3 * DAY)
     (gap,) = [(first, second) for first, second in pairwise(fires) if second - first > HOUR]
     assert gap == (at("2026-03-28T23:00:00+01:00"), at("2026-03-30T00:00:00+02:00"))
@@ -262,7 +289,7 @@ def test_the_counts_of_bounded_patterns_are_those_of_what_is_left() -> None:
                 end=NOW + random.randrange(DAY) if random.random() < 0.4 else None,
                 limit=random.randint(1, 30) if random.random() < 0.3 else None,
                 anchor=anchor if isinstance(pattern, Every) and random.random() < 0.5 else None,
-                excepted=in_order(excepted) if random.random() < 0.7 else (),
+                excepted=DayRows(excepted if random.random() < 0.7 else ()),
             )
             check_counts(Bounded(pattern, bounds), NOW, NOW + random.randrange(HOUR), random.choice([1, 2, 40]))
 
@@ -287,7 +314,7 @@ def test_an_only_fire_counts_once() -> None:
     pattern, due = read("@at 2026-10-25T01:10:00Z"), at("2026-10-25T01:10:00Z")
     counts = [pattern.count(after, until, NOW) for after, until in ((NOW, due), (due, due + 1), (NOW, due - 1))]
     assert counts == [1, 0, 0]
-    left_out = Bounded(pattern, Bounds(excepted=(Days(due // DAY, due // DAY),)))
+    left_out = Bounded(pattern, Bounds(excepted=DayRows([Days(due // DAY, due // DAY)])))
     assert left_out.count(NOW, due, NOW) == 0
 
 

@@ -1,6 +1,10 @@
 """Calendars: how they are written, and what they leave of the fire times of a pattern."""
 
+from sys import getsizeof
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.calendars import (
@@ -8,6 +12,7 @@ from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_PARTS,
     MAX_NAME_CHARS,
     Calendar,
+    DayRows,
     Days,
     InvalidCalendar,
     KnownCalendars,
@@ -16,6 +21,8 @@ from nats_scheduler.schedule.calendars import (
     is_calendar_name,
     read_calendar,
     read_days,
+    row_around,
+    rows_between,
     with_days,
     without,
     without_days,
@@ -23,6 +30,7 @@ from nats_scheduler.schedule.calendars import (
 from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.seeds import draws
 from tests.schedule.reading import at, first_fires, read
 
 TEXT = b"""# Bavaria
@@ -31,7 +39,7 @@ TEXT = b"""# Bavaria
 
 2027-01-06
 """
-CHRISTMAS = in_order([Days(20_812, 20_819), Days(20_824, 20_824)])
+CHRISTMAS = DayRows([Days(20_812, 20_819), Days(20_824, 20_824)])
 
 
 def test_a_calendar_is_lines_of_days_and_ranges_with_comments() -> None:
@@ -39,7 +47,7 @@ def test_a_calendar_is_lines_of_days_and_ranges_with_comments() -> None:
     assert found == Calendar("de-by", CHRISTMAS)
     assert [days_text(one) for one in CHRISTMAS] == ["2026-12-25..2027-01-01", "2027-01-06"]
     assert read_calendar("de-by", "\n".join(map(days_text, CHRISTMAS)).encode()) == found
-    assert read_calendar("none", b"# nothing yet\n") == Calendar("none", ())
+    assert read_calendar("none", b"# nothing yet\n") == Calendar("none", DayRows())
     longest = b"2026-12-25,2027-01-01..2027-01-06\n" * (MAX_CALENDAR_PARTS // 2)
     assert isinstance(read_calendar("long", longest), Calendar)
 
@@ -82,6 +90,38 @@ def test_days_are_joined_and_removed_from_within_ranges() -> None:
     assert without(days, Days(21, 29)) == days
 
 
+some_days = st.lists(
+    st.tuples(st.integers(-40, 80), st.integers(-1, 9)).map(lambda pair: Days(pair[0], sum(pair))), max_size=20
+)
+
+
+@settings(max_examples=draws(100))
+@given(some_days, some_days, st.integers(-50, 100), st.integers(0, 60))
+def test_rows_of_days_are_those_of_a_set(one: list[Days], other: list[Days], first: int, length: int) -> None:
+    days = {day for row in one for day in range(row.first, row.last + 1)}
+    both = days | {day for row in other for day in range(row.first, row.last + 1)}
+    rows, sets = DayRows(one), (DayRows(one), DayRows(other))
+    assert (rows, tuple(rows)) == (DayRows(reversed(one)), in_order(one))
+    assert rows[:2] == in_order(one)[:2]
+    assert rows.of_month(first) == sum(1 << 1 + day - first for day in days if 0 <= day - first < 31)
+    row = row_around(sets, first)
+    assert first not in both if row is None else row.first <= first <= row.last
+    for of, expected in (((rows,), days), (sets, both)):
+        found = list(rows_between(of, first, first + length))
+        assert found == list(in_order(found)), "in order, and none follows another at once"
+        assert {day for row in found for day in range(row.first, row.last + 1)} >= {
+            day for day in expected if first <= day <= first + length
+        }
+        assert all(row.last >= first and row.first <= first + length for row in found)
+        assert all({*range(row.first, row.last + 1)} <= expected for row in found)
+
+
+def test_a_row_of_days_takes_eight_bytes_and_a_year_of_them_no_more_than_a_day() -> None:
+    single = DayRows(Days(day, day) for day in range(0, 3_000, 3))
+    assert getsizeof(single._edges) < 1_000 * 2 * 4 * 1.25
+    assert len(DayRows([Days(0, 2_932_896)])) == 1
+
+
 def test_a_day_that_cannot_be_read_is_shown_cut_short() -> None:
     with pytest.raises(FaultError) as raised:
         read_days("9" * 1_000)
@@ -89,11 +129,11 @@ def test_a_day_that_cannot_be_read_is_shown_cut_short() -> None:
 
 
 def test_calendars_are_equal_by_name_and_days_and_have_a_cheap_hash() -> None:
-    assert Calendar("a", (Days(1, 2),)) == Calendar("a", (Days(1, 2),))
-    assert Calendar("a", (Days(1, 2),)) != Calendar("a", (Days(1, 3),))
+    assert Calendar("a", DayRows([Days(1, 2)])) == Calendar("a", DayRows([Days(1, 2)]))
+    assert Calendar("a", DayRows([Days(1, 2)])) != Calendar("a", DayRows([Days(1, 3)]))
     assert Calendar("a") != Calendar("b")
     assert Calendar("a", CHRISTMAS) != object()
-    assert hash(Calendar("a", (Days(1, 2),))) == hash(Calendar("a"))
+    assert hash(Calendar("a", DayRows([Days(1, 2)]))) == hash(Calendar("a"))
 
 
 DAILY = read("0 0 9 * * *", "Europe/Berlin")
@@ -109,7 +149,8 @@ def fires(of: Pattern, most: int) -> list[str]:
 
 
 def test_a_pattern_leaves_out_the_days_of_all_its_calendars() -> None:
-    holidays, company = Calendar("de-by", CHRISTMAS), Calendar("company", (Days(20_811, 20_811), Days(20_820, 20_820)))
+    holidays = Calendar("de-by", CHRISTMAS)
+    company = Calendar("company", DayRows([Days(20_811, 20_811), Days(20_820, 20_820)]))
     assert fires(named(holidays, company), 2) == ["2027-01-03", "2027-01-04"]
     assert fires(named(holidays), 2) == ["2026-12-24", "2027-01-02"]
     assert named(holidays).latest_fire(STORED_AT, at("2027-01-01T12:00:00Z"), STORED_AT) == at("2026-12-24T08:00:00Z")
@@ -123,18 +164,18 @@ def test_a_limit_counts_what_the_calendars_leave() -> None:
 
 
 def test_a_pattern_with_an_unknown_calendar_answers_with_its_possible_fire_times() -> None:
-    both = named(Calendar("a", ()), Calendar("b"), limit=2)
+    both = named(Calendar("a", DayRows()), Calendar("b"), limit=2)
     assert both.unknown_calendar == "b"
     assert fires(both, 4) == ["2026-12-24", "2026-12-25", "2026-12-26", "2026-12-27"]
-    known = both.with_calendars(KnownCalendars({"a": Calendar("a", ()), "b": Calendar("b", CHRISTMAS)}))
+    known = both.with_calendars(KnownCalendars({"a": Calendar("a", DayRows()), "b": Calendar("b", CHRISTMAS)}))
     assert known.unknown_calendar is None
     assert fires(known, 4) == ["2026-12-24", "2027-01-02"]
-    assert known.with_calendars(KnownCalendars({"a": Calendar("a", ())})) == both
+    assert known.with_calendars(KnownCalendars({"a": Calendar("a", DayRows())})) == both
 
 
 def test_what_is_possible_does_not_depend_on_calendars() -> None:
     with_days = named(Calendar("de-by", CHRISTMAS), limit=2, end=at("2027-01-01T00:00:00Z"))
-    assert with_days.possible == named(Calendar("de-by", ()), limit=7, end=at("2027-01-01T00:00:00Z")).possible
+    assert with_days.possible == named(Calendar("de-by", DayRows()), limit=7, end=at("2027-01-01T00:00:00Z")).possible
     assert with_days.possible.is_fire(at("2026-12-25T08:00:00Z"), STORED_AT)
     assert not with_days.possible.is_fire(at("2027-01-01T08:00:00Z"), STORED_AT)
     without_calendars = Bounded(DAILY, Bounds(limit=2))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import Days
+from nats_scheduler.schedule.calendars import DayRows, Days
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Syntax, parse_pattern
@@ -241,12 +241,12 @@ def test_bounds_are_named_after_the_pattern() -> None:
         ("@every 1h", Bounds(anchor=DAY), "every hour, counted from 1970-01-02T00:00:00Z"),
         (
             "@hourly",
-            Bounds(excepted=(Days(0, 0), Days(2, 4))),
+            Bounds(excepted=DayRows([Days(0, 0), Days(2, 4)])),
             "every hour in UTC, not on 1970-01-01, 1970-01-03 to 1970-01-05",
         ),
         (
             "@hourly",
-            Bounds(excepted=tuple(Days(number, number) for number in range(0, 20, 2))),
+            Bounds(excepted=DayRows(Days(number, number) for number in range(0, 20, 2))),
             "every hour in UTC, not on 1970-01-01, 1970-01-03, 1970-01-05, 1970-01-07, 1970-01-09 "
             "and 5 more days or ranges",
         ),

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import Days
+from nats_scheduler.schedule.calendars import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.patterns import Every
 from nats_scheduler.service.endpoint import encode_items, with_items
@@ -151,7 +151,7 @@ def test_items_are_put_into_an_object_that_may_have_other_keys() -> None:
 
 # -- the days that are left out, in an answer with the next fires, as far as there is room ----------------------------
 
-EVERY_SECOND_DAY = tuple(Days(day, day) for day in range(1, 100, 2))
+EVERY_SECOND_DAY = DayRows(Days(day, day) for day in range(1, 100, 2))
 TIMETABLE = Timetable(Bounded(Every("@every 6h", 6 * HOUR), Bounds(excepted=EVERY_SECOND_DAY)), 0)
 FIRES = TIMETABLE.fires(40)
 

@@ -54,9 +54,8 @@ from nats_scheduler.runtime.checkpoints import Entry
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.schedule import bounds
 from nats_scheduler.schedule.bounds import Bounded
-from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, DayRows, KnownCalendars
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.patterns import Every
 from nats_scheduler.testing.memory_stream import MemoryStream
@@ -64,9 +63,6 @@ from tests.harness.blocks import with_identity
 from tests.harness.replicated import LaggingContact, ReplicatedStream
 from tests.judge.history import NEVER
 from tests.simulation.scenario import Scenario, drawn, with_readers, with_roll_ups, with_snapshots
-
-KEPT_ANSWERS = bounds._nth_fire
-"""The cache of the product to which bugs in bounds would write."""
 
 Changes = Callable[[], Iterable[tuple[Any, str, Any]]]
 """Gives what is changed: a module or class, the name of an attribute, and what is in its place."""
@@ -85,9 +81,8 @@ class Bug(NamedTuple):
 
 @contextmanager
 def planted(changes: Changes) -> Iterator[None]:
-    """Plant a bug while the block runs; answers with and without it are not kept for each other."""
+    """Plant a bug while the block runs."""
     undone = []
-    KEPT_ANSWERS.cache_clear()
     try:
         for place, name, changed in list(changes()):
             undone.append((place, name, getattr(place, name)))
@@ -96,7 +91,6 @@ def planted(changes: Changes) -> Iterator[None]:
     finally:
         for place, name, original in reversed(undone):
             setattr(place, name, original)
-        KEPT_ANSWERS.cache_clear()
 
 
 def instead(place: Any, name: str, changed: Any) -> Changes:
@@ -350,10 +344,11 @@ def schedule_expected_under_what_landed(original: Any, held: Held, *rest: Any, *
     return original(held, *rest, **{**more, "last": held.sequence})
 
 
-@breaks("Unique", 4, bounds, "_nth_fire")
-def limit_counted_wrong(original: Any, bounded: Any, stored_at: int, number: int) -> Any:
+@breaks("Unique", 4, Bounded, "_limit")
+def limit_counted_wrong(original: Any, self: Bounded) -> Any:
     """Let a limit leave one fire too many."""
-    return original(bounded, stored_at, number + 1)
+    limit = original(self)
+    return None if limit is None else limit + 1
 
 
 @breaks("Faithful", 33, sending, "report_headers")
@@ -550,10 +545,10 @@ def finished_fire_not_noticed(original: Any, self: Overlaps, held: Held, request
     return original(self, held, request, answer, now)
 
 
-@breaks("Unique", 9, Bounded, "_exception_around")
-def days_of_calendars_forgotten(original: Any, self: Bounded, instant: int) -> Any:
+@breaks("Unique", 9, Bounded, "_excepted")
+def days_of_calendars_forgotten(_original: Any, self: Bounded) -> Any:
     """Know all calendars, and leave out none of their days."""
-    return original(Bounded(self.base, replace(self.bounds, calendars=())), instant)
+    return (self.bounds.excepted,)
 
 
 @breaks("Complete", 83, Calendars, "read")
@@ -567,7 +562,7 @@ def edits_not_followed(original: Any, self: Calendars, given: Any, now: int) -> 
 def missing_calendar_taken_for_an_empty_one(_original: Any, self: KnownCalendars, name: str) -> Calendar:
     """Fire on each day as long as a calendar does not exist."""
     found = self.by_name.get(name)
-    return found if isinstance(found, Calendar) else Calendar(name, ())
+    return found if isinstance(found, Calendar) else Calendar(name, DayRows())
 
 
 @breaks("Divided", 39, Instances, "_record")
