@@ -89,21 +89,8 @@ class Timetable:
         return self.pattern.count(after, until, self.stored_at)
 
     def latest_but(self, number: int, after: int, until: int) -> int | None:
-        """Return the first of the last `number` fire times (1 or more) in (after, until]; None if there are no more.
-
-        Cost: some sixty counts; no fire time is asked for but the one that is returned.
-        """
-        if self.count(after, until) <= number:
-            return None
-        # More than `number` lie behind `early`, and no more than that behind `late`: so `late` becomes the fire before.
-        early, late = after, until
-        while late - early > 1:
-            middle = (early + late) // 2
-            if self.count(middle, until) > number:
-                early = middle
-            else:
-                late = middle
-        return self.next_fire(late)
+        """Return the first of the last `number` fire times (1 or more) in (after, until]; None if there are no more."""
+        return self.pattern.latest_but(number, after, until, self.stored_at)
 
     def is_fire(self, instant: int) -> bool:
         """Return whether an instant is one of the fire times, or may have been before a calendar was edited."""

@@ -189,6 +189,11 @@ class Bounded(Pattern):
         first, end, grid = self._span(after, until + 1, stored_at)
         return self._left.count(first, end - 1, grid) if first < end else 0
 
+    def latest_but(self, number: int, after: int, until: int, stored_at: int) -> int | None:
+        """Return the first of the last `number` fire times in (after, until] that the bounds leave; None if no more."""
+        first, end, grid = self._span(after, until + 1, stored_at)
+        return self._left.latest_but(number, first, end - 1, grid) if first < end else None
+
     def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
         """Yield the minutes with fires in (after, until) that the bounds leave, as any pattern does."""
         first, end, grid = self._span(after, until, stored_at)

@@ -38,7 +38,8 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 # Cost: half a microsecond for each day or range.
 # Limit: days are those of the Gregorian calendar, of the years 0000 to 9999.
 
-_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
+_DAY_CHARS = 10
+_YEAR_0 = re.compile(r"0000-([0-9]{2})-([0-9]{2})").fullmatch
 
 
 class Days(NamedTuple):
@@ -51,7 +52,8 @@ class Days(NamedTuple):
 def read_days(text: str) -> Days:
     """Read a day or a range of days; raises `FaultError` if it is neither."""
     first, dots, last = text.partition("..")
-    begin, end = _day(first), _day(last if dots else first)
+    begin = _day(first)
+    end = _day(last) if dots else begin
     if begin is None or end is None:
         shown = repr(text[:MAX_SHOWN_CHARS])
         raise FaultError(f"contains {shown}: expected days such as 2026-12-25 or 2026-12-27..2027-01-01")
@@ -73,13 +75,7 @@ def day_text(day: int) -> str:
 
 def in_order(days: Iterable[Days]) -> tuple[Days, ...]:
     """Return days in their order, with those that overlap or follow each other in one; empty ones are left out."""
-    found: list[Days] = []
-    for one in sorted(one for one in days if one.first <= one.last):
-        if found and one.first <= found[-1].last + 1:
-            found[-1] = Days(found[-1].first, max(found[-1].last, one.last))
-        else:
-            found.append(one)
-    return tuple(found)
+    return tuple(DayRows(days))
 
 
 def without(days: Iterable[Days], removed: Days) -> tuple[Days, ...]:
@@ -93,15 +89,19 @@ def without(days: Iterable[Days], removed: Days) -> tuple[Days, ...]:
 
 def _day(text: str) -> int | None:
     """Return the number of a day since 1970-01-01; None if there is no such day."""
-    match = _DAY(text)
-    if match is None:
+    if len(text) != _DAY_CHARS or not text[4] == text[7] == "-":
         return None
     try:
         return date.fromisoformat(text).toordinal() - _ORDINAL_OF_1970
     except ValueError:
-        year, month, day = map(int, match.groups())
-    is_leap_year_0 = year == 0 and 1 <= month <= 12 and 1 <= day <= days_in_month(year, month)
-    return days_from_civil(year, month, day) if is_leap_year_0 else None
+        return _day_of_year_0(text)
+
+
+def _day_of_year_0(text: str) -> int | None:
+    """Return the number of a day of the year 0, which `date` does not have; None if there is no such day."""
+    match = _YEAR_0(text)
+    month, day = map(int, match.groups()) if match is not None else (0, 0)
+    return days_from_civil(0, month, day) if 1 <= month <= 12 and 1 <= day <= days_in_month(0, month) else None
 
 
 _ORDINAL_OF_1970 = date(1970, 1, 1).toordinal()
@@ -123,10 +123,14 @@ class DayRows(Sequence[Days]):
 
     def __init__(self, days: Iterable[Days] = ()) -> None:
         """Hold these days, in any order; empty ranges are left out."""
-        self._edges = array("i")
-        for one in in_order(days):
-            self._edges.append(one.first)
-            self._edges.append(one.last + 1)
+        self._edges = edges = array("i")
+        for first, last in sorted(days):
+            if first > last:
+                continue
+            if edges and first <= edges[-1]:
+                edges[-1] = max(edges[-1], last + 1)
+            else:
+                edges.extend((first, last + 1))
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -122,6 +122,23 @@ class Pattern:
         """Return how many fire times there are in (after, until], without finding each of them."""
         raise NotImplementedError
 
+    def latest_but(self, number: int, after: int, until: int, stored_at: int) -> int | None:
+        """Return the first of the last `number` fire times (1 or more) in (after, until]; None if there are no more.
+
+        Cost: some sixty counts; no fire time is asked for but the one that is returned.
+        """
+        if self.count(after, until, stored_at) <= number:
+            return None
+        # More than `number` lie behind `early`, and no more than that behind `late`: so `late` becomes the fire before.
+        early, late = after, until
+        while late - early > 1:
+            middle = (early + late) // 2
+            if self.count(middle, until, stored_at) > number:
+                early = middle
+            else:
+                late = middle
+        return self.next_fire(late, stored_at)
+
     def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
         """Yield the start of each minute of UTC (ns) with fires in (after, until), and how many there are; in order.
 
