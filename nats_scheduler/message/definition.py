@@ -251,11 +251,20 @@ def ttls_disabled(header: bytes, value: str, rules: StreamRules) -> Rejection:
     return rejection.TTL_DISABLED.rejection(header.decode(), value, reason)
 
 
-@lru_cache(maxsize=64)
 def read_ttl(text: str) -> int | None:
     """Read a TTL in seconds; None if it is invalid. Cached, because the schedules of a fleet have only a few TTLs."""
+    return _read_cached_ttl(text) if len(text) <= _MAX_CACHED_TTL_CHARS else _read_ttl(text)
+
+
+def _read_ttl(text: str) -> int | None:
     ttl = parse_ttl(text)
     return None if isinstance(ttl, Invalid) else ttl
+
+
+_MAX_CACHED_TTL_CHARS = 64
+"""Longer ones are not cached: a header may hold 64 KB."""
+
+_read_cached_ttl = lru_cache(maxsize=64)(_read_ttl)
 
 
 def _schedule_fault(subject: str) -> Rejection | None:

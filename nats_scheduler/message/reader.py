@@ -51,6 +51,12 @@ MAX_KINDS = 8
 MAX_TERMS = 4_096
 """The largest number of terms of one kind. A further one discards them."""
 
+MAX_TERMS_BYTES = 512 * 1024
+"""The most bytes of targets and sources of one kind. Further ones discard them, so that long ones cost no more."""
+
+MAX_TERMS_WITH_POLICIES = 1_024
+"""The largest number of terms with policies, some KB each. A further one discards them."""
+
 
 class TermsOfKind:
     """Terms without policies that differ in target and source only."""
@@ -63,6 +69,7 @@ class TermsOfKind:
         self._covers = covering(rules.subjects)
         self._covers_usual = covering_usual(rules.subjects)
         self._kept: dict[bytes, Terms] = {}
+        self._kept_bytes = 0
 
     def __len__(self) -> int:
         """Return how many are kept."""
@@ -88,8 +95,10 @@ class TermsOfKind:
         dialect, _target, _source, ttl, rollup, policies = self.like
         if self._restrictions.source_fault(dialect.source, sampled or ""):
             return None
-        if len(self._kept) >= MAX_TERMS:
+        self._kept_bytes += len(key)
+        if len(self._kept) >= MAX_TERMS or self._kept_bytes > MAX_TERMS_BYTES:
             self._kept.clear()
+            self._kept_bytes = len(key)
         # Half the time of a call of `Terms`; one is made for each schedule with a target of its own.
         terms = self._kept[key] = tuple.__new__(Terms, (dialect, aim, sampled, ttl, rollup, policies))
         return terms
@@ -123,7 +132,7 @@ class FarKind:
     def shared(self, terms: Terms) -> Terms:
         """Return the one object for terms that were read."""
         if terms.policies is not NO_POLICIES:
-            _make_room(self._with_policies, MAX_TERMS)
+            _make_room(self._with_policies, MAX_TERMS_WITH_POLICIES)
             return self._with_policies.setdefault(terms, terms)
         target, source = (text.encode("utf-8", "surrogateescape") for text in (terms.target, terms.source or ""))
         return self.kind_of(terms).aimed_at(target, source) or terms
@@ -271,6 +280,9 @@ MAX_CACHED_BLOCKS = 4_096
 MAX_CACHED_BLOCK_BYTES = 1_024
 """Longer blocks are not cached: a header may hold 64 KB."""
 
+MAX_CACHED_BYTES = 1024 * 1024
+"""The most bytes of blocks that are known at a time. If there are more, all are discarded."""
+
 
 class MessageReader:
     """Reads the messages of one stream."""
@@ -279,6 +291,7 @@ class MessageReader:
         self._rules = rules
         self.dialects = tuple(dialects)
         self._whole: dict[bytes, Definition] = {}
+        self._whole_bytes = 0
         self._terms = FarKind(rules)
         self._shapes: list[Shape] = []
         self._unread = SHAPES_AT_ONCE * READINGS_PER_SHAPE
@@ -359,8 +372,10 @@ class MessageReader:
         terms = definition.terms
         if terms.policies is not NO_POLICIES:
             return
-        if len(self._whole) >= MAX_CACHED_BLOCKS:
+        self._whole_bytes += len(block)
+        if len(self._whole) >= MAX_CACHED_BLOCKS or self._whole_bytes > MAX_CACHED_BYTES:
             self._whole.clear()
+            self._whole_bytes = len(block)
         self._whole[block] = definition
         self._unread = min(self._unread + 1, SHAPES_AT_ONCE * READINGS_PER_SHAPE)
         if self._unread >= READINGS_PER_SHAPE:

@@ -269,25 +269,21 @@ class Bounded(Pattern):
         limit = self._limit()
         if limit is None or not self.repeats:
             return until
-        grid, begin = self._grid(stored_at), self._begin(stored_at)
-        early, late = begin, min(until - 1, begin + MAX_COUNTED_NS)
-        if early >= late or self._left.count(begin, late, grid) <= limit:
+        grid, early = self._grid(stored_at), self._begin(stored_at)
+        late = min(until - 1, early + MAX_COUNTED_NS)
+        if early >= late or self._left.count(early, late, grid) <= limit:
             return late + 1
-        while late - early > 1:  # fewer than the limit up to `early`, and no fewer up to `late`
-            middle = (early + late) // 2
-            if self._left.count(begin, middle, grid) < limit:
-                early = middle
-            else:
-                late = middle
-        return late + 1
+        return self._left.nth_fire(limit, early, late, grid) + 1
 
     def _is_within_limit(self, fire: int, stored_at: int) -> bool:
         """Return whether the limit allows a fire time that all else leaves."""
         limit = self._limit()
         if limit is None:
             return True
-        begin = self._begin(stored_at)
-        return fire <= begin + MAX_COUNTED_NS and self._left.count(begin, fire, self._grid(stored_at)) <= limit
+        period = self._begin(stored_at), fire, self._grid(stored_at)
+        if fire > period[0] + MAX_COUNTED_NS:
+            return False
+        return self.base.count(*period) <= limit or self._left.count(*period) <= limit  # the first is cheap
 
     def _limit(self) -> int | None:
         """The limit; None if there is none, and as long as the days of a calendar are not known."""

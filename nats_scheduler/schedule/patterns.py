@@ -51,9 +51,10 @@ USUAL_AT = b"@at " + USUAL_TIME
 """`@at` and a time in UTC, as a part of a regular expression; `usual_at` takes its groups."""
 
 _MAX_CACHED_PATTERNS = 16_384
+"""Of the longest texts this is some 10 MB."""
 _MAX_CACHED_FIRES = 2
 """In a burst, equal patterns are asked for the next fire time and for the one after it."""
-_MAX_CACHED_PATTERN_CHARS = 256
+_MAX_CACHED_PATTERN_CHARS = 128
 """Longer patterns are not cached: a header may hold 64 KB, and the cache must stay small."""
 
 
@@ -125,19 +126,25 @@ class Pattern:
     def latest_but(self, number: int, after: int, until: int, stored_at: int) -> int | None:
         """Return the first of the last `number` fire times (1 or more) in (after, until]; None if there are no more.
 
-        Cost: some sixty counts; no fire time is asked for but the one that is returned.
+        Cost: that of `nth_fire`.
         """
-        if self.count(after, until, stored_at) <= number:
-            return None
-        # More than `number` lie behind `early`, and no more than that behind `late`: so `late` becomes the fire before.
-        early, late = after, until
+        count = self.count(after, until, stored_at)
+        return None if count <= number else self.nth_fire(count - number + 1, after, until, stored_at)
+
+    def nth_fire(self, number: int, after: int, until: int, stored_at: int) -> int:
+        """Return the fire time with a number in (after, until], which has at least so many; 1 is the first.
+
+        Cost: some sixty counts, of half of the time, a quarter of it, and so on; no fire time is searched.
+        """
+        early, late, left = after, until, number
         while late - early > 1:
             middle = (early + late) // 2
-            if self.count(middle, until, stored_at) > number:
-                early = middle
+            count = self.count(early, middle, stored_at)
+            if count < left:
+                early, left = middle, left - count
             else:
                 late = middle
-        return self.next_fire(late, stored_at)
+        return late
 
     def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
         """Yield the start of each minute of UTC (ns) with fires in (after, until), and how many there are; in order.
