@@ -48,6 +48,9 @@ DEFAULT_GRACE_NS = 10 * SECOND
 MIN_GRACE_NS = 1 * SECOND
 """Shortest grace: fires of a burst are that late, and none of them was missed."""
 
+MAX_DURATION_CHARS = 64
+"""Longest duration: the server's grammar, which reads any length, allows `1s0h0h0h…`, and costs as much."""
+
 MAX_MADE_UP = 1_000_000
 """Largest number in `all <N>`."""
 
@@ -94,6 +97,8 @@ def _span(is_valid: Callable[[int], bool], fault: str) -> Callable[[str], int]:
     """Return what reads a duration (ns) for which a condition holds; `fault` says that it does not."""
 
     def read(value: str) -> int:
+        if len(value) > MAX_DURATION_CHARS:
+            raise FaultError(f"has {len(value):,} characters: expected a duration of at most {MAX_DURATION_CHARS}")
         duration = parse_duration(value)
         if isinstance(duration, Invalid):
             raise FaultError(f"is not a duration: {duration.reason}")
@@ -202,6 +207,9 @@ MAX_CALENDARS = 8
 
 MAX_JITTER_NS = 24 * HOUR
 """Longest jitter: a fire that is sent more than a day later is better written as a fire of that later time."""
+
+MAX_GUESSED_CHARS = 40
+"""So much of an unknown name is compared with those that are known; each character costs a microsecond."""
 
 MAX_TEXT_CHARS = 256
 """Longest note, and longest name of an owner."""
@@ -412,7 +420,7 @@ def _policy(short: str, dialect: Dialect) -> Policy:
     if short == PAUSED:
         name = dialect.schedule.decode()
         raise FaultError(f"is no policy: a paused schedule has its pattern in this header, and no {name}")
-    near = get_close_matches(short.lower(), [name.lower() for name in POLICIES], n=1, cutoff=0.7)
+    near = get_close_matches(short[:MAX_GUESSED_CHARS].lower(), [name.lower() for name in POLICIES], n=1, cutoff=0.7)
     meant = next((name for name in POLICIES if near and name.lower() == near[0]), None)
     known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(POLICIES))}"
     raise FaultError(f"is an unknown policy, and names are case-sensitive: {known}")

@@ -123,14 +123,15 @@ class DayRows(Sequence[Days]):
 
     def __init__(self, days: Iterable[Days] = ()) -> None:
         """Hold these days, in any order; empty ranges are left out."""
-        self._edges = edges = array("i")
+        edges = list[int]()
         for first, last in sorted(days):
             if first > last:
                 continue
             if edges and first <= edges[-1]:
                 edges[-1] = max(edges[-1], last + 1)
             else:
-                edges.extend((first, last + 1))
+                edges += first, last + 1
+        self._edges = array("i", edges)
 
     def __len__(self) -> int:
         """Return the number of rows."""

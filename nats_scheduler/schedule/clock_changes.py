@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.cron import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.patterns import Cron, Pattern
@@ -67,7 +68,8 @@ def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> li
     if not isinstance(base, Cron) or base.zone is None:
         return [NextFire(fire) for fire in fires]
     found: list[NextFire | SkippedTimes] = []
-    before = since
+    start = pattern.bounds.start if isinstance(pattern, Bounded) else None
+    before = since if start is None else max(since, start - 1)  # what is earlier is not skipped by a clock
     for fire in fires:
         found += _skipped(base.fields, base.zone, before, fire)
         found.append(_marked(base.fields, base.zone, before, fire))

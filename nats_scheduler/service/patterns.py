@@ -206,7 +206,9 @@ def excepted_among(
     """Find what `X-Except` leaves out before the last fire, and those fires before which are at most `most` rows."""
     rows, before = list[tuple[int, int]](), after
     for number, fire in enumerate(fires):
-        rows += timetable.excepted_fires(before, fire)
+        for row in timetable.excepted_fires(before, fire):
+            rows.append(row)
+            yield
         if number and len(rows) > most:
             return [row for row in rows if row[0] < before], fires[:number]
         before = max(before, fire)

@@ -8,10 +8,12 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from tests.harness.seeds import draws
+from tests.hostile.effort import at_most
 from tests.schedule.oracle import Meaning, Wall, meanings, wall_at
 from tests.schedule.reading import at, first_fires, read
 
@@ -139,3 +141,13 @@ def skipped(meaning: Meaning, changes: int, zone: ZoneInfo) -> list[SkippedTimes
     low, high = (round((local - EPOCH).total_seconds()) for local in (before + timedelta(seconds=1), after))
     matching = [local for local in range(low, high) if meaning.matches(wall_at(local, UTC))]
     return [SkippedTimes(matching[0], matching[-1], low, high)] if matching else []
+
+
+def test_what_is_before_the_start_of_a_schedule_is_not_skipped_by_a_clock() -> None:
+    daily, start = read("0 30 1 * * *", "Europe/Dublin"), at("9990-01-01T00:00:00Z")
+    bounded = Bounded(daily, Bounds(start=start))
+    fires = first_fires(bounded, at("2026-03-01T00:00:00Z"), 100)
+    with at_most(0.1, "it steps through the changes of some months, and not of eight thousand years"):
+        found = with_clock_changes(bounded, at("2026-03-01T00:00:00Z"), fires)
+    assert found == with_clock_changes(daily, start - 1, fires)
+    assert len([entry for entry in found if isinstance(entry, SkippedTimes)]) == 1

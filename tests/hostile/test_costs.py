@@ -1,0 +1,323 @@
+"""What one message may cost: the table of `docs/reference/policies.md`, which random and chosen messages are held to.
+
+The rule: the page has the figures, and this file measures whole messages, as a publisher sends them: what their reading
+takes, each question about their fires, and what is kept of them. A figure is missed if it is exceeded five times over,
+in the best of three attempts, so that a busy machine fails nothing.
+"""
+
+import re
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.message.dialect import DIALECTS, PORTABLE
+from nats_scheduler.message.policies import MAX_CALENDARS, MAX_EXCEPTIONS
+from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.timetable import Timetable, stored_timetable
+from nats_scheduler.observe.explanations import explanation_document, reading_document
+from nats_scheduler.observe.message_warnings import warnings_about
+from nats_scheduler.schedule.bounds import Bounded
+from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Calendar, KnownCalendars, day_text, read_calendar
+from nats_scheduler.schedule.clock_changes import with_clock_changes
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
+from nats_scheduler.service.patterns import excepted_among, fires_from
+from tests.harness.blocks import block_of
+from tests.harness.seeds import draws, generator
+from tests.hostile.effort import at_most
+from tests.hostile.texts import PATTERNS, TTLS
+from tests.hostile.texts import ZONES as ODD_ZONES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "policies.md"
+RULES = StreamRules("S", (">",), allow_msg_ttl=True)
+SUBJECT = "s.1"
+NOW = 1_790_000_000 * SECOND
+"""2026-09-21T14:13:20Z."""
+TODAY = NOW // DAY
+SLACK = 5
+T = TypeVar("T")
+
+
+class Costs(NamedTuple):
+    """The figures of the page: microseconds and bytes."""
+
+    reading: float
+    reading_a_byte: float
+    question: float
+    question_with_calendars: float
+    kept: float
+    kept_a_byte: float
+
+
+def costs() -> Costs:
+    section = PAGE.read_text("utf-8").partition("## What a schedule may cost\n")[2].partition("\n## ")[0]
+    figures = [float(number.replace(",", "")) for number in re.findall(r"\*\*([\d,.]+)\*\*", section)]
+    return Costs(*figures)
+
+
+COSTS = costs()
+
+# Patterns that match rarely, or where much is to be searched, and zones whose clocks change.
+RARE = [
+    *("* * * * * *", "0 0 0 31 12 *", "0 0 0 29 2 *", "0 0 0 29 2 0", "0 0 0 1-31/2 * *", "0 0 0 2-31/2 * *"),
+    *("0 0 2 * 3 sun", "59 59 23 28-31 * *", "0 30 1,2,3 * 3,10 0", "@yearly", "@daily", "@every 1s", "@every 48h"),
+    *("@every 24h0m1s", "@every 1.5s", "@every 9000h", "@at 2027-01-01T00:00:00Z"),
+]
+RARE_QUARTZ = ["0 0 0 ? 2 5#5", "0 0 0 ? * 2#5", "0 0 0 L * ? 2026-2099/5", "0 0 0 31W * ?", "* * * ? * L5 2031"]
+ZONES = [None, "Europe/Dublin", "Africa/Cairo", "Africa/Casablanca", "Asia/Gaza", "America/St_Johns", "Pacific/Apia"]
+
+
+def single_days(step: int, first: int = 0, number: int = MAX_EXCEPTIONS) -> str:
+    return ",".join(day_text(TODAY + first + step * count) for count in range(number))
+
+
+def ranges(step: int, length: int) -> str:
+    begin = range(TODAY, TODAY + step * MAX_EXCEPTIONS, step)
+    return ",".join(f"{day_text(first)}..{day_text(first + length - 1)}" for first in begin)
+
+
+CALENDARS = {
+    f"c{number}": read_calendar(f"c{number}", single_days(step, number, MAX_CALENDAR_PARTS).encode())
+    for step, numbers in ((2, range(4)), (8, range(4, 12)))
+    for number in numbers
+}
+KNOWN = KnownCalendars(CALENDARS)
+
+EXCEPTED = [
+    None,
+    "2026-01-01..9998-12-31",
+    "0000-01-01..9999-12-31",
+    *(single_days(step, first) for step, first in ((2, 0), (2, 1), (3, 0), (365, 0), (366, 101))),
+    *(ranges(step, length) for step, length in ((3, 2), (8, 7), (40, 39), (370, 365))),
+    ",".join(f"calendar:c{number}" for number in range(MAX_CALENDARS)),
+    ",".join(f"calendar:c{number}" for number in range(12 - MAX_CALENDARS, 12)),
+    ",".join([single_days(7, number=MAX_EXCEPTIONS - 4), *(f"calendar:c{number}" for number in range(4))]),
+]
+OTHERS = {
+    "X-Start": [None, None, "2027-01-01T00:00:00Z", "9990-01-01T00:00:00Z", "0001-01-01T00:00:00Z"],
+    "X-End": [None, None, None, "2028-01-01T00:00:00Z", "9999-12-31T00:00:00Z"],
+    "X-Limit": [None, "1", "7", "1000"],
+    "X-Jitter": [None, "1ns", "24h"],
+    "X-Missed": [None, "skip", "all", "all 1", "all 1000000"],
+    "X-Anchor": [None, None, None, "0001-01-01T00:00:00Z", "2026-09-21T00:00:00Z"],
+    "X-Report": [None, "true"],
+    "X-Note": [None, "\U0001f600" * 256],
+}
+
+
+def headers(pattern: str, zone: str | None = None, **policies: str | None) -> list[tuple[str, str]]:
+    """Return the headers of a portable schedule; policies are named as keywords, such as `X_Limit`."""
+    name = PORTABLE.schedule.decode()
+    given = {"Target": "t.x", "Time-Zone": zone, **{key.replace("_", "-"): value for key, value in policies.items()}}
+    return [(name, pattern), *((f"{name}-{key}", value) for key, value in given.items() if value is not None)]
+
+
+def drawn(random: Random) -> list[tuple[str, str]]:
+    is_quartz = random.random() < 0.25
+    pattern = random.choice(RARE_QUARTZ if is_quartz else RARE)
+    zone = None if pattern.startswith(("@every", "@at")) else random.choice(ZONES)
+    policies = {name: random.choice(values) for name, values in OTHERS.items() if random.random() < 0.5}
+    if not pattern.startswith("@every"):
+        policies.pop("X-Anchor", None)
+    return headers(
+        pattern, zone, X_Except=random.choice(EXCEPTED), X_Syntax="quartz" if is_quartz else None, **policies
+    )
+
+
+class Meter:
+    """Measures the calls about one message, each as the best of three."""
+
+    def __init__(self, what: object) -> None:
+        self._what = what
+
+    def call(self, limit: float, name: str, work: Callable[[], T]) -> T:
+        best = float("inf")
+        for _ in range(3):
+            begun = time.process_time_ns()
+            found = work()
+            best = min(best, (time.process_time_ns() - begun) / 1_000)
+            if best <= limit * SLACK:
+                return found
+        raise AssertionError(f"{name}: {best:,.0f} us, expected at most {limit:,.0f}: {self._what}")
+
+
+def read(block: bytes) -> Reading | None:
+    return MessageReader(RULES, DIALECTS).read(StoredMessage(SUBJECT, 1, NOW, block, b""))
+
+
+def check(given: list[tuple[str, str]]) -> bool:
+    """Measure all about one message; return whether it is a schedule."""
+    block = block_of(*given)
+    meter = Meter([(name, value[:60]) for name, value in given])
+    may_read = COSTS.reading + COSTS.reading_a_byte * len(block)
+    reading = meter.call(may_read, "read", lambda: read(block))
+    may_keep = SLACK * (COSTS.kept + COSTS.kept_a_byte * len(block))
+    assert kept_of(block) <= may_keep, (given, kept_of(block))
+    meter.call(may_read + 10 * COSTS.question, "check", lambda: reading_document(reading, NOW))
+    meter.call(may_read + 10 * COSTS.question, "warnings", lambda: warnings_about(block, reading, RULES, NOW))
+    definition = None if reading is None else reading.definition
+    if definition is None:
+        return False
+    pattern, question = definition.pattern, COSTS.question
+    if isinstance(pattern, Bounded) and pattern.bounds.calendars:
+        bounded, question = pattern, COSTS.question_with_calendars
+        pattern = meter.call(question, "an edit", lambda: bounded.with_calendars(KNOWN))
+    ask_all(meter, question, stored_timetable(pattern, definition.terms.policies, NOW, SUBJECT, 1))
+    return True
+
+
+def kept_of(block: bytes) -> int:
+    """Return how many bytes are kept of one more message with the same headers."""
+    read(block)
+    tracemalloc.start()
+    try:
+        copy = bytes(bytearray(block))
+        before = tracemalloc.get_traced_memory()[0]
+        kept = MessageReader(RULES, DIALECTS).read(StoredMessage(SUBJECT, 1, NOW, copy, b""))
+        growth = tracemalloc.get_traced_memory()[0] - before
+        return growth if kept is not None else 0
+    finally:
+        tracemalloc.stop()
+
+
+def questions_at(timetable: Timetable, fire: int) -> list[tuple[str, Callable[[], object]]]:
+    """Return what the engine asks when a fire comes due, or a day later."""
+    end = fire + 25 * HOUR
+    return [
+        ("next_to_send", lambda: timetable.next_to_send(max(fire, NOW))),
+        ("latest_due", lambda: timetable.latest_due(fire - 1, end)),
+        ("latest_passed", lambda: timetable.latest_passed(NOW, end)),
+        ("latest_but", lambda: timetable.latest_but(1, fire - 1, end)),
+        ("count", lambda: timetable.count(fire - 1, end)),
+        ("is_fire", lambda: timetable.is_fire(fire)),
+        ("is_fire beside", lambda: timetable.is_fire(fire + 1)),
+        ("is_fire in the year 8970", lambda: timetable.is_fire(7_000 * 365 * DAY)),
+        ("is_left", lambda: timetable.is_left(fire)),
+        ("next_possible", lambda: timetable.next_possible(max(fire, NOW))),
+        ("send_time", lambda: timetable.send_time_of(fire)),
+    ]
+
+
+def ask_all(meter: Meter, question: float, timetable: Timetable) -> None:
+    """Ask what the engine asks of a schedule, at its first fires, and what `next` asks."""
+    fire = meter.call(question, "first", timetable.first_fire)
+    fires = list[int]()
+    while fire is not None and len(fires) < 4:
+        fires.append(fire)
+        for name, asked in questions_at(timetable, fire):
+            meter.call(question, name, asked)
+        fire = meter.call(question, "next", partial(timetable.next_fire, max(fire, NOW)))
+    if not fires:
+        return
+    meter.call(10 * question, "clock changes", lambda: with_clock_changes(timetable.pattern, NOW, fires))
+
+    def following(fire: int) -> int | None:
+        return timetable.next_fire(max(fire, NOW))
+
+    slices: list[tuple[str, Sliced[Any]]] = [
+        ("a slice of next", Sliced(fires_from(following, fires[0], 50))),
+        ("a slice of excepted", Sliced(excepted_among(timetable, NOW, fires, 100))),
+    ]
+    for name, sliced in slices:
+        while meter.call(3 * question, name, sliced.advance):
+            pass
+
+
+def test_no_message_that_is_drawn_costs_more_than_the_page_says() -> None:
+    random = generator("costs")
+    schedules = sum(check(drawn(random)) for _ in range(draws(120)))
+    assert schedules > draws(120) / 4, "enough of them are valid"
+
+
+@pytest.mark.slow
+def test_no_message_that_fills_the_header_costs_more_than_the_page_says() -> None:
+    for texts in (PATTERNS, ODD_ZONES):
+        for text in texts.values():
+            check(headers(text) if texts is PATTERNS else headers("@daily", text))
+    names = ["Jitter", "Grace", "Start", "Except", "Limit", "Missed", "Note", "Owner", "Target", "Anchor", "Syntax"]
+    for name, text in product(
+        names, [*TTLS.values(), single_days(3, number=5_000), "calendar:a," * 5_000, "," * 60_000]
+    ):
+        check(headers("@every 1s", **{f"X_{name}": text}))
+    for letters in ("Except", "abcdefgh", "\udcff"):
+        check(headers("@every 1s", **{f"X_{letters * (50_000 // len(letters))}": "1"}))
+    check([*headers("@every 1s"), *((f"X-Nats-Schedule-X-{number}", "1") for number in range(2_000))])
+
+
+def test_sixty_ranges_of_eight_thousand_years_are_refused_at_once() -> None:
+    block = block_of(*headers("* * * * * *", "Europe/Dublin", X_Except="2026-01-01..9998-12-31"))
+    with at_most(0.2, "it was 26 s"):
+        for _ in range(60):
+            reading = read(block)
+            assert reading is not None
+            assert reading.rejection is not None
+            assert reading.rejection.reason.endswith("expected a fire within 5 years")
+
+
+def test_three_thousand_limits_of_a_rare_pattern_are_read_at_once() -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    block = block_of(*headers("0 0 0 31 12 *", "Europe/Dublin", X_Limit="1000"))
+    with at_most(3.0, "it was 23 s"):
+        for number in range(3_000):
+            reading = reader.read(StoredMessage(f"s.{number}", number + 1, NOW + number, block, b""))
+            assert reading is not None
+            assert reading.definition is not None
+
+
+def test_an_explanation_is_cheap_for_each_pattern() -> None:
+    for text, zone in product(RARE, ZONES):
+        with at_most(0.1, (text, zone)):
+            explanation_document(text, zone, NOW, 20)
+
+
+def test_a_schedule_with_a_thousand_days_keeps_little_more_than_its_headers() -> None:
+    block = block_of(*headers("@every 1s", X_Except=single_days(3, number=990), X_Missed="all 1"))
+    assert kept_of(block) < 3 * len(block), "it was fourteen times"
+
+
+def test_a_calendar_keeps_less_than_its_text() -> None:
+    text = single_days(3, number=MAX_CALENDAR_PARTS).encode()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = read_calendar("c", text)
+        assert isinstance(kept, Calendar)
+        assert tracemalloc.get_traced_memory()[0] - before < len(text), "it was fourteen times"
+    finally:
+        tracemalloc.stop()
+
+
+def with_a_long_target(number: int) -> list[tuple[str, str]]:
+    return [("Nats-Schedule", "@every 1s"), ("Nats-Schedule-Target", f"t.{number}{'x' * 900}")]
+
+
+def with_policies(number: int) -> list[tuple[str, str]]:
+    return headers("@every 1s", X_Note=f"{number}{'x' * 240}", X_Owner=f"{number}{'x' * 240}")
+
+
+def with_a_pattern(number: int) -> list[tuple[str, str]]:
+    return headers(f"0 {number % 60} {number // 60 % 24} 1-{number // 1_440 + 1} * *", "Europe/./Dublin")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [with_a_long_target, with_policies, with_a_pattern])
+def test_what_a_reader_keeps_of_different_messages_has_a_bound(make: Callable[[int], list[tuple[str, str]]]) -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    blocks = (block_of(*make(number)) for number in range(6_000))
+    tracemalloc.start()
+    try:
+        for number, block in enumerate(blocks):
+            reader.read(StoredMessage(SUBJECT, number + 1, NOW, block, b""))
+        assert tracemalloc.get_traced_memory()[0] < 8 << 20
+    finally:
+        tracemalloc.stop()
