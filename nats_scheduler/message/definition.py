@@ -39,7 +39,7 @@ from nats_scheduler.message.policies import (
 from nats_scheduler.message.rejection import Rejection, ServerError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
-from nats_scheduler.message.timetable import Timetable, never_fires
+from nats_scheduler.message.timetable import Timetable, first_fire_of, never_fires
 from nats_scheduler.schedule.cron import HORIZON_YEARS
 from nats_scheduler.schedule.durations import parse_ttl
 from nats_scheduler.schedule.invalid import Invalid
@@ -119,7 +119,7 @@ def definition_of(
     if isinstance(policies, Rejection):
         return policies
     bounded = with_policies(pattern, policies)
-    if bounded is not pattern and bounded.first_fire(stored_at) is None:
+    if bounded is not pattern and first_fire_of(bounded, stored_at) is None:
         reason = (
             "never fires between its X-Start and X-End, on days that X-Except leaves: "
             f"expected a fire within {HORIZON_YEARS} years"

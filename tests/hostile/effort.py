@@ -4,7 +4,9 @@ One rule: a bound on cost is twenty times looser than the truth, so that it fail
 busy machine.
 """
 
+import gc
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,3 +34,18 @@ def at_most(seconds: float, what: object = "") -> Iterator[None]:
     yield
     spent = time.process_time() - begun
     assert spent <= seconds, f"{what}: {spent:.3f} s of process time, expected at most {seconds:g}"
+
+
+def bytes_kept(make: Callable[[], object], attempts: int = 3) -> int:
+    """Return how many bytes the result of a call holds: the least of some attempts, as threads allocate too."""
+    found = []
+    gc.collect()
+    for _ in range(attempts):
+        tracemalloc.start()
+        try:
+            result = make()
+            found.append(tracemalloc.get_traced_memory()[0])
+            del result
+        finally:
+            tracemalloc.stop()
+    return min(found)
