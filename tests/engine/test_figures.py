@@ -16,6 +16,7 @@ from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.views.figures import OVERDUE_AFTER_NS, Figures, ScheduleKind
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import delay_of
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
@@ -46,6 +47,22 @@ def test_held_schedules_are_counted_by_kind_and_with_those_of_other_holders() ->
     desk.read(plain("s.6", 7))
     assert figures(desk).held == {**counted, ScheduleKind.AT: 0}
     assert figures(Desk()).held == {ScheduleKind.AT: 0, ScheduleKind.EVERY: 0, ScheduleKind.CRON: 0}
+
+
+class OtherBounds(Bounded):
+    """Another type of pattern with bounds."""
+
+
+def test_schedules_with_bounds_are_counted_once_by_their_own_patterns_whatever_types_there_are() -> None:
+    """All rows were counted once for each type of pattern with bounds: right only while there is one."""
+    messages = [
+        schedule(pattern, number, f"s.{number}", Nats_Schedule_X_Limit="9")
+        for number, pattern in enumerate(("@every 1h", "@every 2h", "@daily"), 1)
+    ]
+    desk = Desk(*messages)
+    held = desk.held("s.1")
+    held.pattern = OtherBounds(held.bounded.base, held.bounded.bounds)
+    assert figures(desk).held == {ScheduleKind.AT: 0, ScheduleKind.EVERY: 2, ScheduleKind.CRON: 1}
 
 
 def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires_it() -> None:

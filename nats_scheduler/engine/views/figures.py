@@ -223,8 +223,10 @@ class Visit(Part):
         for pattern, count in Counter(map(type, map(_pattern, row))).items():
             if (kind := KINDS.get(pattern)) is not None:
                 found.held[kind] += count
-            else:
-                self._count_bounded(row)
+            else:  # it has bounds, and may be of any kind
+                for held in row:
+                    if type(held.pattern) is pattern:
+                        found.held[kind_of(held.pattern)] += 1
         fire_times = list(map(_fire_time, row))  # no schedule is due before its fire time
         has_flights, limit = any(map(_flight, row)), now - OVERDUE_AFTER_NS
         if has_flights:
@@ -234,11 +236,6 @@ class Visit(Part):
         coming = min((fire_time for fire_time in fire_times if fire_time > now), default=None)
         if coming is not None and (found.next_due is None or coming < found.next_due):
             self._note_coming(row)
-
-    def _count_bounded(self, row: list[Held]) -> None:
-        for held in row:
-            if held.pattern.base is not held.pattern:
-                self._found.held[kind_of(held.pattern)] += 1
 
     def _note_overdue(self, suspects: list[Held]) -> None:
         found = self._found
