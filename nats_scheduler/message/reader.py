@@ -107,7 +107,7 @@ class TermsOfKind:
         return is_literal_subject(subject) and self._covers(subject) is not None
 
 
-class FarKind:
+class SharedTerms:
     """The terms of one stream's schedules."""
 
     def __init__(self, rules: StreamRules) -> None:
@@ -292,7 +292,7 @@ class MessageReader:
         self.dialects = tuple(dialects)
         self._whole: dict[bytes, Definition] = {}
         self._whole_bytes = 0
-        self._terms = FarKind(rules)
+        self._terms = SharedTerms(rules)
         self._shapes: list[Shape] = []
         self._unread = SHAPES_AT_ONCE * READINGS_PER_SHAPE
         """The number of blocks that were read without a shape; to make one takes `READINGS_PER_SHAPE` of them."""

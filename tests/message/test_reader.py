@@ -18,8 +18,8 @@ from nats_scheduler.message.reader import (
     MAX_TERMS,
     READINGS_PER_SHAPE,
     SHAPES_AT_ONCE,
-    FarKind,
     MessageReader,
+    SharedTerms,
 )
 from nats_scheduler.message.reading import Reading, misnamed_headers, read_message, read_published
 from nats_scheduler.message.stored import MessageRun, StoredMessage
@@ -389,7 +389,7 @@ def test_what_is_kept_is_bounded() -> None:
 def test_the_terms_that_are_kept_are_bounded() -> None:
     plain = meaning(read_message(block_of(at(1), TARGET), "orders.s1", STORED_AT, RULES, DIALECTS))
     assert plain.definition is not None
-    terms, kept = plain.definition.terms, FarKind(RULES)
+    terms, kept = plain.definition.terms, SharedTerms(RULES)
     for number in range(MAX_TERMS + 10):
         assert kept.shared(terms._replace(target=f"orders.due.{number}"))
         assert kept.shared(terms._replace(policies=Policies(owner=f"{number}")))
