@@ -20,7 +20,16 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
-from nats_scheduler.message.headers import CRLF, HEADER_LINE, MSG_ROLLUP, Header, decoded, header_value, with_headers
+from nats_scheduler.message.headers import (
+    CRLF,
+    HEADER_LINE,
+    MSG_ROLLUP,
+    Header,
+    decoded,
+    encoded,
+    header_value,
+    with_headers,
+)
 from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix, policy_header
 from nats_scheduler.message.reading import paused_block
 
@@ -120,7 +129,7 @@ def usual_headers(content: Readable) -> list[Header]:
         (dialect.rollup, "sub" if content.rollup else None),
         *((policy_header(name, dialect), value) for name, value in content.policies),
     ]
-    return [(name, value.encode()) for name, value in values if value is not None] + list(content.headers)
+    return [(name, encoded(value)) for name, value in values if value is not None] + list(content.headers)
 
 
 def owner_of(content: Content) -> str | None:
@@ -254,7 +263,7 @@ def _with_owner_line(block: bytes, owner: str | None) -> bytes:
     """Append the label of an owner to a raw block."""
     if owner is None or owner_of(block) is not None:
         return block
-    return with_headers(block, [(policy_header(OWNER, dialect_of(block)), owner.encode())])
+    return with_headers(block, [(policy_header(OWNER, dialect_of(block)), encoded(owner))])
 
 
 def _shown(name: bytes) -> str:

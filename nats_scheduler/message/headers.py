@@ -37,6 +37,11 @@ def decoded(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
+def encoded(text: str) -> bytes:
+    """Return the bytes of a header's value that was `decoded`: the same ones, whatever they are."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def header_value(block: bytes | None, name: bytes) -> bytes | None:
     """Return the value of the first header called `name`: None if it is absent, b"" if it is present and empty.
 

@@ -35,7 +35,7 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import CheckpointLoaded, FinishAnswer, Unanswered
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.headers import Header, decoded, header_value
+from nats_scheduler.message.headers import Header, decoded, encoded, header_value
 from nats_scheduler.message.policies import Policies, policy_header, read_consumer
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.durations import parse_duration
@@ -64,8 +64,8 @@ def deadline_headers(policies: Policies) -> list[Header]:
     """Return the headers by which a fire says within which time it is to be done, and by which consumer."""
     if policies.done_within is None:
         return []
-    named = ((policy_header(name, PORTABLE), value.encode()) for name, value in policies.written)
-    return [(name, value) for name, value in named if name in (DONE_WITHIN, CONSUMER)]
+    named = ((policy_header(name, PORTABLE), value) for name, value in policies.written)
+    return [(name, encoded(value)) for name, value in named if name in (DONE_WITHIN, CONSUMER)]
 
 
 def _deadline_of(block: bytes) -> tuple[int, str | None] | None:
