@@ -137,6 +137,30 @@ def test_all_questions_have_answers_that_agree(text: str, after: int, until: int
     assert asked.latest_due(after, until) == (between[-1] if between else None)
 
 
+IRREGULAR = [
+    "@every 1s",
+    "@every 1.4s",
+    "@every 90m",
+    "*/5 * * * * *",
+    "0 0 0,1 1,2 * *",
+    "0 0 12 29-31 * *",
+    "0 7 2 * * 0",
+]
+
+
+@settings(max_examples=draws(150))
+@given(st.sampled_from(IRREGULAR), st.integers(1, 12), st.integers(0, 30), st.integers(0, 30), st.integers(-1, 1))
+def test_the_last_fires_of_a_time_are_found_however_irregular_they_are(
+    text: str, number: int, first: int, last: int, shift: int
+) -> None:
+    asked = timetable(text)
+    fires = asked.fires(31)
+    after, until = max(fires[first] + shift, STORED_AT), fires[last] + shift
+    between = [fire for fire in fires if after < fire <= until]
+    expected = between[-number] if len(between) > number else None
+    assert asked.latest_but(number, after, until) == expected
+
+
 # -- jitter: when each fire is sent, computed from its identity alone, and always before the next fire time --------
 
 SUBJECT = "orders.one"

@@ -14,8 +14,8 @@ on another instance.
 
 Cost: 140 bytes, about 400 with its numbers, its subject and a pattern of its own; equal terms are shared. Most of those
 that are held are far and no objects (`engine.holding.far`). What only some policies need (`needs_history`) takes about
-200 bytes more, and a search for a fire time for each fire that is due; about sixty counts if `all` with a number drops
-something.
+200 bytes more, and a search for a fire time for each fire that is due; some more, and a few counts, if `all` with a
+number drops something.
 """
 
 from collections.abc import Sequence
