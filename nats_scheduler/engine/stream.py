@@ -35,6 +35,8 @@ from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.done import Deadlines
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.holding.guard import Guard, described, fire_of
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Ownership, has_ended
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
@@ -126,8 +128,16 @@ class StreamEngine:
         self.landed = Landed(self._roster, rules.subjects, moves)
         self.contents = Contents(ContentMemory() if memory is None else memory)
         self._progress = Progress(reads_all=reads_all, moves=moves)
+        self._guard = Guard(self._reject_failed)
         self._lifecycle = lifecycle = Lifecycle(
-            self._roster, self.ownership, self.lifetimes, self.landed, self.contents, self._progress, self._emit
+            self._roster,
+            self.ownership,
+            self.lifetimes,
+            self.landed,
+            self.contents,
+            self._progress,
+            self._emit,
+            self._guard,
         )
         self.in_flight = lifecycle.in_flight
         self._purges = Purges(lifecycle, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge)
@@ -151,6 +161,7 @@ class StreamEngine:
             self.calendars,
             self._places,
             self.replacements,
+            reader.dialects,
         )
         self._intake = Intake(
             reader,
@@ -190,7 +201,10 @@ class StreamEngine:
         self.contents.comes_to(now)
         self.steps += 1
         for given in inputs:
-            self._take(given, now)
+            try:
+                self._take(given, now)
+            except Exception as error:  # a mistake of ours: see `engine.holding.guard`
+                self._guard.failed(given, error)
         if self._places.is_limited:
             self.admission.fill_places(now)
         self._course.read_what_has_room()
@@ -410,15 +424,7 @@ class StreamEngine:
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
         most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)
-        woken = self._roster.pop_woken(now, most)
-        for held in woken:
-            if has_ended(held, now):
-                self._lifecycle.end(held, self.lifetimes.why_expired(held))
-            elif held.flight is None and self._holdings.pass_over(held):
-                continue
-            elif not (held.calendars and self.calendars.woken(held, now)):
-                tried_again(self._lifecycle, held, now)
-                self._course.woken(held, now)
+        self._guard.each(self._roster.pop_woken(now, most), self._woken)
         if self._expiry is not None and ((wake := self._roster.next_wake()) is None or wake > now):
             self._remove_expired(now)  # or else a schedule may not be woken yet for a fire that is to be made up
         if self._outstanding <= BURST_IN_FLIGHT:
@@ -427,6 +433,23 @@ class StreamEngine:
             instant = now if is_left else self._next_wake()
             if instant is not None:
                 self._emit(WakeAt(instant))
+
+    def _woken(self, held: Held) -> None:
+        """Take the next step of a schedule whose time has come."""
+        now = self._now
+        if has_ended(held, now):
+            self._lifecycle.end(held, self.lifetimes.why_expired(held))
+        elif held.flight is None and self._holdings.pass_over(held):
+            return
+        elif not (held.calendars and self.calendars.woken(held, now)):
+            tried_again(self._lifecycle, held, now)
+            self._course.woken(held, now)
+
+    def _reject_failed(self, one: object, subject: str, sequence: int, error: Exception) -> None:
+        """Go on without a schedule that failed; the outcome of its fire does not matter any more."""
+        if (fire := fire_of(one)) is not None:
+            self.in_flight.conclude(fire)
+        self.admission.reject_failed(one, subject, sequence, described(error))
 
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""

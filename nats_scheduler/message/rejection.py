@@ -39,7 +39,10 @@ class Rejection:
 
     def __str__(self) -> str:
         value = self.value if len(self.value) <= MAX_SHOWN_CHARS else self.value[:MAX_SHOWN_CHARS] + "…"
-        code = f"server code {self.code}" if self.code else "a rule of nats-scheduler, not of the server"
+        if self.code == FAILED.code:
+            code = "a mistake of nats-scheduler: please report it"
+        else:
+            code = f"server code {self.code}" if self.code else "a rule of nats-scheduler, not of the server"
         return f"{self.header} of {value!r} {self.reason} ({code})"
 
 
@@ -74,11 +77,14 @@ POLICY_INVALID = ServerError(0, "schedule policy is invalid")
 # For the operator's restrictions: the server has no such limit.
 TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)
 
+FAILED = ServerError(500, "schedule failed in nats-scheduler", 500)
+"""Nothing is wrong with the schedule that the server, or a rule of ours, would reject: this program made a mistake."""
+
 MESSAGE_CODES = tuple(
     error.code
     for error in (
         *(TOO_MANY_SCHEDULES, STORAGE_TTL_INVALID, TTL_DISABLED, SCHEDULES_DISABLED, PATTERN_INVALID, TARGET_INVALID),
-        *(TTL_INVALID, ROLLUP_INVALID, SOURCE_INVALID, SCHEDULER_INVALID, TIME_ZONE_INVALID, POLICY_INVALID),
+        *(TTL_INVALID, ROLLUP_INVALID, SOURCE_INVALID, SCHEDULER_INVALID, TIME_ZONE_INVALID, POLICY_INVALID, FAILED),
     )
 )
 """All codes with which a schedule may be rejected."""

@@ -26,7 +26,7 @@ from nats_scheduler.engine.actions import (
     Report,
     WakeAt,
 )
-from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.events import Event, ScheduleRejected
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
@@ -42,7 +42,7 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_items, with_headers
 from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import FAILED, Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.durations import parse_duration
@@ -322,9 +322,14 @@ class ScheduleWorld:
             elif isinstance(action, WakeAt):
                 self._wake = action.instant
             elif isinstance(action, Report):
-                self.events.append(action.event)
+                self._note(action.event)
             else:
                 contact.ask(action)
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        is_mistake = isinstance(event, ScheduleRejected) and event.rejection.code == FAILED.code
+        assert not is_mistake, f"a mistake of nats-scheduler, not of the schedule: {event}"
 
     def _stored(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, self._dialects)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
-from nats_scheduler.engine.events import Ending, Event, ScheduleEnded
+from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, ScheduleRejected
 from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
@@ -16,6 +16,7 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
+from nats_scheduler.message.rejection import FAILED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
@@ -76,6 +77,8 @@ def endings(world: ScheduleWorld) -> list[Ending]:
 class Desk:
     """One engine; `now` only moves when a test moves it."""
 
+    may_fail: bool = False
+    """True if schedules may be rejected as failed, which is a mistake of the program."""
     memory: ContentMemory | None = None
     """The memory that the engine shares with others, if it does."""
 
@@ -110,7 +113,13 @@ class Desk:
     def step(self, *facts: Input) -> list[Action]:
         """Step the engine with inputs."""
         self.actions = self.engine.step(self.now, facts)
+        assert self.may_fail or not self.failed
         return self.actions
+
+    @property
+    def failed(self) -> list[ScheduleRejected]:
+        """The schedules that the last step reports as failed."""
+        return [event for event in self.reported(ScheduleRejected) if event.rejection.code == FAILED.code]
 
     def at(self, seconds: float) -> "Desk":
         """Step at an instant, given in seconds after the start."""

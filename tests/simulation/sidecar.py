@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired, purge_after
-from nats_scheduler.engine.events import Event, FireNotDone
+from nats_scheduler.engine.events import Event, FireNotDone, ScheduleRejected
 from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
@@ -32,6 +32,7 @@ from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.message.rejection import FAILED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
@@ -430,5 +431,7 @@ class Sidecar:
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))
+        if isinstance(event, ScheduleRejected):
+            assert event.rejection.code != FAILED.code, f"a mistake of the program: {event}"
         if isinstance(event, FireNotDone):
             self._server.history.not_done.setdefault(event.stored_as, []).append(self._server.timeline.now)

@@ -570,9 +570,11 @@ class Course(Part):
 
     def read_what_has_room(self) -> None:
         """Ask for the contents that waited for room, as far as there is room now."""
-        for held in self._contents.granted():
-            assert held.flight is not None, "what is read has a flight"
-            self._ask(held, held.flight)
+        self._guard.each(self._contents.granted(), self._ask_for)
+
+    def _ask_for(self, held: Held) -> None:
+        assert held.flight is not None, "what is read has a flight"
+        self._ask(held, held.flight)
 
     def _ask(self, held: Held, flight: Flight) -> None:
         flight.reads += 1
@@ -581,12 +583,14 @@ class Course(Part):
         self._emit(ReadContent(held.subject, held.sequence, *asked))
 
     def _recheck(self, doubtful: Iterable[Held]) -> None:
-        for held in doubtful:
-            flight = held.flight
-            if flight is not None and flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.READING):
-                if flight.stage is not Stage.READING:
-                    flight.fire = None
-                self.read(held)
+        self._guard.each(doubtful, self._recheck_one)
+
+    def _recheck_one(self, held: Held) -> None:
+        flight = held.flight
+        if flight is not None and flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.READING):
+            if flight.stage is not Stage.READING:
+                flight.fire = None
+            self.read(held)
 
     def leave_to_holder(self, held: Held, now: int) -> None:
         """Leave a schedule to its holder, and look at it after a while."""

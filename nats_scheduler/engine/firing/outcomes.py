@@ -12,6 +12,8 @@ The rules:
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireForged, FireReadBack, FireStored, FireUnknown, TargetMapped
@@ -123,7 +125,7 @@ class Outcomes(Part):
             else:
                 self.is_stored(fire, outcome, now)
             return
-        self._in_flight.count -= 1
+        self._in_flight.conclude(fire)
         if held is not None and held.flight is not None:
             self._not_stored(held, fire, outcome, now)
 
@@ -173,7 +175,7 @@ class Outcomes(Part):
                 fire.next_fire = following_fire(read.message.block, held.terms.dialect)
             self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
             return
-        self._in_flight.count -= 1
+        self._in_flight.conclude(fire)
         if held.flight.forgery != read.sequence:
             held.flight.forgery = read.sequence
             subject = "" if read.message is None else read.message.subject
@@ -185,20 +187,15 @@ class Outcomes(Part):
 
     def were_stored(self, stored: FiresStored, now: int) -> None:
         """Advance the schedules of fires that are stored."""
-        fires, count = stored.fires, len(stored.fires)
-        self.stored += count
+        fires = stored.fires
+        self.stored += len(fires)
         self._unreported.extend(fires)
         if self._refusals.held:
             self._end_refusals(fires, now)
         for fire, sequence in zip(fires, stored.sequences, strict=True):
             fire.stored_as, fire.stored_at = sequence, now
-            if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
-                self._purges.roll_up(fire.target, sequence - 1, shard_of(fire.schedule))
-            if fire.purge_through:
-                self._advance_while_purged(fire)
-            elif fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
-                self._advance_after(fire)
-        self._in_flight.count -= count  # not before: fires that are stored together are a burst too
+        self._guard.each(fires, self._go_on_after)
+        self._in_flight.conclude(*fires)  # not before: fires that are stored together are a burst too
         if fires and not fires[0].is_elsewhere:  # such a fire is concluded alone, and is not read back
             self._expect(fires)
         for fire in fires:
@@ -213,11 +210,18 @@ class Outcomes(Part):
             if fire.sequence in self._refusals.held and self._lifecycle.awaiting(fire) is not None:
                 self._refusals.stored(fire.sequence, now)
 
+    def _go_on_after(self, fire: Fire) -> None:
+        """Do what cannot wait after a fire that is stored."""
+        if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
+            self._purges.roll_up(fire.target, fire.stored_as - 1, shard_of(fire.schedule))
+        if fire.purge_through:
+            self._advance_while_purged(fire)
+        elif fire.next_fire is not None and fire.next_fire < fire.stored_at + ADVANCE_AT_ONCE_NS:
+            self._advance_after(fire)
+
     def _expect(self, fires: Sequence[Fire]) -> None:
         """Expect to read back what was stored, and note when it expires if its headers are not read again."""
-        for fire in fires:
-            if fire.is_watched:
-                self._watch(fire, fire.target, fire.stored_as, fire.stored_at, fire.block)
+        self._guard.each(filter(_is_watched, fires), self._watch_own)
         self._progress.expect(fires)
         if self._expiry is not None:
             self._expiry.fires_stored(fire for fire in fires if not self._progress.is_read_by_headers(fire))
@@ -251,17 +255,23 @@ class Outcomes(Part):
         if is_reported and (is_acknowledged or self._landed.may_be_in_time(held, generated, message)):
             self._report_read_back(generated, held, *message[:4])
         if held is not None:
-            held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
-            self.was_fired(held, generated.fire_time, message.block)
+            self._guard.each((held,), partial(self._go_on_with, generated, message))
         if (held is None or held.terms.policies.done_within) and DONE_WITHIN in message.block:
             self._watch(generated, *message[:4])
         return True
+
+    def _go_on_with(self, generated: Generated, message: StoredMessage, held: Held) -> None:
+        held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
+        self.was_fired(held, generated.fire_time, message.block)
 
     def watch_older(self, message: StoredMessage) -> None:
         """Have a fire watched that lies under the last message on its subject, if it says when it is to be done."""
         generated = read_generated(message.block) if DONE_WITHIN in message.block else None
         if generated is not None:
             self._watch(generated, *message[:4])
+
+    def _watch_own(self, fire: Fire) -> None:
+        self._watch(fire, fire.target, fire.stored_as, fire.stored_at, fire.block)
 
     def _watch(self, fire: Fire | Generated, target: str, sequence: int, stored_at: int, block: bytes) -> None:
         """Have a stored fire watched that says within which time it is to be done."""
@@ -338,8 +348,10 @@ class Outcomes(Part):
         """Advance the schedule of a last fire, which is being purged since its acknowledgement."""
         self._purges.outstanding += 1
         self._purges.under_way = fire
-        self._advance_after(fire)
-        self._purges.under_way = None
+        try:
+            self._advance_after(fire)
+        finally:
+            self._purges.under_way = None
 
     # -- fires into other streams, after a look into these -------------------------------------------------------
     #
@@ -359,7 +371,7 @@ class Outcomes(Part):
         """Go on with a fire that was looked for: it is stored, or is to be sent."""
         fire, held = look.fire, self._lifecycle.awaiting(look.fire)
         if held is None or held.flight is None:
-            self._in_flight.count -= 1
+            self._in_flight.conclude(fire)
             return
         latest, message = self._latest_found(held, look)
         if message is not None:
@@ -368,7 +380,7 @@ class Outcomes(Part):
             self.is_stored(fire, Stored(message.sequence, duplicate=True), now)
             fire.stored_at = message.stored_at
             return
-        self._in_flight.count -= 1
+        self._in_flight.conclude(fire)
         if message is not None:
             held.fire_is_stored(latest, message.sequence, message.stored_at)
         if message is not None and latest > fire.fire_time:
@@ -412,14 +424,17 @@ class Outcomes(Part):
         self._refusals.report(now)
         if self._in_flight.is_burst(len(self._unreported), now) or not self._unreported:
             return False
-        for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
-            fire = self._unreported.popleft()
-            self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
-            if fire.is_elsewhere:
-                held = self._roster.exactly(fire.schedule, fire.sequence)
-                self._report_read_back(fire, held, fire.target, fire.stored_as, fire.stored_at)
-            self._advance_after(fire)
-        return bool(self._unreported)
+        unreported = self._unreported
+        reported = (unreported.popleft() for _ in range(min(MAX_REPORTS_PER_STEP, len(unreported))))
+        self._guard.each(reported, self._report_stored)
+        return bool(unreported)
+
+    def _report_stored(self, fire: Fire) -> None:
+        self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
+        if fire.is_elsewhere:
+            held = self._roster.exactly(fire.schedule, fire.sequence)
+            self._report_read_back(fire, held, fire.target, fire.stored_as, fire.stored_at)
+        self._advance_after(fire)
 
     @property
     def is_idle(self) -> bool:
@@ -431,6 +446,9 @@ class Outcomes(Part):
         """True if a fire was sent that may be stored, and no answer says so; checks everything in progress."""
         flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
         return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)
+
+
+_is_watched = attrgetter("is_watched")
 
 
 def _missed_between(held: Held, latest: int, fire: Fire) -> int | None:

@@ -285,14 +285,14 @@ class Firing(Part):
         flight.fire = fire
         if held.is_elsewhere:
             if self._is_to_be_looked_for(held, flight, fire, now):
-                self._in_flight.count += 1
+                self._in_flight.begin(fire)
                 first = fire.fire_time if flight.missed_since is None else flight.missed_since
                 self._emit(LookForFire(fire, max(fire.fire_time, held.stored_at), first, flight.may_be_stored))
                 return
             held.looked_for = None  # it may be stored now
         if fire.next_fire is None or held.terms.source is not None:
             flight.content = flight.source = None  # not what the next fire is built from
-        self._in_flight.count += 1
+        self._in_flight.begin(fire)
         fire.purge_through = fire.last if self._is_purged_at_once(held, fire) else 0
         self._handed_out.append(fire)
 

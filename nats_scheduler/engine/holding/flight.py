@@ -13,8 +13,8 @@
     UNPURGEABLE     the schedule is done, and the server refuses the purge: it stays held so that it never fires again
 
 `Turn` is the whole table: each thing that happens, the stages in which it may happen, and the stage that follows.
-`engine.holding.lifecycle.Lifecycle.move` is the only function that changes a stage, and it asserts the table; a
-schedule that ends is held no longer and has no stage.
+`engine.holding.lifecycle.Lifecycle.move` is the only function that changes a stage, and it raises for what the table
+does not have; a schedule that ends is held no longer and has no stage.
 
 A schedule that waits has no `Flight`: of a million, few have one at any time.
 """

@@ -2,7 +2,8 @@
 
 The rules:
 
-- `Lifecycle.move` is the only function that changes a stage, and it asserts the table of `engine.holding.flight`.
+- `Lifecycle.move` is the only function that changes a stage, and it raises `IllegalMoveError` for what the table of
+  `engine.holding.flight` does not have.
 - `Lifecycle.end` is the only function that stops holding a schedule, and it reports why.
 - `Ownership` alone knows which shards are ours, `InFlight` how many fires are in flight, `Refusals` which are refused.
 
@@ -36,6 +37,7 @@ from nats_scheduler.engine.holding.flight import (
     Turn,
     wait_after,
 )
+from nats_scheduler.engine.holding.guard import Guard
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
@@ -277,7 +279,7 @@ class Refusals:
 # The rule: no fire is published beyond the cap, whatever made it due: its time, an answer that arrived late, a retry.
 # While a burst lasts, what can wait does: reports of what was stored, purges, removals.
 #
-# Cost: an addition for each fire.
+# Cost: an entry for each fire; to conclude one a second time changes nothing.
 
 MAX_IN_FLIGHT = 256
 """Most fires in flight at once: enough that server and sidecar need not wait for each other.
@@ -300,17 +302,30 @@ class InFlight:
     """The fires of one stream that are in flight."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._fires: set[Fire] = set()
         self._burst_since: int | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of fires in flight."""
+        return len(self._fires)
 
     @property
     def room(self) -> int:
         """The number of further fires that may be published; no more than 0 if the next have to wait for outcomes."""
-        return MAX_IN_FLIGHT - self.count
+        return MAX_IN_FLIGHT - len(self._fires)
+
+    def begin(self, fire: Fire) -> None:
+        """Count a fire that is handed out, or looked for."""
+        self._fires.add(fire)
+
+    def conclude(self, *fires: Fire) -> None:
+        """Count these fires no longer: their outcomes are known."""
+        self._fires.difference_update(fires)
 
     def is_burst(self, waiting: int, now: int) -> bool:
         """Return whether a burst keeps what waits, `waiting` pieces of it, from being done."""
-        if self.count <= BURST_IN_FLIGHT:
+        if len(self._fires) <= BURST_IN_FLIGHT:
             self._burst_since = None
             return False
         if self._burst_since is None:
@@ -321,6 +336,10 @@ class InFlight:
         """Keep a burst as long as it was although the wall clock shows `by` ns less than before."""
         if self._burst_since is not None:
             self._burst_since -= by
+
+
+class IllegalMoveError(Exception):
+    """Something happened to a schedule that the table of stages does not have: a mistake of this program."""
 
 
 class Lifecycle:
@@ -335,6 +354,7 @@ class Lifecycle:
         contents: Contents,
         progress: Progress,
         emit: Callable[[Action], None],
+        guard: Guard,
     ) -> None:
         """Begin with what all parts of the engine share; `emit` takes what is to be done."""
         self.roster = roster
@@ -351,6 +371,8 @@ class Lifecycle:
         """The fires in flight, by their number."""
         self.emit = emit
         """Has something done, or reports it."""
+        self.guard = guard
+        """Runs what concerns one schedule."""
         self.refusals = Refusals(roster, emit)
         """The schedules whose fires the server refuses."""
         self.held_back: dict[int, Held] = {}
@@ -371,7 +393,8 @@ class Lifecycle:
         """
         flight, stage = held.flight, turn.following
         before = Stage.WAITING if flight is None else flight.stage
-        assert before in turn.stages, f"{held.subject} is {before.value}, and {turn.meaning}"
+        if before not in turn.stages:
+            raise IllegalMoveError(f"{turn.name} is not possible while it is {before.value}")
         if stage in IN_PROGRESS:
             if flight is None:
                 flight = held.flight = Flight()
@@ -386,6 +409,7 @@ class Lifecycle:
             flight.stage = stage
         else:
             self._clear(held)
+            self.ownership.excuse(held)
             held.flight = None if stage is Stage.WAITING else Flight(stage)
 
     def set_aside(self, held: Held, until: int | None) -> None:
@@ -406,6 +430,9 @@ class Lifecycle:
     def discard(self, held: Held) -> None:
         """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
         flight = held.flight
+        self._clear(held)
+        self.landed.forget(held)
+        self.contents.forget(held.sequence)
         if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
             code, description, _since = flight.failing
             first = held.fire_time if flight.missed_since is None else flight.missed_since
@@ -414,9 +441,15 @@ class Lifecycle:
             count = max(held.count(held.fire_time - 1, flight.before.asked_at), 1)
             overlap = held.terms.policies.overlap
             self.emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
+        self.ownership.excuse(held)
+
+    def expel(self, held: Held) -> None:
+        """Hold a schedule no longer that failed: whatever is half changed, and without asking it anything."""
         self._clear(held)
         self.landed.forget(held)
         self.contents.forget(held.sequence)
+        self.ownership.neglected.pop(held.shard, None)
+        self.roster.remove(held.subject)
 
     def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
         """Return whether a fire that waited for the one before is not sent any more."""
@@ -434,8 +467,6 @@ class Lifecycle:
         if sequence in self.held_back:
             del self.held_back[sequence]
         self.aside.pop(sequence, None)
-        if self.ownership.neglected:
-            self.ownership.excuse(held)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -529,6 +560,7 @@ class Part:
         self._in_flight = lifecycle.in_flight
         self._refusals = lifecycle.refusals
         self._emit = lifecycle.emit
+        self._guard = lifecycle.guard
 
 
 def is_lost(held: Held, ending: Ending) -> bool:

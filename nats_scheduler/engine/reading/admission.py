@@ -10,11 +10,13 @@ The rules:
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from itertools import islice
 
-from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.actions import Report
+from nats_scheduler.engine.events import Ending, ScheduleRejected
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.course import Course
@@ -24,14 +26,15 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
-from nats_scheduler.engine.reading.inactive import Inactive, rejected_schedule
+from nats_scheduler.engine.reading.inactive import Inactive, failed, rejected_schedule
 from nats_scheduler.engine.reading.replaced import Replacements
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Holdings
 from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import PlainAt, TermsOfKind
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import FAILED, Rejection
 from nats_scheduler.message.stored import StoredMessage, body_mark
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_literal_subject
@@ -172,8 +175,10 @@ class Admission(Part):
         calendars: Calendars,
         places: Places,
         replacements: Replacements,
+        dialects: Sequence[Dialect],
     ) -> None:
         super().__init__(lifecycle)
+        self._dialects = dialects
         self._course = course
         self._purges = purges
         self._holdings = holdings
@@ -204,8 +209,12 @@ class Admission(Part):
         """
         first_wake = self._first_far_wake()
         for message in messages:
-            at = plain_at(message)
-            if at is None or not self._take_at(message, at, first_wake):
+            try:
+                at = plain_at(message)
+                is_taken = at is not None and self._take_at(message, at, first_wake)
+            except Exception:  # the same mistake shows when the message is taken alone
+                is_taken = False
+            if not is_taken:
                 self._hold_taken()
                 yield message
         self._hold_taken()
@@ -321,13 +330,36 @@ class Admission(Part):
                 self._displace(misplaced)
             if (held := self._places.take_next()) is None:
                 return
-            was_rejected = self._inactive.discard(held.subject)
-            has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
-            self._hold(held, None)
-            if not (has_waited and self._progress.is_live):
-                self._begin(held)
-            elif self._course.join_late(held, now):
-                self._holdings.accepted(held)
+            self._guard.each((held,), partial(self._place, now))
+
+    def _place(self, now: int, held: Held) -> None:
+        """Hold a schedule for which a place is free."""
+        was_rejected = self._inactive.discard(held.subject)
+        has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
+        self._hold(held, None)
+        if not (has_waited and self._progress.is_live):
+            self._begin(held)
+        elif self._course.join_late(held, now):
+            self._holdings.accepted(held)
+
+    def reject_failed(self, one: object, subject: str, sequence: int, error: str) -> None:
+        """Hold a schedule no longer that failed with an error, and reject it; `one` is what failed.
+
+        If a later message is known on its subject, or it is no schedule, it is only reported.
+        """
+        held = self._roster.on(subject)
+        newest = max(0 if held is None else held.sequence, self._inactive.at(subject))
+        stored = one if isinstance(one, Held | StoredMessage) else held
+        rejected = None if stored is None else failed(stored, error, self._dialects)
+        if held is not None and held.sequence <= sequence:
+            self._lifecycle.expel(held)
+            rejected = rejected or failed(held, error, self._dialects)
+        if rejected is not None and newest <= sequence:
+            self.discard(subject)
+            self._inactive.reject(rejected)
+        else:
+            rejection = FAILED.rejection("", "", error) if rejected is None else rejected.rejection
+            self._emit(Report(ScheduleRejected(subject, sequence, rejection.shortened())))
 
     def removal_requested(self, request: RemovalRequested) -> None:
         """Re-check the schedule on the one subject that a request names, if places are limited.
@@ -368,12 +400,12 @@ class Admission(Part):
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
-        if held.calendars:
-            self._calendars.hold(held)
         self._places.placed(held)
         if before is not None:
             self._replace(before, held)
             self._lifecycle.discard(before)
+        if held.calendars:
+            self._calendars.hold(held)
 
     def _replace(self, before: Held, held: Held) -> None:
         """Roll up the subject of a schedule that is replaced, unless its body is to be compared first."""
@@ -415,12 +447,15 @@ class Admission(Part):
 
     def end_gone(self, given: SchedulesGone, now: int) -> None:
         """End what is not stored any more."""
-        for subject, sequence in given.schedules:
-            held = self._roster.exactly(subject, sequence)
-            if held is not None and held.flight is None and held.send_time > now:
-                self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
-            self._gone(subject, sequence)
-            self._inactive.misnamed_gone(subject, sequence)
+        self._guard.each(given.schedules, partial(self._end_gone, now))
+
+    def _end_gone(self, now: int, gone: tuple[str, int]) -> None:
+        subject, sequence = gone
+        held = self._roster.exactly(subject, sequence)
+        if held is not None and held.flight is None and held.send_time > now:
+            self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
+        self._gone(subject, sequence)
+        self._inactive.misnamed_gone(subject, sequence)
 
 
 def _version(held: Held) -> Version:

@@ -25,8 +25,8 @@ from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.message.reading import Misnamed, paused_pattern
-from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
+from nats_scheduler.message.reading import Misnamed, paused_name, paused_pattern
+from nats_scheduler.message.rejection import FAILED, MAX_KEPT_CHARS, Rejection
 from nats_scheduler.message.stored import StoredMessage
 
 # The record of a message that is rejected as a schedule, active or paused.
@@ -74,6 +74,20 @@ def rejected_schedule(held: Held, rejection: Rejection) -> Rejected:
     """Return what is kept of a schedule that is valid, and rejected because the operator limits their number."""
     terms = held.terms
     return _kept(held, rejection, terms.dialect, held.pattern.text, terms.target)
+
+
+def failed(stored: Held | StoredMessage, error: str, dialects: Sequence[Dialect]) -> Rejected | None:
+    """Return what is kept of a schedule that made the engine fail; None for a message that has none of its headers."""
+    reason = f"made nats-scheduler fail, and is not used until it is stored again or the sidecar starts anew: {error}"
+    if isinstance(stored, Held):
+        name, value = stored.terms.dialect.schedule, stored.pattern.text
+        return rejected_schedule(stored, FAILED.rejection(decoded(name), value, reason))
+    names = [one.schedule for one in dialects] + [paused_name(one) for one in dialects]
+    name = next((name for name in names if header_value(stored.block, name)), b"")
+    if not name:
+        return None
+    value = decoded(header_value(stored.block, name) or b"")
+    return rejected_message(stored, FAILED.rejection(decoded(name), value, reason), dialects)
 
 
 def _kept(of: StoredMessage | Held, rejection: Rejection, dialect: Dialect, pattern: str, target: str) -> Rejected:

@@ -9,8 +9,10 @@ Cost: some microseconds for a message that concerns a schedule, a fraction of on
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import Held
@@ -107,10 +109,12 @@ class Intake(Part):
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
         self.history_through = max(self.history_through, given.through)
-        for message in given.messages:
-            if self._expiry is not None:
-                self._expiry.take(message)
-            self._outcomes.watch_older(message)
+        self._guard.each(given.messages, self._take_older)
+
+    def _take_older(self, message: StoredMessage) -> None:
+        if self._expiry is not None:
+            self._expiry.take(message)
+        self._outcomes.watch_older(message)
 
     def expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         """Take what became of a removal: what is removed is no schedule any more."""
@@ -127,16 +131,25 @@ class Intake(Part):
         """Take fires of ours that were read back; returns whether there are more."""
         matched, take = self._progress.matched, self._outcomes.take_read_back
         expires, inactive, on = self._expiry is not None, self._inactive, self._roster.on
-        for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))):
-            fire = matched.popleft()
+
+        def take_one(fire: Fire) -> None:
             lands = expires or bool(inactive) or on(fire.target) is not None
             if lands or not take(fire):
                 reading, message = reading_of(fire)
                 self._apply(reading, message, now, is_acknowledged=True)
+
+        some = (matched.popleft() for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))))
+        self._guard.each(some, take_one)
         return bool(matched)
 
     def take(self, message: StoredMessage, now: int) -> None:
-        """Take one message, whatever it is."""
+        """Take one message, whatever it is; if it fails, what is on its subject ends, and no other schedule."""
+        try:
+            self._take(message, now)
+        except Exception as error:  # a mistake of ours: see `engine.holding.guard`
+            self._guard.failed(message, error)
+
+    def _take(self, message: StoredMessage, now: int) -> None:
         if self._of_server is not None:
             self._of_server.take(message)
         if self._inactive.misnamed:
@@ -254,5 +267,5 @@ class Intake(Part):
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
         held = self._roster.on(schedule)
         if held is not None and held.sequence < message.sequence:
-            self._purges.purge(held, Ending.CANCELLED)
+            self._guard.each((held,), partial(self._purges.purge, ending=Ending.CANCELLED))
         self._admission.cancelled(schedule, message.sequence)

@@ -227,17 +227,17 @@ class Holdings(Part):
         """Take over or hand over some schedules whose shards have changed hands; returns whether more are left."""
         if not self._changing:
             return False
-        for _ in range(min(len(self._changing), MAX_HANDOVERS_PER_STEP)):
-            held = self._changing.popleft()
-            if self._roster.on(held.subject) is not held:
-                continue
-            if self._ownership.is_ours(held):
-                self._take_over(held)
-            else:
-                self._course.hand_over(held)
+        some = (self._changing.popleft() for _ in range(min(len(self._changing), MAX_HANDOVERS_PER_STEP)))
+        self._guard.each((held for held in some if self._roster.on(held.subject) is held), self._change_hands_of)
         if not self._changing:
             self._earliest_changing = None
         return bool(self._changing)
+
+    def _change_hands_of(self, held: Held) -> None:
+        if self._ownership.is_ours(held):
+            self._take_over(held)
+        else:
+            self._course.hand_over(held)
 
     def checkpoint(
         self, now: int, last_read: int, rejected: Iterable[int], last: StoredMessage | None
@@ -355,7 +355,7 @@ class Holdings(Part):
             if subject in self._accepted and self._is_ours(subject, shards):
                 held = self._unreported(subject, self._accepted.pop(subject))
                 if held is not None:
-                    self.accepted(held)
+                    self._guard.each((held,), self.accepted)
             yield
 
     def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
