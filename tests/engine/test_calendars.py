@@ -13,7 +13,7 @@ from nats_scheduler.engine.events import (
 from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing import calendars
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP
+from nats_scheduler.engine.firing.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
@@ -181,7 +181,7 @@ def test_each_calendar_is_named_for_the_first_time_once() -> None:
 
 def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
     world = ScheduleWorld(calendars={"work": "", "other": ""})
-    count = 3 * MAX_APPLIED_PER_STEP + 1
+    count = 3 * MAX_VISITED_PER_STEP + 1
     for number in range(count):
         world.publish(f"s.{number}", DAILY)
     world.publish("s.other", {**DAILY, "Nats-Schedule-X-Except": "calendar:other"})

@@ -248,6 +248,18 @@ def test_a_message_that_claims_to_be_a_fire_and_cannot_be_judged_ends_no_other_s
     assert one.engine.inactive.rejected == {}, "what is no schedule is not listed"
 
 
+def test_a_schedule_fails_when_an_edit_of_its_calendar_is_applied_and_the_others_get_the_edit() -> None:
+    messages = [
+        schedule("@every 1h", number, f"s.{number}", Nats_Schedule_X_Except="calendar:closed") for number in range(1, 6)
+    ]
+    one = MistakenDesk(*messages, OTHER)
+    one.breaks(subject="s.3")
+    one.step(CalendarsRead(KnownCalendars({"closed": Calendar("closed", ())})))
+    one.step()
+    assert one.engine.inactive.rejected["s.3"].rejection.code == FAILED.code
+    assert [held.no_fire for held in one.engine.held if held.calendars] == [None] * 4
+
+
 def test_one_of_those_that_are_gone_fails_and_the_others_end() -> None:
     one = MistakenDesk(*(schedule("@every 1h", number, f"s.{number}") for number in range(1, 4)))
     held = one.held("s.2")

@@ -17,14 +17,16 @@ The rules:
   before an edit is taken for a forgery, and instances that see an edit at different times agree on identities.
 
 Why an edit is applied in slices: each schedule has to search its next fire. One whose time comes before its turn is
-brought up to date first.
+brought up to date first. The schedules of one calendar after the other are visited; what is edited during that is
+visited again, once, however often it is edited: the last edit counts.
 
-Cost: an entry for each schedule that names a calendar, and some ten microseconds for each when one is edited. Nothing
-for others. Limit: an entry of a schedule that ended stays until there are twice as many entries as schedules.
+Cost: an entry for each schedule that names a calendar, and some ten microseconds for each when one is edited; for an
+edit a comparison of all calendars. Nothing for schedules that name none. Limit: an entry of a schedule that ended stays
+until its calendar is edited, or there are twice as many entries as schedules.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
@@ -35,11 +37,11 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import Holdings
-from nats_scheduler.schedule.calendars import NOT_READ
+from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 
-MAX_APPLIED_PER_STEP = 64
-"""The most schedules to which an edit is applied in one step, some milliseconds of work."""
+MAX_VISITED_PER_STEP = 32
+"""The most schedules that are visited in one step after an edit, about a millisecond of work."""
 
 MAX_UNNOTICED_NS = 3 * SECOND
 """The longest time (ns) until it is noticed that nothing is received: an edit made in this time may be missing too."""
@@ -74,17 +76,19 @@ class Calendars(Part):
         self._followed_until: int | None = None
         """Until when (ns) all edits were certainly received; None if they are."""
         self._passed_until: int | None = None
-        """Up to when (ns) the days before the edits that are applied decide which fire times have passed; None: now."""
+        """Up to when (ns) the days before the edits that are not applied yet decide which fire times have passed; None:
+        now."""
         self._named: dict[str, dict[int, Held]] = {}
         """By name of the calendar and sequence, the schedules that name it; some may have ended."""
         self._pruned_at: dict[str, int] = {}
         """By name, how many entries there may be before those of ended schedules are discarded."""
-        self._pending: deque[Held] = deque()
-        """The schedules to which an edit is still to be applied."""
+        self._to_visit: dict[str, int | None] = {}
+        """The calendars whose schedules are to be visited, because it was edited, or is to be reported: up to when (ns)
+        the days before its edit decide, None if it was not edited."""
+        self._visit: Iterator[Held] | None = None
+        """The schedules that are still to be visited, in parts; None if none are."""
         self._found: set[str] = set()
-        """The calendars that are known since the last edit, which is not applied to all schedules yet."""
-        self._news: set[str] = set()
-        """The calendars of which something is to be reported."""
+        """The calendars that are known since an edit, which is not applied to all schedules yet."""
         self.has_work = False
         """True if `work` has something to do."""
         self._notify_named = notify_named
@@ -132,31 +136,35 @@ class Calendars(Part):
 
     def read(self, given: CalendarsRead, now: int) -> None:
         """Take the calendars as they are now."""
-        if not self._pending:
-            self._passed_until = None
+        passed = now  # without contact it is applied later
         if not given.is_followed:
             since = now - MAX_UNNOTICED_NS
             self._followed_until = since if self._followed_until is None else self._followed_until
         elif self._followed_until is not None:
-            self._passed_until, self._followed_until = self._followed_until, None
+            passed, self._followed_until = min(now, self._followed_until), None
         before, self._known = self._known, given.calendars
-        for name in self._named:
-            fault = self._known.fault(name)
-            if fault != before.fault(name):
-                self._report_soon(name)
+        for name in self._changed_since(before):
+            self._report_soon(name)
             if before.calendar(name) == self._known.calendar(name):
                 continue
-            self._report_soon(name)
-            self._prune(name)
-            self._pending.extend(self._named[name].values())
-            if fault:
-                self._found.discard(name)
-                self._holdings.await_calendar(name, min(now, self._earliest_overdue(name, now) - 1))
-            else:
+            known = self._to_visit[name]
+            self._to_visit[name] = passed if known is None else min(known, passed)
+            self._passed_until = passed if self._passed_until is None else min(self._passed_until, passed)
+            if not self._known.fault(name):
                 self._found.add(name)
-        if self._pending:
-            self._passed_until = self._passed(now)  # without contact it is applied later
-        self.has_work = self.has_work or bool(self._pending)
+                continue
+            self._found.discard(name)
+            if not self._holdings.awaits(name):
+                self._holdings.await_calendar(name, min(now, self._earliest_overdue(name, now) - 1))
+
+    def _changed_since(self, before: KnownCalendars) -> list[str]:
+        """Return the calendars that schedules name, and of which something else is known than before."""
+        known = self._known
+        names: Iterable[str] = self._named
+        if (before.absent, before.is_read) == (known.absent, known.is_read):
+            edited = (one for one in {**before.by_name, **known.by_name} if _is_other(before, known, one))
+            names = (one for one in edited if one in self._named)
+        return [one for one in names if before.fault(one) != known.fault(one) or _is_other(before, known, one)]
 
     def shards_changed(self) -> None:
         """Report again what is missing: other schedules are ours."""
@@ -168,20 +176,39 @@ class Calendars(Part):
 
     def work(self, now: int) -> bool:
         """Apply an edit to some schedules, and report what is new; returns whether there is more to do."""
-        for _ in range(min(MAX_APPLIED_PER_STEP, len(self._pending))):
-            held = self._pending.popleft()
-            if self._roster.on(held.subject) is held and self._is_outdated(held):
+        if self._visit is None:
+            self._visit = self._visits()
+        visited = 0
+
+        def bring_up_to_date(held: Held) -> None:
+            nonlocal visited
+            visited += 1
+            if self._is_outdated(held):
                 self._apply(held, now)
-        if not self._pending:
-            for name in self._found:
-                self._holdings.calendar_found(name)
-            self._found.clear()
-            self._passed_until = None
-        for name in sorted(self._news):
-            self._report(name)
-        self._news.clear()
-        self.has_work = bool(self._pending)
+
+        self._guard.each(islice(self._visit, MAX_VISITED_PER_STEP), bring_up_to_date)
+        self.has_work = visited == MAX_VISITED_PER_STEP
+        if not self.has_work:
+            self._visit = None
         return self.has_work
+
+    def _visits(self) -> Iterator[Held]:
+        """Yield the schedules that are to be visited, one calendar after the other, and report each of these."""
+        while self._to_visit:
+            name = next(iter(self._to_visit))
+            del self._to_visit[name]
+            entries, ours = self._named[name], 0
+            for sequence, held in list(entries.items()):
+                if self._roster.on(held.subject) is held:
+                    ours += self._ownership.is_ours(held)
+                    yield held
+                else:
+                    entries.pop(sequence, None)
+            if name in self._found:
+                self._found.discard(name)
+                self._holdings.calendar_found(name)
+            self._passed_until = next((one for one in self._to_visit.values() if one is not None), None)
+            self._report(name, ours)
 
     def woken(self, held: Held, now: int) -> bool:
         """Take the next step of a schedule whose time has come, if a calendar decides it; returns whether one does."""
@@ -246,22 +273,25 @@ class Calendars(Part):
     # -- reports -------------------------------------------------------------------------------------------------
 
     def _report_soon(self, name: str) -> None:
-        self._news.add(name)
+        self._to_visit.setdefault(name, None)
         self.has_work = True
 
-    def _report(self, name: str) -> None:
-        count = sum(1 for held in self._live(name) if self._ownership.is_ours(held))
+    def _report(self, name: str, count: int) -> None:
         if not self._known.is_read or not count:
             return
         fault = self._known.fault(name)
         self._emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
 
-    def _live(self, name: str) -> Iterator[Held]:
-        return (held for held in self._named[name].values() if self._roster.on(held.subject) is held)
-
     def _prune(self, name: str) -> None:
-        self._named[name] = {held.sequence: held for held in self._live(name)}
+        live = (held for held in self._named[name].values() if self._roster.on(held.subject) is held)
+        self._named[name] = {held.sequence: held for held in live}
         self._pruned_at[name] = max(MIN_ENTRIES, 2 * len(self._named[name]))
+
+
+def _is_other(before: KnownCalendars, known: KnownCalendars, name: str) -> bool:
+    """Return whether a calendar is another one than before."""
+    one, other = before.by_name.get(name), known.by_name.get(name)
+    return one is not other and one != other
 
 
 def _may_be_stored(held: Held) -> bool:

@@ -188,6 +188,10 @@ class Holdings(Part):
             earlier = self._settled_of(name, self._ownership.shards)
             self._calendars[name] = min(earlier, default=NO_EXPIRY) if through is None else through
 
+    def awaits(self, calendar: str) -> bool:
+        """Return whether it is noted that a calendar is not known."""
+        return calendar in self._calendars
+
     def waits_for_calendar(self, held: Held, name: str) -> None:
         """Have checkpoints name a schedule whose fire is due earlier than what is settled of the calendar it awaits.
 
