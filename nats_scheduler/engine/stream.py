@@ -15,7 +15,7 @@ holds it, `engine.firing.course` brings it to its fire, `engine.firing.sending` 
 takes the outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` has what they share.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
@@ -93,6 +93,9 @@ from nats_scheduler.schedule.instants import SECOND
 
 MAX_WAKES_PER_STEP = 128
 """The most schedules that one step looks at: answers are received between two steps, also during a burst."""
+
+WAKES_PER_DECISION = 8
+"""A schedule whose policies decide about a due fire counts for this many others: each decision searches fire times."""
 
 MIN_CLOCK_STEP_NS = 1 * SECOND
 """If a wall clock goes back by less, nothing is done about it: no back-off grows by more than that."""
@@ -205,12 +208,11 @@ class StreamEngine:
                 self._take(given, now)
             except Exception as error:  # a mistake of ours: see `engine.holding.guard`
                 self._guard.failed(given, error)
-        if self._places.is_limited:
-            self.admission.fill_places(now)
+        is_place_left = self._places.is_limited and self.admission.fill_places(now)
         self._course.read_what_has_room()
         if self._progress.is_open:
             self._wake(now)
-        if self._do_what_waited(now):
+        if self._do_what_waited(now) or is_place_left:
             self._emit(WakeAt(now))
         if self._expiry is not None:
             self._expiry.report()
@@ -424,7 +426,7 @@ class StreamEngine:
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
         most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)
-        self._guard.each(self._roster.pop_woken(now, most), self._woken)
+        self._guard.each(self._as_many_as_fit(self._roster.pop_woken(now, most), now), self._woken)
         if self._expiry is not None and ((wake := self._roster.next_wake()) is None or wake > now):
             self._remove_expired(now)  # or else a schedule may not be woken yet for a fire that is to be made up
         if self._outstanding <= BURST_IN_FLIGHT:
@@ -433,6 +435,17 @@ class StreamEngine:
             instant = now if is_left else self._next_wake()
             if instant is not None:
                 self._emit(WakeAt(instant))
+
+    def _as_many_as_fit(self, woken: Sequence[Held], now: int) -> Sequence[Held]:
+        """Return the first of these schedules, as many as one step may look at; the others wake the next step."""
+        left = MAX_WAKES_PER_STEP
+        for number, held in enumerate(woken):
+            left -= WAKES_PER_DECISION if held.has_history and held.flight is not None else 1
+            if left < 0:
+                for other in woken[number:]:
+                    self._roster.wake(other, now)
+                return woken[:number]
+        return woken
 
     def _woken(self, held: Held) -> None:
         """Take the next step of a schedule whose time has come."""

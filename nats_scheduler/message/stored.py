@@ -95,7 +95,8 @@ class MessageRun(Sequence[StoredMessage]):
         self.subjects = subjects
         self._sequences = sequences
         self._times = times
-        self._blocks = blocks
+        self.blocks = blocks
+        """Their header blocks."""
 
     @classmethod
     def of(cls, messages: Sequence[StoredMessage]) -> Self:
@@ -107,7 +108,7 @@ class MessageRun(Sequence[StoredMessage]):
     @cached_property
     def is_ordinary(self) -> bool:
         """True if no message means anything to the scheduler, except that it may replace a schedule on its subject."""
-        blocks = b"".join(self._blocks)
+        blocks = b"".join(self.blocks)
         return blocks.find(NAME_PART_LOWER) < 0 and blocks.find(NAME_PART_UPPER) < 0
 
     def __len__(self) -> int:
@@ -117,7 +118,7 @@ class MessageRun(Sequence[StoredMessage]):
     def __iter__(self) -> Iterator[StoredMessage]:
         """Make the messages one by one."""
         sequences, times = map(int, self._sequences), map(int, self._times)
-        return map(_message, zip(self.subjects, sequences, times, self._blocks, repeat(None)))
+        return map(_message, zip(self.subjects, sequences, times, self.blocks, repeat(None)))
 
     @overload
     def __getitem__(self, index: int) -> StoredMessage: ...
@@ -130,5 +131,5 @@ class MessageRun(Sequence[StoredMessage]):
         if isinstance(index, slice):
             return list(self)[index]
         return StoredMessage(
-            self.subjects[index], int(self._sequences[index]), int(self._times[index]), self._blocks[index], None
+            self.subjects[index], int(self._sequences[index]), int(self._times[index]), self.blocks[index], None
         )

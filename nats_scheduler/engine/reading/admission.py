@@ -156,6 +156,9 @@ ROWS_PER_UNIT = 16
 OTHERS_PER_UNIT = 2_048
 """Rejected, paused and other messages that are compared in one unit of work."""
 
+MAX_PLACED_AT_ONCE = 64
+"""Schedules that get a place in one call: many places may become free at once."""
+
 Found = list[tuple[str, int]]
 """Subjects and sequences."""
 
@@ -323,14 +326,17 @@ class Admission(Part):
             if is_ours and not (rejected.is_paused or self.is_waiting(subject)):
                 yield rejected.sequence
 
-    def fill_places(self, now: int) -> None:
-        """Hold schedules that wait, oldest first, until no place is free."""
-        while len(self._places):
+    def fill_places(self, now: int) -> bool:
+        """Hold schedules that wait, oldest first, until no place is free; returns whether there may be more."""
+        for _ in range(MAX_PLACED_AT_ONCE):
+            if not len(self._places):
+                return False
             if (misplaced := self._places.misplaced()) is not None:
                 self._displace(misplaced)
             if (held := self._places.take_next()) is None:
-                return
+                return False
             self._guard.each((held,), partial(self._place, now))
+        return True
 
     def _place(self, now: int, held: Held) -> None:
         """Hold a schedule for which a place is free."""

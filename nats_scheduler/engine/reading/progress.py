@@ -7,6 +7,7 @@ to some sequence is ours. The rules:
 - Nothing fires before everything stored so far has been read, nor once the engine is drained.
 - A fire is expected only within one contact, and matched only if the subject is the target, or if the message under
   the acknowledged sequence has its identity (`engine.reading.landed.Moves`); any other one is read as a stranger's.
+  One that is concluded once contact is lost is not expected.
 - What was acknowledged is stored. Once a message after it was read, it is not expected any more: it was rolled up,
   consumed or deleted before the follower read it.
 
@@ -79,6 +80,8 @@ class Progress:
         """
         if not self.reads_all:
             self.matched.extend(fires)
+        if not self.is_live:
+            return
         expected = self.expected
         for fire in islice(fires, MAX_EXPECTED - len(expected)):
             if fire.stored_as > self.last_read or not self.reads_all:
