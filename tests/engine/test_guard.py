@@ -17,6 +17,7 @@ from nats_scheduler.engine.inputs import (
     CalendarsRead,
     DuplicateRead,
     FiresStored,
+    HistoryRead,
     Input,
     Refused,
     SchedulesGone,
@@ -30,7 +31,7 @@ from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
 
 INNOCENT = "s.innocent"
 OTHER = schedule("@every 1s", 2, INNOCENT)
@@ -258,6 +259,25 @@ def test_a_schedule_fails_when_an_edit_of_its_calendar_is_applied_and_the_others
     one.step()
     assert one.engine.inactive.rejected["s.3"].rejection.code == FAILED.code
     assert [held.no_fire for held in one.engine.held if held.calendars] == [None] * 4
+
+
+class BrokenMessage(StoredMessage):
+    """A message whose stored time raises."""
+
+    @property
+    def stored_at(self) -> int:
+        """Raise."""
+        raise PlantedError("the stored time is broken")
+
+
+def test_an_older_version_that_fails_is_reported_and_lists_nothing() -> None:
+    """It is no schedule any more: another message lies on its subject."""
+    one = MistakenDesk(plain(SCHEDULE, 9), OTHER, removes_expired=True, guard=False)
+    old = schedule("@every 5s", 1, Nats_TTL="5s")
+    one.step(HistoryRead([BrokenMessage(*old), schedule("@every 5s", 3, Nats_TTL="5s")], 9))
+    assert [(event.schedule, event.sequence) for event in one.failed] == [(SCHEDULE, 1)]
+    assert one.engine.inactive.rejected == {}
+    assert one.engine.history_through == 9
 
 
 def test_one_of_those_that_are_gone_fails_and_the_others_end() -> None:

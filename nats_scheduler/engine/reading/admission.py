@@ -364,8 +364,8 @@ class Admission(Part):
             self.discard(subject)
             self._inactive.reject(rejected)
         else:
-            rejection = FAILED.rejection("", "", error) if rejected is None else rejected.rejection
-            self._emit(Report(ScheduleRejected(subject, sequence, rejection.shortened())))
+            made = FAILED.rejection("", "", f"made nats-scheduler fail: {error}")
+            self._emit(Report(ScheduleRejected(subject, sequence, made.shortened())))
 
     def removal_requested(self, request: RemovalRequested) -> None:
         """Re-check the schedule on the one subject that a request names, if places are limited.

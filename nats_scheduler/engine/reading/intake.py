@@ -109,9 +109,10 @@ class Intake(Part):
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
         self.history_through = max(self.history_through, given.through)
-        self._guard.each(given.messages, self._take_older)
+        for message in given.messages:  # one that fails is reported, and is no schedule that could be rejected
+            self._guard.each(((message.subject, message.sequence),), partial(self._take_older, message))
 
-    def _take_older(self, message: StoredMessage) -> None:
+    def _take_older(self, message: StoredMessage, _where: tuple[str, int]) -> None:
         if self._expiry is not None:
             self._expiry.take(message)
         self._outcomes.watch_older(message)
