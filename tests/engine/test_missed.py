@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -18,6 +19,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.stream import MAX_WAKES_PER_STEP, WAKES_PER_DECISION
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
@@ -317,3 +319,16 @@ def test_a_checkpoint_has_room_for_fewer_exceptions_that_name_their_first_fire()
     assert 0 < len(checkpoint.owed) <= 32 * 64 // 3
     assert set(checkpoint.owed) == checkpoint.unsettled
     assert checkpoint.through == START + 10 * SECOND - 1, "what it has no room for bounds its instant"
+
+
+def test_a_step_decides_about_few_of_the_schedules_that_are_due_and_the_next_ones_about_the_others() -> None:
+    """Each decision searches fire times, and what is due in other streams waits for the end of the step."""
+    numbers = range(1, 4 * MAX_WAKES_PER_STEP // WAKES_PER_DECISION)
+    messages = [schedule("@every 5s", number, f"s.{number}", Nats_Schedule_X_Missed="skip") for number in numbers]
+    desk = Desk(*messages).at(4.5)
+    desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in messages))
+    sent = [len(desk.at(5).fires)]
+    while desk.asked(WakeAt) and desk.wake <= 5:
+        sent.append(len(desk.at(5).fires))
+    assert max(sent) <= MAX_WAKES_PER_STEP // WAKES_PER_DECISION
+    assert sum(sent) == len(messages)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
 from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.firing.building import ServerLimits
@@ -17,9 +17,11 @@ from nats_scheduler.engine.inputs import (
     MessagesRead,
     PurgeConcluded,
     RemovalRequested,
+    SchedulesGone,
     ShardsHeld,
     Stored,
 )
+from nats_scheduler.engine.reading.admission import MAX_PLACED_AT_ONCE
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
@@ -275,3 +277,16 @@ def assert_the_oldest_are_held(stream: Stream, instance: Instance, most: int, wh
     # The purge of a schedule that waits is noticed only when its turn comes.
     gone = {subject for subject in waiting if last[subject] is None}
     assert {s: n for s, n in waiting.items() if s not in gone} == dict(expected[most:]), which
+
+
+def test_places_that_become_free_at_once_are_filled_a_few_in_each_step() -> None:
+    numbers = range(1, 6 * MAX_PLACED_AT_ONCE)
+    desk = desk_for(3 * MAX_PLACED_AT_ONCE, *daily(*numbers))
+    desk.step(SchedulesGone([(f"s.{number}", number) for number in range(1, 3 * MAX_PLACED_AT_ONCE + 1)]))
+    placed = [len(desk.engine.held)]
+    while desk.asked(WakeAt) and desk.wake <= 0:
+        desk.step()
+        placed.append(len(desk.engine.held) - sum(placed))
+    assert max(placed) <= MAX_PLACED_AT_ONCE
+    assert len(desk.engine.held) == 3 * MAX_PLACED_AT_ONCE - 1
+    assert waiting_for(desk.engine) == {}
