@@ -27,7 +27,7 @@ from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.message.rejection import FAILED, Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions
-from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, DayRows, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.testing.clock import START
@@ -255,7 +255,7 @@ def test_a_schedule_fails_when_an_edit_of_its_calendar_is_applied_and_the_others
     ]
     one = MistakenDesk(*messages, OTHER)
     one.breaks(subject="s.3")
-    one.step(CalendarsRead(KnownCalendars({"closed": Calendar("closed", ())})))
+    one.step(CalendarsRead(KnownCalendars({"closed": Calendar("closed", DayRows(()))})))
     one.step()
     assert one.engine.inactive.rejected["s.3"].rejection.code == FAILED.code
     assert [held.no_fire for held in one.engine.held if held.calendars] == [None] * 4
