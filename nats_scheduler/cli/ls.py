@@ -17,7 +17,7 @@ from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.listing import FailingSchedules, Listing, read_listing
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
+from nats_scheduler.cli.output import json_option, print_folded, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.figures import ScheduleKind, State
@@ -155,17 +155,17 @@ def _print(
 def _print_problems(listing: Listing) -> None:
     """Print why schedules that are listed as valid do not fire, or not as they say."""
     if ignored := sum(has_ignored_policies(one) for _, one in listing.schedules):
-        click.echo(f"{ignored} of them {'has' if ignored == 1 else 'have'} policies that {NO_SERVER_KNOWS}")
+        print_folded(f"{ignored} of them {'has' if ignored == 1 else 'have'} policies that {NO_SERVER_KNOWS}")
     for one in listing.streams:
         if aged := sum(row[0] is one and row[1].is_cut_off for row in listing.schedules):
-            click.echo(f"{one.name}: {age_sentence(one.state.rules, aged, listing.server)}")
+            print_folded(f"{one.name}: {age_sentence(one.state.rules, aged, listing.server)}")
         if problem := listing.sidecars.why_not_fired(one):
-            click.echo(f"{one.name}: {problem}")
+            print_folded(f"{one.name}: {problem}")
         portable = sum(row[0] is one and row[1].fired_by is FiredBy.SIDECAR for row in listing.schedules)
         if not problem and portable and (problem := listing.sidecars.why_not_served(one)):
-            click.echo(f"{one.name}: {portable} with X-Nats-Schedule, and {problem}")
+            print_folded(f"{one.name}: {portable} with X-Nats-Schedule, and {problem}")
     if not listing.sidecars.alive and any(one.mode is Mode.NATIVE for one in listing.streams):
-        click.echo(SERVER_ALONE)
+        print_folded(SERVER_ALONE)
 
 
 def _total(listing: Listing, shown: int | None) -> str:

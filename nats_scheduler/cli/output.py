@@ -132,6 +132,11 @@ def labelled_lines(texts: Iterable[tuple[str, str]], label_chars: int, room: int
     return lines
 
 
+def print_folded(text: str) -> None:
+    """Print a sentence, on a terminal in lines that fit into it."""
+    click.echo("\n".join(fold(text, shutil.get_terminal_size().columns)) if sys.stdout.isatty() else text)
+
+
 def fold(text: str, width: int) -> list[str]:
     """Break text at spaces into lines of at most `width`; a longer word has a line of its own."""
     if width_of(text) <= width:
