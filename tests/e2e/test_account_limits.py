@@ -1,5 +1,6 @@
 """Accounts in which every stream needs a size, or that have no files: the sidecar starts, and says so once."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.conftest import StartServer
 from tests.doctor.examined import codes_on, findings_on, of
 from tests.harness.account import Account, account_on, sidecar_on, started_sidecar
 from tests.harness.flagged import FlaggedStream
+from tests.harness.jwts import Operator
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -131,3 +133,28 @@ async def test_the_doctor_finds_what_does_not_fit_and_what_is_full(url: str) -> 
             await filled(bucket)
         (found,) = of(await findings_on(url_of(url, "full")), Code.BUCKET_FULL)
     assert found.command == f"nats stream edit KV_nats_scheduler --max-bytes {128 * 1024}"
+
+
+NO_FILES: dict[str, Any] = {
+    "mem_storage": 10**8,
+    "disk_storage": 0,
+    "streams": -1,
+    "consumer": -1,
+    "max_bytes_required": True,
+}
+
+
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+@pytest.mark.parametrize("is_tiered", [False, True], ids=["one limit", "a tier"])
+async def test_the_limits_of_an_account_of_an_operator_count_too(
+    version: str, start_server: StartServer, tmp_path: Path, *, is_tiered: bool
+) -> None:
+    operator = Operator(jetstream=False, tiered_limits={"R1": NO_FILES}) if is_tiered else Operator(**NO_FILES)
+    server = await start_server(version, config=operator.config)
+    creds = operator.user().write(tmp_path / "user.creds")
+    connection = ConnectionSettings(servers=(server.url,), creds=creds)
+    with capture_logs() as lines:
+        async with started_sidecar(connection) as running:
+            await running.healthy()
+    (said,) = [line for line in lines if line["event"] == "bucket_adapted"]
+    assert (said["storage"], said["max_bytes"]) == ("memory", REQUIRED_BYTES)

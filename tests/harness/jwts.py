@@ -56,13 +56,16 @@ class User:
 
 
 class Operator:
-    """An operator with a system account and one account, which may use JetStream unless the test says otherwise."""
+    """An operator with a system account and one account, which may use JetStream unless the test says otherwise.
 
-    def __init__(self, *, jetstream: bool = True) -> None:
+    `limits` are those of the account, by the names that its JWT has.
+    """
+
+    def __init__(self, *, jetstream: bool = True, **limits: Any) -> None:
         self._operator, self._system, self._account = (
             Key(kind) for kind in (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_ACCOUNT)
         )
-        self._limits = UNLIMITED | (JETSTREAM if jetstream else {})
+        self._limits = UNLIMITED | (JETSTREAM if jetstream else {}) | limits
 
     @property
     def config(self) -> str:
