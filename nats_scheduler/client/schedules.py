@@ -72,7 +72,7 @@ class Schedules:
         """
         wire = wire_of(connection)
         requests = JetStreamRequests(wire, api_prefix)
-        servings = Servings(wire, requests, bucket)
+        servings = Servings(wire, requests, bucket, api_prefix)
         schedules = cls(ScheduleStore(requests, servings), servings, stream, author)
         await schedules.serving()
         return schedules

@@ -16,10 +16,10 @@ stored, and listed as rejected.
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from nats_scheduler.client.wire import NO_RESPONDERS, Reply, Wire
+from nats_scheduler.client.wire import DEFAULT_PREFIX, NO_RESPONDERS, Reply, Wire
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -32,7 +32,8 @@ from nats_scheduler.control.requests import Requests
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.foreign_json import Object, inner, read_object, time_of
-from nats_scheduler.message.stream_rules import FLAG, StreamRules, takes_from_others
+from nats_scheduler.message.stream_rules import FLAG, Restrictions, StreamRules, takes_from_others
+from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.instants import SECOND
 
 MODES_SUBJECT = "nats_scheduler.v1.streams.modes"
@@ -81,7 +82,10 @@ class Serving:
 class Servings:
     """Finds out how streams are served, for all values of one connection and one domain; `ServedStreams`."""
 
-    def __init__(self, wire: Wire, requests: Requests, bucket: str = DEFAULT_BUCKET) -> None:
+    def __init__(
+        self, wire: Wire, requests: Requests, bucket: str = DEFAULT_BUCKET, api_prefix: str = DEFAULT_PREFIX
+    ) -> None:
+        self._restrictions = Restrictions(requests=request_beginnings(api_prefix, "_INBOX", bucket))
         self._wire = wire
         self._requests = requests
         self._bucket = bucket
@@ -128,7 +132,7 @@ class Servings:
         if not server.has_message_ttl and not has_ttl:  # not kept there; what no entry says is left to the sidecar
             entry = await self._entry(stream)
             has_ttl = not entry or entry.get("allow_msg_ttl") is True
-        rules = StreamRules.from_config({**config, TTL_FLAG: has_ttl})
+        rules = replace(StreamRules.from_config({**config, TTL_FLAG: has_ttl}), restrictions=self._restrictions)
         return Serving(Served(rules, dialects, is_echoed, server), sidecar)
 
     # -- the sidecars ---------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.port import EVER, Published, Served, StoredFires
 from nats_scheduler.control.store import ScheduleStore, opened
-from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded, unseen
+from nats_scheduler.control.storing import MAX_ATTEMPTS, check_no_request, recorded, unseen
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
@@ -47,7 +47,6 @@ from nats_scheduler.message.headers import Header, without_headers
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -85,8 +84,7 @@ def requested_fire(
     """
     definition = definition_of(found)
     pattern, terms = definition
-    if is_api_subject(terms.target):
-        raise NotPossibleError(f"{found.subject}: the target is one of the server's own subjects: {terms.target}")
+    check_no_request(served, found)
     stamped = terms._replace(dialect=PORTABLE) if found.is_fired_by_server else terms
     if served.rules.rolls_up_by_purge and terms.policies.target_elsewhere is None:
         stamped = stamped._replace(rollup=False)  # the sidecar rolls up when it reads the fire

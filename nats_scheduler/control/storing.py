@@ -194,7 +194,23 @@ def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now:
     if found.rejection is not None:
         raise RejectedError(found.rejection)
     check_rights(subject, block)
+    if not found.is_fired_by_server:
+        check_no_request(served, found)
     return found
+
+
+IS_REQUEST = "one of the server's own subjects, or of the sidecars', on which they take requests"
+
+
+def check_no_request(served: Served, found: Current) -> None:
+    """Raise `NotPossibleError` if a fire of a schedule would be a request, or repeat one."""
+    if found.definition is None:
+        return
+    terms, restrictions = found.definition.terms, served.rules.restrictions
+    if restrictions.is_request(terms.target):
+        raise NotPossibleError(f"{found.subject}: the target {terms.target} is {IS_REQUEST}")
+    if terms.source is not None and restrictions.reads_requests(terms.source):
+        raise NotPossibleError(f"{found.subject}: the source {terms.source} is {IS_REQUEST}")
 
 
 def check_rights(subject: str, block: bytes) -> None:

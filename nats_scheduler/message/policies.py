@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.subjects import is_api_subject, is_covered, is_literal_subject
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
 from nats_scheduler.schedule.calendars import (
     MAX_NAME_CHARS,
@@ -511,8 +511,8 @@ def _target(policies: Policies, value: str, beside: Beside) -> Policies:
         raise FaultError("is not a literal subject such as 'jobs.run': no wildcards, blanks or empty tokens")
     if not value.isprintable():
         raise FaultError("has characters that cannot be looked for: expected printable UTF-8")
-    if is_api_subject(value):
-        raise FaultError("is one of the server's own subjects, on which it takes requests")
+    if rules.restrictions.is_request(value):
+        raise FaultError("is one of the server's own subjects, or of the sidecars', on which they take requests")
     if value == subject or (not rules.is_any and is_covered(value, rules.subjects)):
         raise FaultError(f"is a subject of stream {rules.name!r} itself: name it in {PORTABLE.target.decode()}")
     if fault := rules.restrictions.elsewhere_fault(value):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from nats_scheduler.message import rejection
 from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.message.subjects import REQUEST_BEGINNINGS, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 
 # The operator's restrictions on schedules of a stream, in addition to the stream's own configuration.
@@ -26,6 +26,11 @@ from nats_scheduler.schedule.instants import SECOND
 # `Nats-Schedule-Source`, as on the server (`docs/operating/security.md`). A target in another stream
 # (`message.definition`) is the exception: the settings allow none unless the operator names it. Cost: one comparison
 # per schedule if there are restrictions. Limit: a cancel may name any schedule, as on the server.
+#
+# A target is no request. A stream may store what is published on `$JS.API.>`. The native scheduler stores a generated
+# message there, and nothing else happens; a fire that the sidecar publishes there would be executed, with the
+# permissions of the sidecar. So no fire leaves for such a subject, whatever the operator allows; what is one depends on
+# the connection, which may reach JetStream under another prefix. Limit: other imports of its account are not known.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,16 @@ class Restrictions:
     """The largest number of schedules that may be held at the same time."""
     elsewhere: tuple[str, ...] | None = None
     """Subjects of other streams, with or without wildcards, that schedules may name in `X-Target`."""
+    requests: tuple[str, ...] = REQUEST_BEGINNINGS
+    """How the subjects begin on which a message is a request (`message.subjects.request_beginnings`)."""
+
+    def is_request(self, subject: str) -> bool:
+        """Return whether a message that is published on `subject` does more than to be stored."""
+        return subject.startswith(self.requests)
+
+    def reads_requests(self, source: str | None) -> bool:
+        """Return whether a schedule samples requests of others; what servers announce is not meant."""
+        return source is not None and self.is_request(source) and not source.startswith(ANNOUNCED)
 
     def target_fault(self, header: bytes, target: str) -> Rejection | None:
         """Reject a target that is not allowed (10190)."""
@@ -72,6 +87,9 @@ class Restrictions:
         reason = f"is one schedule more than the {self.max_schedules} that the operator allows on this stream"
         return rejection.TOO_MANY_SCHEDULES.rejection(header.decode(), pattern, reason)
 
+
+ANNOUNCED = "$JS.EVENT."
+"""What servers announce begins so: no request, and of use as a source."""
 
 UNRESTRICTED = Restrictions()
 

@@ -13,7 +13,12 @@ from functools import lru_cache
 
 _ANY_ONE = "*"
 _ANY_REST = ">"
-_API_PREFIXES = ("$JS.", "$SYS.")
+_OF_SIDECARS = ("nats_scheduler.v1.", "nats_scheduler.control.", "nats_scheduler.advisory.")
+REQUEST_BEGINNINGS = ("$JS.", "$SYS.", "$SRV.", *_OF_SIDECARS)
+"""In every account a message on a subject that begins so is a request to a server or a service, or a sidecar's record.
+
+The canary's subjects are none of them: it fires there.
+"""
 _BLANKS = frozenset("\t\n\f\r ")
 _USUAL = r"[\w$:/=-]+(?:\.[\w$:/=-]+)*"
 is_usual_subject = re.compile(_USUAL).fullmatch
@@ -36,13 +41,15 @@ def is_literal_subject(subject: str) -> bool:
     return _is_valid(subject) and not _has_wildcard(subject.split("."))
 
 
-def is_api_subject(subject: str) -> bool:
-    """Return whether a message on `subject` is a request to the server, even if a stream stores it too.
+def request_beginnings(api_prefix: str, inbox_prefix: str, bucket: str) -> tuple[str, ...]:
+    """Return how all subjects begin on which a message is more than stored, as a connection reaches them.
 
-    A stream may record `$JS.API.>`. The native scheduler stores a generated message there and the server does not
-    execute it; a fire that the sidecar publishes there would be executed, with the sidecar's permissions.
+    JetStream may be imported under a prefix of its own, its acknowledgements beside it. In an inbox a message is the
+    answer to a question, and sidecars believe what is in their bucket, and in that of their snapshots.
     """
-    return subject.startswith(_API_PREFIXES)
+    beside = api_prefix.removesuffix(".API")
+    imported = (f"{api_prefix}.", f"{beside}.ACK.", f"{beside}.FC.")
+    return (*REQUEST_BEGINNINGS, *imported, f"{inbox_prefix}.", f"$KV.{bucket}.", f"$KV.{bucket}_snapshots.")
 
 
 def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the client's and the server's word

@@ -39,7 +39,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.foreign_json import is_expressible, server_time
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions
+from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stored
@@ -89,6 +89,7 @@ class Graduation:
         self._local_now = now
         self._ahead = 0
         self._handover: Handover | None = None
+        self._restrictions = UNRESTRICTED
         self.findings: list[Finding] = []
         """The findings, the gravest first."""
 
@@ -107,6 +108,7 @@ class Graduation:
         `notify_read` is called with each batch of messages that was read.
         """
         await self._set_clock()
+        self._restrictions = restrictions
         name = self._state.name
         checkpoints = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now()) or ()
         self._handover = Handover(
@@ -213,7 +215,8 @@ class Graduation:
         source = await self._sample(make_up.held.terms.source)
         times = make_up.fire_time, make_up.next_fire
         fire = assembled(_stamped_portably(make_up.held), message, source, *times, guard=True, last=make_up.last)
-        refusal = refusal_of(fire, ServerLimits(guard=True, max_payload=self._server.max_payload))
+        limits = ServerLimits(guard=True, max_payload=self._server.max_payload)
+        refusal = refusal_of(fire, make_up.held.terms.source, limits, self._restrictions)
         if refusal is not None:
             raise ApiError(refusal.status, refusal.code, refusal.description, f"make-up fire of {fire.schedule}")
         await self._publish(fire.target, fire.block, fire.body, fire.schedule)

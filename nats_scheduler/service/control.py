@@ -43,7 +43,6 @@ from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
-from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.observe.documents import ChangeDocument, change_document
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
@@ -334,7 +333,7 @@ def _check_place(asked: Asked, request: ChangeRequest) -> None:
     """Raise `ServiceError` unless the schedule is on a stream that is served, and no request to the server."""
     if asked.known_stream(request.stream) is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
-    if is_api_subject(request.subject):
+    if asked.restrictions_on(request.stream).is_request(request.subject):
         sentence = f"subject {shown(request.subject)}: what is published there is a request to the server"
         raise ServiceError(FORBIDDEN, sentence)
 

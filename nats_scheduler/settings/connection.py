@@ -169,6 +169,9 @@ MASK = "**********"
 SUBJECT_PREFIX_PATTERN = r"^[^\s.*>]+(\.[^\s.*>]+)*$"
 """A literal subject: tokens without blanks and wildcards, joined by dots."""
 
+API_PREFIX_PATTERN = r"^[^\s.*>_][^\s.*>]*(\.[^\s.*>]+)*$"
+"""The same, but no inbox: a sidecar answers on the subject that a request names, if it begins with `_`."""
+
 LOGIN_FIELDS = ("user", "creds", "nkey", "user_jwt")
 """The fields that select a way to log in, of which at most one is set; as in the CLI, a token may be set too."""
 
@@ -208,8 +211,8 @@ class ConnectionSettings(BaseModel):
     )
     js_api_prefix: str | None = Field(
         default=None,
-        pattern=SUBJECT_PREFIX_PATTERN,
-        description="Subject prefix of JetStream's API if it is imported from another account.",
+        pattern=API_PREFIX_PATTERN,
+        description="Subject prefix of JetStream's API if it is imported from another account; it begins with no `_`.",
     )
     inbox_prefix: str = Field(
         default="_INBOX",

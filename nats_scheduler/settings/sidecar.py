@@ -7,6 +7,7 @@ Cost: none after start. Limit: settings are read once; a change needs a restart.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -24,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from nats_scheduler.engine.sharing.readers import ALL_INSTANCES
 from nats_scheduler.message.stream_rules import Restrictions
-from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.message.subjects import is_valid_subject, request_beginnings
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings, DurationRange
@@ -478,4 +479,5 @@ class SidecarSettings(BaseModel):
     def restrictions_on(self, stream: str) -> Restrictions:
         """Return the operator's restrictions on schedules of a stream."""
         allowed = self.allowed_targets, self.allowed_sources, self.allowed_targets_elsewhere
-        return restrictions_on(stream, *allowed, self.max_schedules)
+        requests = request_beginnings(self.connection.api_prefix, self.connection.inbox_prefix, self.registry_bucket)
+        return replace(restrictions_on(stream, *allowed, self.max_schedules), requests=requests)

@@ -3,10 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import (
     is_covered,
     is_literal_subject,
     is_valid_subject,
+    request_beginnings,
     subject_matches,
 )
 from tests.harness.seeds import draws
@@ -81,3 +83,28 @@ def test_matching_agrees_with_the_server_on_any_text(subject: str, test: str) ->
 @given(literals, st.lists(subjects, max_size=3))
 def test_coverage_agrees_with_the_server_on_any_text(subject: str, coverings: list[str]) -> None:
     assert is_covered(subject, coverings) == any(reference.collides(one, subject) for one in coverings)
+
+
+def test_what_a_connection_reaches_under_a_prefix_is_a_request_and_what_only_looks_alike_is_none() -> None:
+    restrictions = Restrictions(requests=request_beginnings("fromA.API", "_INBOX_ours", "nats_scheduler"))
+    for subject in (
+        "fromA.API.STREAM.DELETE.VICTIM",
+        "fromA.ACK.S.c.1.1.1.1.0",
+        "$JS.API.INFO",
+        "$JS.hub.API.INFO",
+        "$SYS.REQ.SERVER.PING",
+        "$SRV.INFO",
+        "nats_scheduler.v1.health.get",
+        "nats_scheduler.control.v1.schedules.remove",
+        "nats_scheduler.advisory.schedule_changed.S",
+        "$KV.nats_scheduler.lease.S",
+        "$KV.nats_scheduler_snapshots.S",
+        "_INBOX_ours.one.r.1",
+    ):
+        assert restrictions.is_request(subject), subject
+        assert restrictions.reads_requests(subject), subject
+    for subject in ("fromA.APIS.x", "fromA.orders", "JS.API", "nats_scheduler.canary.fired.one", "$KV.lamps.x", "_I.x"):
+        assert not restrictions.is_request(subject), subject
+    advisory = "$JS.EVENT.ADVISORY.STREAM.DELETED.S"
+    assert (restrictions.is_request(advisory), restrictions.reads_requests(advisory)) == (True, False)
+    assert not restrictions.reads_requests(None)

@@ -72,6 +72,11 @@ def test_a_domain_wins_over_an_imported_prefix() -> None:
     assert ConnectionSettings(js_api_prefix="JS.acme", js_domain="hub").api_prefix == "$JS.hub.API"
 
 
+def test_no_imported_prefix_is_an_inbox_to_which_answers_are_sent() -> None:
+    with pytest.raises(ValidationError, match="js_api_prefix"):
+        ConnectionSettings(js_api_prefix="_fromA.API")
+
+
 # -- addresses -------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
+from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.fields import setting_fields
 from nats_scheduler.settings.json_files import StreamFileError, read_bounded, read_stream_file
@@ -236,11 +237,14 @@ def test_a_stream_that_is_named_has_its_own_restrictions_and_others_what_stands_
         NOWHERE | {"NATS_SCHEDULER_ALLOWED_SOURCES": "*=sensors.*"},
         None,
     )
-    own = Restrictions(("due.>", "paid"), ("sensors.*",), 7, elsewhere=("jobs.>", "mail.out"))
-    others = Restrictions(("any.>",), ("sensors.*",), None, elsewhere=("log.*",))
+    requests = request_beginnings("$JS.API", "_INBOX", "nats_scheduler")
+    own = Restrictions(("due.>", "paid"), ("sensors.*",), 7, ("jobs.>", "mail.out"), requests)
+    others = Restrictions(("any.>",), ("sensors.*",), None, ("log.*",), requests)
     assert (settings.restrictions_on("ORDERS"), settings.restrictions_on("OTHER")) == (own, others)
     settings = load_settings({}, NOWHERE, write(tmp_path, allowed_targets=["ORDERS=due.>"]))
-    assert settings.restrictions_on("OTHER") == replace(UNRESTRICTED, elsewhere=()), "but other streams are not reached"
+    assert settings.restrictions_on("OTHER") == replace(UNRESTRICTED, elsewhere=(), requests=requests), (
+        "but other streams are not reached"
+    )
 
 
 def test_a_stream_that_is_named_has_its_own_lateness_budget_and_others_the_one_without_a_name(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from nats_scheduler.message.generated import (
 from nats_scheduler.message.headers import MSG_ID, Header, header_value, without_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_api_subject
+from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 MAX_BLOCK_BYTES = 65_535
@@ -37,8 +37,11 @@ MAX_TARGET_BYTES = 3_500
 TARGET_TOO_LONG = Refused(
     400, 10190, f"the target is longer than the {MAX_TARGET_BYTES} bytes that can be published to"
 )
-TARGET_IS_API_SUBJECT = Refused(
-    400, 10190, "the target is one of the server's own subjects, on which it takes requests"
+TARGET_IS_REQUEST = Refused(
+    400, 10190, "the target is one of the server's own subjects, or of the sidecars', on which they take requests"
+)
+SOURCE_IS_REQUEST = Refused(
+    400, 10203, "the source is one of the server's own subjects, or of the sidecars', on which they take requests"
 )
 HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
 NO_CODE = 400
@@ -143,10 +146,12 @@ def with_another_identity(fire: Fire, taken: int) -> Fire:
     return replace(fire, block=block, taken=taken)
 
 
-def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
+def refusal_of(fire: Fire, source: str | None, limits: ServerLimits, restrictions: Restrictions) -> Refused | None:
     """Return why a fire is not sent: the server would close the connection, take it for a request, or refuse it."""
-    if is_api_subject(fire.target):
-        return TARGET_IS_API_SUBJECT
+    if restrictions.is_request(fire.target):
+        return TARGET_IS_REQUEST
+    if restrictions.reads_requests(source):
+        return SOURCE_IS_REQUEST
     if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
         return TARGET_TOO_LONG
     if len(fire.block) > MAX_BLOCK_BYTES:

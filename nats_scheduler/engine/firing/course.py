@@ -160,7 +160,7 @@ class Course(Part):
         self._neglect = Neglect(lifecycle)
         self.overlaps = Overlaps(lifecycle, rules)
         """Holds fires back until the one before is finished."""
-        self.firing = Firing(lifecycle, limits, rolls_up_by_purge=rules.rolls_up_by_purge)
+        self.firing = Firing(lifecycle, limits, rules)
         """Builds and sends the fires of what this has brought so far."""
         self.running_since: int | None = None
         """The instant (ns) at which everything stored had been read for the first time."""

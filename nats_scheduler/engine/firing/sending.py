@@ -50,6 +50,7 @@ from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.message.generated import report_headers
 from nats_scheduler.message.headers import Header
 from nats_scheduler.message.identity import number_after
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 # What may be in flight at the leader is concluded before a fire is sent that may be stored without our knowledge.
@@ -224,11 +225,11 @@ class Firing(Part):
         self,
         lifecycle: Lifecycle,
         limits: ServerLimits,
-        *,
-        rolls_up_by_purge: bool,
+        rules: StreamRules,
     ) -> None:
         super().__init__(lifecycle)
-        self._rolls_up_by_purge = rolls_up_by_purge
+        self._rolls_up_by_purge = rules.rolls_up_by_purge
+        self._restrictions = rules.restrictions
         self._limits = limits
         self._handed_out: list[Fire] = []
         self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
@@ -338,7 +339,7 @@ class Firing(Part):
         report = _report_of(held, flight, fire_time)
         by_purge = self._rolls_up_by_purge and not held.is_elsewhere
         fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report, rolls_up_by_purge=by_purge)
-        flight.refusal = refusal_of(fire, self._limits)
+        flight.refusal = refusal_of(fire, held.terms.source, self._limits, self._restrictions)
         return fire
 
     # -- what failed ---------------------------------------------------------------------------------------------
@@ -431,7 +432,9 @@ class Firing(Part):
     def _renumbered(self, flight: Flight, fire: Fire, number: int) -> Fire:
         """Return the fire with the identity of this number, under which it is sent from now on."""
         flight.fire = fire = with_another_identity(fire, number)
-        flight.refusal = refusal_of(fire, self._limits)
+        flight.refusal = refusal_of(
+            fire, None, self._limits, self._restrictions
+        )  # its source was read for the first one
         return fire
 
 
