@@ -307,6 +307,13 @@ class StreamChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerLimited:
+    """The server takes this many bytes of headers and body together from now on."""
+
+    max_payload: int
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """Start nothing new; finish what was started."""
 
@@ -334,5 +341,6 @@ Input = (
     | SchedulesGone
     | CalendarsRead
     | StreamChanged
+    | ServerLimited
     | DrainRequested
 )

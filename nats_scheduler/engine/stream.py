@@ -66,6 +66,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     SchedulesGone,
     SchedulesPurged,
+    ServerLimited,
     ShardsHeld,
     StreamChanged,
     Unanswered,
@@ -255,6 +256,11 @@ class StreamEngine:
         """The number of schedules with a fire that the server refuses at the moment."""
         return len(self._lifecycle.refusals.held)
 
+    @property
+    def oversized(self) -> int:
+        """The number of attempts that were not sent, because the fire is larger than what the server takes."""
+        return self._course.firing.oversized
+
     def failing(self, most: int) -> list[tuple[int, Failing]]:
         """Return at most `most` of them by sequence, those that fail longest first, and why."""
         return self._lifecycle.refusals.reasons(most)
@@ -356,6 +362,9 @@ class StreamEngine:
             case CalendarsRead():
                 self.calendars.read(given, now)
             case StreamChanged():
+                self._course.conditions_changed(now)
+            case ServerLimited():
+                self._course.firing.limited(given.max_payload)
                 self._course.conditions_changed(now)
             case DrainRequested():
                 self._progress.is_draining = True

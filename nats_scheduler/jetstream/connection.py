@@ -42,10 +42,13 @@ CONNECTION_CHECK_INTERVAL_SECONDS = 0.5
 """The interval at which `end_when` checks the connection while nothing is written."""
 
 PING_INTERVAL_SECONDS = 0.5
-"""The interval between two pings of the server; any bytes that it sends count as an answer."""
+"""The interval between two pings of the server."""
 
 MAX_OUTSTANDING_PINGS = 3
-"""After this many pings without any bytes the next one ends the connection, after 2 s: *Live* allows 3 s."""
+"""After this many pings in silence the next one ends the connection, after 2 s: *Live* allows 3 s."""
+
+MAX_UNANSWERED_PINGS = 60
+"""After this many pings without an answer the connection ends, whatever the line carries: after 30 s."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
 
@@ -61,7 +64,7 @@ class Reply(NamedTuple):
 
 
 class ServerInfo(NamedTuple):
-    """The server's own information, as of the connect."""
+    """The server's own information, as it sent it last."""
 
     name: str
     version: str
@@ -134,7 +137,13 @@ class Connection:
         self.lost: asyncio.Future[str] = self._loop.create_future()
         self._sid = client.add_sink(f"{self._requests}*", self._answered)
         client.when_denied.append(self._denied)
-        client.reading.add_done_callback(lambda _task: self.end("the connection's reader stopped"))
+        self._took = client.max_payload
+        """Bytes that the server took of a message when it informed of itself last."""
+        self._asked_too_much = False
+        """True if a request was not sent, because it was larger than that."""
+        self._when_limited: list[Callable[[int], None]] = []
+        client.when_informed.append(self._informed)
+        client.reading.add_done_callback(lambda _task: self.end(client.fault or "the connection's reader stopped"))
         self.every(PING_INTERVAL_SECONDS, self._ping)
 
     @property
@@ -206,6 +215,32 @@ class Connection:
         listeners = self._client.when_denied
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
+
+    def when_limited(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` with the bytes that the server takes of a message, when that changes."""
+        self._when_limited.append(listener)
+
+    @property
+    def lacks_room(self) -> bool:
+        """True if a request was too large for the server since it was last looked at."""
+        return self._asked_too_much
+
+    async def look_again(self) -> None:
+        """Look at what the server announces now, since it takes too little; listeners hear of a difference.
+
+        If it takes what it did not take of ours before, the connection ends, so that all of that is asked again.
+        """
+        await self._client.look_again()
+        self._asked_too_much = False
+
+    def _informed(self) -> None:
+        before, self._took = self._took, self._client.max_payload
+        if before == self._took:
+            return
+        for listener in self._when_limited:
+            listener(self._took)
+        if self._asked_too_much and self._took > before:
+            self.end(f"the server takes messages of {self._took} bytes now, and took {before} before")
 
     def every(self, seconds: float, check: Callable[[], object]) -> Callable[[], None]:
         """Call `check` once every `seconds`; return what ends that. The connection's end ends it too.
@@ -297,6 +332,7 @@ class Connection:
             raise ConnectionLostError(f"{subject}: {self.lost.result()}")
         size = len(block) + len(body)
         if size > self._client.max_payload:
+            self._asked_too_much = True
             raise UnsendableError(f"{subject}: {size} bytes are more than the server's {self._client.max_payload}")
         self._number += 1
         reply_to = f"{self._requests}{self._number}"
@@ -370,7 +406,8 @@ class Connection:
         self.end("closed by the sidecar")
 
     def _ping(self) -> None:
-        if self._client.ping() > MAX_OUTSTANDING_PINGS:
+        silent, unanswered = self._client.ping()
+        if silent > MAX_OUTSTANDING_PINGS or unanswered > MAX_UNANSWERED_PINGS:
             self.end("the server answers no pings")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:

@@ -6,6 +6,8 @@ Outcomes that the engine must reason about are values (`engine.inputs`); excepti
 import re
 from typing import NamedTuple
 
+from nats.errors import ProtocolError
+
 # Read the server's `-ERR` lines about a permission that the sidecar's user lacks.
 #
 # A denied publish gets no answer on its reply subject. The server only sends an `-ERR` line with the subject, in
@@ -69,6 +71,13 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
     if letter is not None:
         return _LETTERS.get(letter, letter)
     return chr(min(int(short or long, 16), 0x10FFFF)).encode("utf-8", "replace")
+
+
+class FrameError(ProtocolError):
+    """What a server sends is not the protocol, or not what it announced; the connection cannot be read any further."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 TEMPORARY_STATUS = 503

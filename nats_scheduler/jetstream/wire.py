@@ -9,10 +9,10 @@ Its subscriptions silently drop messages at their pending limit, and a scheduler
 The rule: a sink is called synchronously, in the order of arrival, and must not raise.
 Cost: linear in the bytes, however small the pieces in which they come, and the same for one subscription as for
 thousands: a frame goes to its subscription by number, and after a read only the listeners that asked for it are called.
+Limit: a frame is no larger than what a server lets wait for one client; one that announces more ends the connection.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -22,7 +22,9 @@ from typing import Any
 import nats.aio.client
 from nats.errors import ProtocolError, UnexpectedEOF
 
-from nats_scheduler.jetstream.errors import ConnectError, Denial, read_denial
+from nats_scheduler.jetstream.errors import ConnectError, Denial, FrameError, read_denial
+from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD
+from nats_scheduler.message.foreign_json import Object, integer, read_object
 from nats_scheduler.message.stored import MessageRun
 
 # Deliver what a connection receives in the turn of the event loop in which it is read.
@@ -109,6 +111,25 @@ MIN_RUN_BYTES = 1_024
 MAX_RECEIVED_CONTROL_LINE_BYTES = 64 * 1024
 """Longest control line that is accepted: far above the server's own default of 4 KiB."""
 
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""What a server lets wait for one client (`max_pending`) unless its operator says otherwise: no frame is larger.
+
+A frame may be larger than the server's `max_payload`: answers of JetStream are, such as lists of subjects, and so are
+messages that were stored before it was lowered.
+"""
+
+ANSWER_FACTOR = 2
+"""An answer that holds a stored message is at most so many times as large as `max_payload`: it is written in base64."""
+
+MIN_PROGRESS_BYTES = 32 * 1024
+"""If the line carries so much between two pings, the answer to the first one may still be behind it: 64 KiB/s."""
+
+ANNOUNCED_ANEW = frozenset(("max_payload",))
+"""What is taken of an announcement to another connection: the rest is of that connection, or does not change."""
+
+ANNOUNCEMENT_LIMIT_SECONDS = 1.0
+"""Longest wait for what a server announces to a new connection."""
+
 _CRLF = b"\r\n"
 _MESSAGES = b"MmHh"
 _MESSAGES_WITH_HEADERS = b"Hh"
@@ -149,7 +170,7 @@ class FrameParser:
 
         Returns False if a control line, and what came behind it, waits for `finish`.
         """
-        self._client.reset_pings()
+        self._client.received_bytes += len(data)
         self._pieces.append(data)
         self._held += len(data)
         if self._line is None and self._is_worth_a_look(data):
@@ -185,7 +206,7 @@ class FrameParser:
         if b"\n" in data:
             return True
         if self._held > MAX_RECEIVED_CONTROL_LINE_BYTES:
-            raise ProtocolError("no end of line in a control line")
+            raise FrameError(f"a control line of more than {MAX_RECEIVED_CONTROL_LINE_BYTES} bytes")
         return False
 
     def _keep(self, rest: bytes) -> None:
@@ -201,6 +222,7 @@ class FrameParser:
         """
         sinks, find, held = self._client.sinks, buffer.find, len(buffer)
         runs = self._client.runs if held - position >= MIN_RUN_BYTES else self._client.short_runs
+        most = self._client.max_frame
         while (end := find(_CRLF, position)) >= 0 and (kind := buffer[position]) in _MESSAGES:
             fields = buffer[position:end].split()
             has_headers = kind in _MESSAGES_WITH_HEADERS
@@ -209,9 +231,9 @@ class FrameParser:
                 header_size = int(fields[-2]) if has_headers else 0
                 sid = int(fields[2])
             except (ValueError, IndexError):
-                raise ProtocolError(f"malformed control line {buffer[position:end]!r}") from None
-            if not 0 <= header_size <= size:
-                raise ProtocolError(f"impossible sizes in {buffer[position:end]!r}")
+                raise FrameError(f"malformed control line {buffer[position:end][:MAX_SHOWN_BYTES]!r}") from None
+            if not (0 <= header_size <= size <= most and fields[-1].isdigit()):
+                raise _impossible(buffer[position:end], size, most)
             if (run := runs.get(sid)) is not None and (through := run(buffer, position)) > position:
                 position = through
                 continue
@@ -231,13 +253,17 @@ class FrameParser:
         if operation == b"PING":
             await self._client._process_ping()
         elif operation == b"PONG":
+            self._client.answered()
             await self._client._process_pong()
         elif operation == b"INFO":
-            await self._client._process_info(json.loads(line[4:]))
+            info = read_object(line[4:])
+            if info is None:
+                raise FrameError(f"INFO is no JSON object: {line[:MAX_SHOWN_BYTES]!r}")
+            await self._client._process_info(info)
         elif operation == b"-ERR":
             await self._error(line)
         else:
-            raise ProtocolError(f"unknown protocol line {line[:80]!r}")
+            raise FrameError(f"unknown protocol line {line[:MAX_SHOWN_BYTES]!r}")
 
     async def _error(self, line: bytes) -> None:
         denial = read_denial(line)
@@ -245,7 +271,21 @@ class FrameParser:
             self._client.denied(denial)
             return
         match = _ERR.match(line)
-        await self._client._process_err(match[1].decode(errors="replace").lower() if match else "")
+        text = match[1].decode(errors="replace") if match else ""
+        self._client.fault = f"the server ends the connection: {text[:MAX_SHOWN_BYTES]}"
+        await self._client._process_err(text.lower())
+
+
+MAX_SHOWN_BYTES = 80
+"""Most bytes of a faulty line that a message contains."""
+
+
+def _impossible(line: bytes, size: int, most: int) -> FrameError:
+    """Return what is wrong with the sizes that a control line names."""
+    shown = f"{line[:MAX_SHOWN_BYTES]!r}"
+    return FrameError(
+        f"{shown} announces {size} bytes: expected at most {most}" if size > most else f"impossible sizes in {shown}"
+    )
 
 
 class WireClient(nats.aio.client.Client):
@@ -266,19 +306,35 @@ class WireClient(nats.aio.client.Client):
         self._outgoing: list[bytes] = []
         self.may_write: Callable[[], bool] = lambda: True
         """Called right before anything is given to the socket; on False it is discarded."""
+        self.received_bytes = 0
+        """Bytes that came since the last ping."""
+        self._unanswered = self._silent = 0
+        """Pings since the last answer, and those among them, in a row, before which the line carried nothing."""
+        self.fault = ""
+        """Why the connection ended, if the server or its protocol is the reason."""
+        self.when_informed: list[Callable[[], None]] = []
+        """Called when the server sent its information again, or it was read again."""
+        self.max_frame = MAX_WAITING_BYTES
+        """Bytes of the largest frame that is read."""
         self.must_encrypt = False
         """Refuse to log in without TLS, so that no secret is sent in clear text."""
 
-    def reset_pings(self) -> None:
-        """Count any bytes as an answer to a ping: the PONG itself may be behind megabytes on a slow line."""
-        self._pings_outstanding = 0
+    def answered(self) -> None:
+        """Note that the server answered a ping."""
+        self._unanswered = self._silent = 0
 
-    def ping(self) -> int:
-        """Ping the server, unless it has sent something since the last call; return the calls since it did."""
-        self._pings_outstanding += 1
-        if self._pings_outstanding > 1:
+    def ping(self) -> tuple[int, int]:
+        """Ping the server, unless it has just answered; return the calls since then: those in silence, and all.
+
+        Bytes are no answer: those of a frame without an end come for ever. But on a slow line the answer itself may be
+        behind megabytes, so while the line carries something there is no silence.
+        """
+        is_moving, self.received_bytes = self.received_bytes >= MIN_PROGRESS_BYTES, 0
+        self._unanswered += 1
+        self._silent = 0 if is_moving else self._silent + 1
+        if self._unanswered > 1:
             self.write(b"PING\r\n")
-        return self._pings_outstanding
+        return self._silent, self._unanswered
 
     def chunk_ended(self) -> None:
         """Call the listeners for the end of a read: all its messages were delivered."""
@@ -334,7 +390,46 @@ class WireClient(nats.aio.client.Client):
         except asyncio.CancelledError:
             return
         except Exception as error:
+            if isinstance(error, FrameError):
+                self.fault = f"the server does not keep to the protocol: {error}"
             await self._process_op_err(error)
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        await super()._process_info(info, initial_connection)
+        self.informed(info)
+
+    def informed(self, info: Object) -> None:
+        """Take what the server announces of itself from now on."""
+        self._server_info = {**self._server_info, **info}
+        self.max_frame = max(MAX_WAITING_BYTES, ANSWER_FACTOR * self.max_payload)
+        for listener in self.when_informed:
+            listener()
+
+    async def look_again(self) -> None:
+        """Take what the same server announces to a connection of its own, which does not log in.
+
+        A server that reloads its configuration announces nothing to those that are connected.
+        """
+        writer: Any = getattr(self._transport, "_io_writer", None)
+        address = None if writer is None else writer.get_extra_info("peername")
+        if address is None:
+            return
+        options: dict[str, Any] = {"limit": MAX_RECEIVED_CONTROL_LINE_BYTES}
+        if self.options.get("tls_handshake_first") and self.connected_url is not None:
+            options |= {"ssl": self.options["tls"], "server_hostname": self.connected_url.hostname}
+        line = b""
+        try:
+            async with asyncio.timeout(ANNOUNCEMENT_LIMIT_SECONDS):
+                reader, own = await asyncio.open_connection(*address[:2], **options)
+                try:
+                    line = await reader.readline()
+                finally:
+                    own.close()
+        except (OSError, ValueError, TimeoutError):  # it is asked again
+            return
+        info = read_object(line[4:]) if line[:5].upper() == b"INFO " else None
+        if info is not None and info.get("server_id") == self._server_info.get("server_id"):
+            self.informed({name: info[name] for name in ANNOUNCED_ANEW & info.keys()})
 
     def _connect_command(self) -> Any:
         if self.must_encrypt and not self.is_encrypted:
@@ -354,7 +449,8 @@ class WireClient(nats.aio.client.Client):
     @property
     def max_payload(self) -> int:
         """Bytes of headers and body together that the server takes, by its last INFO."""
-        return int(self._server_info.get("max_payload", 1_048_576))
+        most = integer(self._server_info.get("max_payload"))
+        return most if most > 0 else DEFAULT_MAX_PAYLOAD
 
     @property
     def is_encrypted(self) -> bool:

@@ -31,6 +31,9 @@ from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.micro import Questions
 from nats_scheduler.settings.sidecar import SidecarSettings
 
+LOOK_WAIT_SECONDS, LOOK_WAIT_LIMIT_SECONDS = 2.0, 10.0
+"""The wait, at first and at most, between two looks at what the server takes of a message while something is larger."""
+
 
 class Account:
     """The streams of one account on one connection; their services outlive it."""
@@ -107,6 +110,7 @@ class Account:
             works.append(background.begin(files.apply(access.flagged, serving.check)))
             ask = partial(services.answer_at_once, access.registry.server_time)
             works.append(background.begin(kept_up(partial(keep_time, self._clock, ask), reporter)))
+            works.append(background.begin(kept_up(self._keep_looking, reporter)))
             try:
                 await discovery.keep_listing(listed)
             finally:
@@ -114,6 +118,28 @@ class Account:
                 for task in works:
                     task.cancel()
                 serving.end_all()
+
+    async def _keep_looking(self) -> None:
+        """Look at what the server takes of a message, for as long as something is larger: nothing else shows a change.
+
+        A server that reloads its configuration says so only to new connections.
+        """
+        connection, services = self.access.connection, self._services.by_name
+
+        def limited(max_payload: int) -> None:
+            for service in services.values():
+                service.limited(max_payload)
+
+        connection.when_limited(limited)
+        oversized, wait = 0, LOOK_WAIT_SECONDS
+        while True:
+            await asyncio.sleep(wait)
+            before, oversized = oversized, sum(service.engine.oversized for service in services.values())
+            if oversized == before and not connection.lacks_room:
+                wait = LOOK_WAIT_SECONDS
+                continue
+            await connection.look_again()
+            wait = min(2 * wait, LOOK_WAIT_LIMIT_SECONDS)
 
     async def _is_there(self, instance: str) -> bool | None:
         """Return whether an instance has a connection: its end ends the subscriptions by which the service answers."""

@@ -141,6 +141,7 @@ class Canary:
             service = self._services.aside(state, Mode.PORTABLE, server, self._settings, self._reported)
             self._service = service
         service.update(state)
+        service.limited(server.max_payload)
         return service
 
     def _discard_service(self) -> None:

@@ -25,7 +25,7 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD, Capabilities
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -165,8 +165,14 @@ class EngineBasis:
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
         read_group = max(MIN_READ_GROUP_NS, 2 * self.budget(settings))
-        known = guard, self.server.max_payload, settings.look_ahead, read_group, blocks
-        limits = ServerLimits(*known, replicated=self.is_replicated, silent=self.is_silent)
+        limits = ServerLimits(
+            guard,
+            look_ahead=settings.look_ahead,
+            read_group=read_group,
+            blocks_refused=blocks,
+            replicated=self.is_replicated,
+            silent=self.is_silent,
+        )
         return StreamEngine(
             replace(self.rules, restrictions=settings.restrictions_on(self.name)),
             dialects_of(self.mode),
@@ -180,7 +186,8 @@ class EngineBasis:
 
 
 def basis_of(state: StreamState, mode: Mode, server: Capabilities) -> EngineBasis:
-    """Return what an engine for this stream is built for."""
+    """Return what an engine for this stream is built for; what the server takes of a message is none of it."""
+    server = replace(server, max_payload=DEFAULT_MAX_PAYLOAD)
     all_read = reads_all(state.config)
     return EngineBasis(
         state.name,

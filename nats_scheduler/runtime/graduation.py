@@ -24,7 +24,7 @@ from functools import partial
 
 from nats_scheduler.control.errors import ConflictError, ScheduleError
 from nats_scheduler.control.store import publish_message
-from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of
+from nats_scheduler.engine.firing.building import assembled, refusal_of, too_large
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.views.stored import PURGED_KINDS, Cause, Finding, HandedOver, Handover, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
@@ -215,8 +215,8 @@ class Graduation:
         source = await self._sample(make_up.held.terms.source)
         times = make_up.fire_time, make_up.next_fire
         fire = assembled(_stamped_portably(make_up.held), message, source, *times, guard=True, last=make_up.last)
-        limits = ServerLimits(guard=True, max_payload=self._server.max_payload)
-        refusal = refusal_of(fire, make_up.held.terms.source, limits, self._restrictions)
+        refusal = refusal_of(fire, make_up.held.terms.source, self._restrictions)
+        refusal = refusal or too_large(fire, self._server.max_payload)
         if refusal is not None:
             raise ApiError(refusal.status, refusal.code, refusal.description, f"make-up fire of {fire.schedule}")
         await self._publish(fire.target, fire.block, fire.body, fire.schedule)

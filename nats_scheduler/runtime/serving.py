@@ -307,6 +307,7 @@ class Serving:
             self._reporter.stream_served(name, mode, EXPLANATIONS[mode], alarming=mode is Mode.DORMANT)
         service = self._services.by_name[name]
         service.update(state)
+        service.limited(self._access.connection.server.max_payload)
         if (running := self._running.get(name)) is None or running.done():
             self._running[name] = self._background.begin(self._keep_serving(service))
         return service

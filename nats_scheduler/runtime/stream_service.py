@@ -18,12 +18,12 @@ from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, Sc
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Denied
-from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
+from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ServerLimited, ShardsHeld, StreamChanged
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD, Capabilities
 from nats_scheduler.runtime.checkpoints import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError, basis_of, watch_for_a_step_back
@@ -120,6 +120,8 @@ class StreamService:
             self.engine, clock, self._reported, wakes, is_guarded=server.has_guard, budget=budget
         )
         self._driver.receive(ShardsHeld(frozenset()))
+        self._max_payload = DEFAULT_MAX_PAYLOAD
+        self.limited(server.max_payload)
         self._shards: frozenset[int] = frozenset()
         self._on_trial: frozenset[int] = frozenset()
         self._handed_over: frozenset[int] = frozenset()
@@ -219,6 +221,12 @@ class StreamService:
         self._removals.listed(state)
         if state.last_sequence < self.engine.last_read:
             self._driver.caught_up.set()  # it may have gone back: that is checked closely
+
+    def limited(self, max_payload: int) -> None:
+        """Take how many bytes of headers and body together the server takes from now on."""
+        if max_payload != self._max_payload:
+            self._max_payload = max_payload
+            self._driver.receive(ServerLimited(max_payload))
 
     def recheck(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
         """Re-check what a client asked to remove: before its next fire, and in a moment whether it is stored."""

@@ -13,8 +13,13 @@ import pytest
 
 from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection, frame
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
-from nats_scheduler.jetstream.wire import MAX_RECEIVED_CONTROL_LINE_BYTES, FrameParser, WireClient
+from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, UnsendableError
+from nats_scheduler.jetstream.wire import (
+    MAX_RECEIVED_CONTROL_LINE_BYTES,
+    MIN_PROGRESS_BYTES,
+    FrameParser,
+    WireClient,
+)
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import account_on
@@ -79,7 +84,7 @@ def test_the_methods_and_attributes_that_we_use_exist() -> None:
     methods = ("ping", "pong", "info", "err", "op_err")
     for name in (*(f"_process_{method}" for method in methods), "_read_loop", "_connect_command"):
         assert callable(getattr(nats.aio.client.Client, name)), name
-    used = {"_ps", "_transport", "_reading_task", "_server_info", "_pings_outstanding"}
+    used = {"_ps", "_transport", "_reading_task", "_server_info"}
     assert used - set(vars(nats.aio.client.Client())) == set()
 
 
@@ -149,6 +154,68 @@ async def test_whatever_the_error_says_and_bytes_that_are_not_the_protocol_end_t
             server.writer.write(said)
             assert await is_lost(connection), said[:40]
             await connection.close()
+
+
+async def test_a_frame_that_announces_more_than_a_server_sends_ends_the_connection_before_it_is_awaited() -> None:
+    for line, reason in {
+        b"MSG a 1 2147483647": "announces 2147483647 bytes: expected at most 67108864",
+        b"HMSG a 1 12 67108865": "announces 67108865 bytes",
+        b"MSG a 1 1_0": "impossible sizes",
+        b"MSG a 1 +5": "impossible sizes",
+        b"MSG a 1 -5": "impossible sizes",
+        b"HMSG a 1 9 3": "impossible sizes",
+        b"MSG a 1 many": "malformed control line",
+        b"INFO [1]": "INFO is no JSON object",
+        b"-ERR 'Maximum Payload Violation'": "the server ends the connection: Maximum Payload Violation",
+    }.items():
+        async with impostor() as server:
+            connection = await connect(server.url)
+            server.writer.write(line + b"\r\n")
+            assert reason in await is_lost(connection), line
+            await connection.close()
+
+
+async def test_bytes_without_an_answer_are_no_sign_of_life() -> None:
+    async with impostor() as server:
+        connection = await connect(server.url)
+        server.writer.write(b"MSG a 1 1000000\r\n")  # a size that may be: its body comes drop by drop, and no end
+
+        def drips() -> bool:
+            server.writer.write(b"x" * 100)
+            return connection.is_lost
+
+        await eventually(drips, within_seconds=SILENCE_NOTICED_SECONDS, describe="it is noticed that nothing is said")
+        assert await is_lost(connection) == "the server answers no pings"
+        await connection.close()
+
+
+async def test_on_a_slow_line_the_answer_may_be_behind_what_the_line_carries_but_not_for_ever() -> None:
+    client = WireClient()
+    for number in range(1, 20):
+        client.received_bytes = MIN_PROGRESS_BYTES
+        assert client.ping() == (0, number)
+    client.received_bytes = MIN_PROGRESS_BYTES - 1
+    assert client.ping() == (1, 20)
+    await FrameParser(client).parse(b"PONG\r\n")
+    assert client.ping() == (1, 1)
+
+
+async def test_what_a_server_announces_anew_is_taken() -> None:
+    async with impostor() as server:
+        connection = await connect(server.url)
+        noticed: list[int] = []
+        connection.when_limited(noticed.append)
+        server.writer.write(b'INFO {"server_id":"X","max_payload":2000,"connect_urls":["127.0.0.1:1"]}\r\n')
+        await eventually(lambda: noticed)
+        assert (noticed, connection.server.max_payload, connection.server.version) == ([2_000], 2_000, "2.11.11")
+        assert connection.known_addresses == ["127.0.0.1:1"]
+        with pytest.raises(UnsendableError, match=r"3000 bytes are more than the server's 2000"):
+            await connection.request("a", b"x" * 3_000)
+        assert not connection.publish("a", b"x" * 3_000)
+        server.writer.write(b'INFO {"server_id":"X","max_payload":"many"}\r\n')
+        await eventually(lambda: len(noticed) == 2)
+        assert await is_lost(connection) == "the server takes messages of 1048576 bytes now, and took 2000 before"
+        await connection.close()
 
 
 async def test_a_permission_violation_does_not_end_it(start_server: StartServer) -> None:

@@ -10,7 +10,15 @@ from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, Fire
 from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, Stage, Turn
 from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
-from nats_scheduler.engine.inputs import ContentRead, PublishConcluded, Refused, RemovalRequested, Stored, Unknown
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    PublishConcluded,
+    Refused,
+    RemovalRequested,
+    ServerLimited,
+    Stored,
+    Unknown,
+)
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -175,6 +183,19 @@ def test_a_fire_of_exactly_the_servers_limit_is_sent() -> None:
     assert [refusal.description for refusal in desk.reported(FireRefused)] == [
         f"message of {size} bytes exceeds the server's max_payload of {size - 1}"
     ]
+
+
+def test_what_is_too_large_is_judged_by_what_the_server_takes_when_it_is_sent() -> None:
+    message = schedule("@every 5s", body=b"x" * 100)
+    desk = Desk(message).at(4.5)
+    desk.found(message)
+    desk.step(ServerLimited(100))  # after the fire was built, and before it is sent
+    desk.at(5)
+    assert (desk.fires, [refusal.code for refusal in desk.reported(FireRefused)]) == ([], [10054])
+    desk.step(ServerLimited(1 << 20))
+    desk.at(5.5)
+    desk.found(message)
+    assert desk.fire.schedule == message.subject
 
 
 def test_a_header_block_or_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() -> None:

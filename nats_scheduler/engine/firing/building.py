@@ -146,8 +146,8 @@ def with_another_identity(fire: Fire, taken: int) -> Fire:
     return replace(fire, block=block, taken=taken)
 
 
-def refusal_of(fire: Fire, source: str | None, limits: ServerLimits, restrictions: Restrictions) -> Refused | None:
-    """Return why a fire is not sent: the server would close the connection, take it for a request, or refuse it."""
+def refusal_of(fire: Fire, source: str | None, restrictions: Restrictions) -> Refused | None:
+    """Return why a fire is never sent: the server would close the connection, take it for a request, or refuse it."""
     if restrictions.is_request(fire.target):
         return TARGET_IS_REQUEST
     if restrictions.reads_requests(source):
@@ -158,8 +158,13 @@ def refusal_of(fire: Fire, source: str | None, limits: ServerLimits, restriction
         return HEADER_TOO_LARGE
     if not fire.block:
         return IDENTITY_HIDDEN
-    size = len(fire.block) + len(fire.body)
-    if size > limits.max_payload:
-        described = f"message of {size} bytes exceeds the server's max_payload of {limits.max_payload}"
-        return Refused(400, PAYLOAD_TOO_LARGE, described)
     return None
+
+
+def too_large(fire: Fire, max_payload: int) -> Refused | None:
+    """Return why a fire is larger than what the server takes at the moment; None if it is not."""
+    size = len(fire.block) + len(fire.body)
+    if size <= max_payload:
+        return None
+    described = f"message of {size} bytes exceeds the server's max_payload of {max_payload}"
+    return Refused(400, PAYLOAD_TOO_LARGE, described)

@@ -26,7 +26,14 @@ from nats_scheduler.engine.fire import (
     Fire,
     LookForFire,
 )
-from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of, with_another_identity
+from nats_scheduler.engine.firing.building import (
+    PAYLOAD_TOO_LARGE,
+    ServerLimits,
+    assembled,
+    refusal_of,
+    too_large,
+    with_another_identity,
+)
 from nats_scheduler.engine.holding.flight import (
     UNKNOWN_BACK_OFF_LIMIT_NS,
     Failing,
@@ -231,9 +238,16 @@ class Firing(Part):
         self._rolls_up_by_purge = rules.rolls_up_by_purge
         self._restrictions = rules.restrictions
         self._limits = limits
+        self._max_payload = limits.max_payload
+        self.oversized = 0
+        """Attempts that were not sent, because the fire is larger than what the server takes."""
         self._handed_out: list[Fire] = []
         self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
         """The proposals that may be in flight at the leader."""
+
+    def limited(self, max_payload: int) -> None:
+        """Send nothing any more that is larger than what the server takes now."""
+        self._max_payload = max_payload
 
     @property
     def may_publish(self) -> bool:
@@ -275,8 +289,9 @@ class Firing(Part):
 
     def send(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Hand out a fire, unless it is known that the server would refuse it."""
-        if flight.refusal is not None:
-            self.refused(held, flight, fire, flight.refusal, now)
+        if (refusal := flight.refusal or too_large(fire, self._max_payload)) is not None:
+            self.oversized += refusal.code == PAYLOAD_TOO_LARGE
+            self.refused(held, flight, fire, refusal, now)
             return
         may_be_sent_by_others = self._ownership.may_be_stored(held)
         if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
@@ -339,7 +354,7 @@ class Firing(Part):
         report = _report_of(held, flight, fire_time)
         by_purge = self._rolls_up_by_purge and not held.is_elsewhere
         fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report, rolls_up_by_purge=by_purge)
-        flight.refusal = refusal_of(fire, held.terms.source, self._limits, self._restrictions)
+        flight.refusal = refusal_of(fire, held.terms.source, self._restrictions)
         return fire
 
     # -- what failed ---------------------------------------------------------------------------------------------
@@ -432,9 +447,7 @@ class Firing(Part):
     def _renumbered(self, flight: Flight, fire: Fire, number: int) -> Fire:
         """Return the fire with the identity of this number, under which it is sent from now on."""
         flight.fire = fire = with_another_identity(fire, number)
-        flight.refusal = refusal_of(
-            fire, None, self._limits, self._restrictions
-        )  # its source was read for the first one
+        flight.refusal = refusal_of(fire, None, self._restrictions)
         return fire
 
 
