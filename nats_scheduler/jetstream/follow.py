@@ -440,8 +440,10 @@ class ConsumerFollower:
     def _bodies_cost_much(self, body: bytes) -> bool:
         """Return whether a large body came, or `MAX_BODIES_PER_SECOND` within a second."""
         self._bodies += 1
+        if len(body) > MAX_FOLLOWED_BODY_BYTES:
+            return True
         if self._bodies % MAX_BODIES_PER_SECOND:
-            return len(body) > MAX_FOLLOWED_BODY_BYTES
+            return False
         before, self._counted_at = self._counted_at, asyncio.get_running_loop().time()
         return self._counted_at - before < 1
 

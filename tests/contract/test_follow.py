@@ -85,6 +85,20 @@ async def test_bodies_come_where_they_show_what_is_replaced_until_they_cost_much
         await come(side, None)
 
 
+async def test_each_body_is_judged_by_its_size_also_the_one_at_which_the_time_is_looked_at(
+    shared_server: SharedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MAX_BODIES_PER_SECOND", 1)
+    async with account_on((await shared_server(V2_11)).url) as account:
+
+        def follower() -> ConsumerFollower:
+            config = {"name": "S", "max_msgs_per_subject": 1}
+            return ConsumerFollower(account.connection, account.api, config, lambda _given: None, asyncio.Event().wait)
+
+        assert follower()._bodies_cost_much(b"x" * (MAX_FOLLOWED_BODY_BYTES + 1))
+        assert not follower()._bodies_cost_much(b"x" * MAX_FOLLOWED_BODY_BYTES)
+
+
 # -- bursts of our own fires -----------------------------------------------------------------------------------------
 
 BURST = 5_000
