@@ -17,9 +17,9 @@ Limit: what the connection has queued when it is lost is sent after it was made 
 """
 
 import asyncio
-import itertools
 import json
 import re
+import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import NamedTuple, TypeVar
@@ -39,6 +39,7 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.port import Published, Refusal, StreamNow
 from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.store import ID_IN_PROCESS
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.capabilities import Capabilities, capabilities_of
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
@@ -52,6 +53,9 @@ TOO_LARGE = 10054
 
 MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 0.25
 """The wait, at first and at most, before it is checked whether the request was denied."""
+
+TOKEN_BYTES = 12
+"""Random bytes of the last token of a reply subject: who sees one cannot answer another request."""
 
 NO_RESPONDERS = "503"
 
@@ -70,6 +74,7 @@ class Reply(NamedTuple):
     status: str
     """The inline status of the server, such as `503`; "" if there is none."""
     body: bytes
+    has_headers: bool = False
 
 
 class Wire:
@@ -80,7 +85,6 @@ class Wire:
         self._connection = connection
         self._inbox = ""
         self._opening = asyncio.Lock()
-        self._numbers = itertools.count(1)
         self._waiting: dict[str, Callable[[Reply], None]] = {}
 
     @property
@@ -108,7 +112,7 @@ class Wire:
             await asyncio.sleep(0)  # else a program that repeats it at once keeps nats-py from connecting again
             raise NotSentError(f"{subject}: there is no connection to a server at the moment")
         await self._open()
-        token, answered = str(next(self._numbers)), asyncio.get_running_loop().create_future()
+        token, answered = secrets.token_hex(TOKEN_BYTES), asyncio.get_running_loop().create_future()
 
         def received(reply: Reply) -> None:
             if not answered.done() and (found := accept(reply)) is not None:
@@ -170,7 +174,8 @@ class Wire:
     async def _received(self, message: Msg) -> None:
         received = self._waiting.get(message.subject.rpartition(".")[2])
         if received is not None:
-            received(Reply(str((message.headers or {}).get("Status", "")), message.data))
+            headers = message.headers or {}
+            received(Reply(str(headers.get("Status", "")), message.data, bool(headers)))
 
     async def _send(self, subject: str, reply: str, block: bytes, body: bytes) -> None:
         if not block:
@@ -361,7 +366,12 @@ class JetStreamRequests(Requests):
     async def _call(self, request: str, body: Object) -> Object:
         content = json.dumps(body).encode() if body else b""
         subject = f"{self._prefix}.{request}"
-        answer = await self._wire.request(subject, content, within_seconds=ANSWER_SECONDS, accept=read_answer)
+
+        def accept(reply: Reply) -> Object | None:
+            is_servers = not reply.has_headers or reply.status == NO_RESPONDERS
+            return read_answer(reply) if is_servers else None
+
+        answer = await self._wire.request(subject, content, within_seconds=ANSWER_SECONDS, accept=accept)
         if (error := answer.get("error")) is not None:
             status, code = integer(inner(error).get("code")), integer(inner(error).get("err_code"))
             text = f"{request}: {inner(error).get('description')} ({code})"
@@ -373,23 +383,30 @@ class _NotNowError(NoAnswerError):
     """The server cannot answer at the moment: the stream has no leader, or JetStream is not ready."""
 
 
+_IN_PROCESS = Refusal(409, ID_IN_PROCESS, "duplicate message id is in process")
+
 _NOBODY = Refusal(0, 0, "no stream has the subject, or it has no leader")
 
 
 def _read_outcome(stream: str, reply: Reply) -> Published | Refusal | None:
     """Return what the server says of a message; None if it is not the server that answers.
 
-    Each answer of a server names the stream, refusals too.
+    Each answer of a server names the stream, refusals too, and a sequence if the message is stored. It has no headers,
+    as the answer to a direct get has, whose body a user chooses. 2.10 calls an identity that it knows, and not whether
+    its message is stored, a duplicate of sequence 0.
     """
     if reply.status == NO_RESPONDERS:
         return _NOBODY
     answer = read_object(reply.body) or {}
-    if answer.get("stream") != stream:
+    if reply.has_headers or answer.get("stream") != stream:
         return None
-    if answer.get("error") is None:
-        return Published(integer(answer.get("seq")), answer.get("duplicate") is True)
-    error = inner(answer["error"])
-    return Refusal(integer(error.get("code")), integer(error.get("err_code")), str(error.get("description")))
+    if answer.get("error") is not None:
+        error = inner(answer["error"])
+        return Refusal(integer(error.get("code")), integer(error.get("err_code")), str(error.get("description")))
+    sequence, is_duplicate = integer(answer.get("seq"), -1), answer.get("duplicate") is True
+    if sequence > 0:
+        return Published(sequence, is_duplicate)
+    return _IN_PROCESS if is_duplicate and sequence == 0 else None
 
 
 def read_answer(reply: Reply) -> Object | None:

@@ -16,7 +16,10 @@ from nats_scheduler.control.errors import (
     NotPossibleError,
     RefusedError,
     StreamNotFoundError,
+    UnknownOutcomeError,
 )
+from nats_scheduler.control.port import Published
+from nats_scheduler.control.store import publish_message
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import HEADER_LINE
 from tests.client.conftest import Connect
@@ -113,6 +116,64 @@ async def test_only_an_answer_that_is_accepted_counts(shared_server: SharedServe
         return (read_object(reply.body) or {}).get("stream")
 
     assert await wire_of(await connect(url)).request("asked", within_seconds=30, accept=accept) == "S"
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11])
+async def test_only_a_sequence_says_that_a_message_is_stored(
+    shared_server: SharedServer, connect: Connect, version: str
+) -> None:
+    """A server of 2.10 answers with the sequence 0 while it is storing a message with the same identity, or refused it.
+
+    In a cluster; here somebody says what it says.
+    """
+    url = (await shared_server(version)).url
+    answering = await connect(url)
+    said = list[tuple[bytes, dict[str, str] | None]]()
+
+    async def answer(message: Any) -> None:
+        for body, headers in said:
+            await answering.publish(message.reply, body, headers=headers)
+
+    await answering.subscribe("asked", cb=answer)
+    await answering.flush()
+    requests = JetStreamRequests(wire_of(await connect(url)))
+    said[:] = [(b'{"stream":"S", "seq":0,"duplicate": true}', None)]
+    with pytest.raises(UnknownOutcomeError, match="in process"):
+        await publish_message(requests, "S", "asked", b"", b"")
+    said[:] = [
+        (b'{"stream":"S"}', None),
+        (b'{"stream":"S","seq":0}', None),
+        (b'{"stream":"S","seq":"7"}', None),
+        (b'{"stream":"S","seq":-7,"duplicate":true}', None),
+        (b'{"stream":"S","seq":6}', {"Nats-Stream": "ANY"}),
+        (b'{"stream":"S","seq":8}', None),
+    ]
+    assert await publish_message(requests, "S", "asked", b"", b"") == Published(8)
+    said[:] = [(b'{"streams":["S"]}', {"Nats-Stream": "ANY"}), (b'{"streams":["T"]}', None)]
+    below = JetStreamRequests(wire_of(await connect(url)), "asked.API")
+    await answering.subscribe("asked.API.STREAM.NAMES", cb=answer)
+    await answering.flush()
+    assert await below.stream_of("any") == "T"
+
+
+async def test_a_reply_subject_is_that_of_one_request_and_shows_no_other(
+    shared_server: SharedServer, connect: Connect
+) -> None:
+    url = (await shared_server(V2_11)).url
+    answering, replies = await connect(url), list[str]()
+
+    async def answer(message: Any) -> None:
+        replies.append(message.reply)
+        await message.respond(b"{}")
+
+    await answering.subscribe("asked", cb=answer)
+    await answering.flush()
+    wire = wire_of(await connect(url))
+    for _ in range(3):
+        await wire.request("asked", within_seconds=30, accept=read_answer)
+    tokens = [reply.rpartition(".")[2] for reply in replies]
+    assert (len(set(tokens)), {len(token) for token in tokens}) == (3, {24})
+    assert len({token[:8] for token in tokens}) == 3
 
 
 async def test_what_a_server_would_close_the_connection_for_is_not_sent(
