@@ -7,7 +7,8 @@ Each request is concluded exactly once. One that the sidecar's user may not send
 `-ERR` names its subject. Since the server denies in the order of sending, it means the oldest one in flight to that
 subject.
 
-The rule: a sender is called for its own requests only.
+The rule: a sender is called for its own requests only. Who sees the reply subject of one of them knows neither that of
+another one nor the key of another sender (`connection.unguessable_numbers`).
 Cost: one frame and one dictionary entry for each request, and all frames of a group leave in one write; a dictionary
 entry for each sender, and nothing while nothing is in flight.
 """
@@ -19,7 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import Connection, unguessable_numbers
 from nats_scheduler.jetstream.errors import Denial
 from nats_scheduler.jetstream.wire import ACKNOWLEDGED, PURGED, AnswerFrames
 
@@ -45,7 +46,7 @@ class Sender(ABC, Generic[Sent]):
         """By number, in the order in which they were sent."""
         self._deadlines: deque[tuple[float, int]] = deque()
         """By when (of the loop's clock) the requests up to a number have to be answered."""
-        self._number = 0
+        self._numbers = unguessable_numbers()
         self._inbox, self._key = answers.join(self, stream)
         self._is_to_fill = False
         """True if `_fill_up` will be called in this turn of the event loop, or after this chunk."""
@@ -80,8 +81,9 @@ class Sender(ABC, Generic[Sent]):
         requests = [request for request in popped if request is not None]
         if len(requests) != len(popped):  # some came too late
             sequences = [sequence for request, sequence in zip(popped, sequences, strict=True) if request is not None]
-        self._conclude_run(requests, sequences)
-        self._fill_soon()
+        if requests:
+            self._conclude_run(requests, sequences)
+            self._fill_soon()
 
     def conclude_denied(self, denials: Counter[str]) -> None:
         """Conclude the oldest requests to each denied subject, in one pass for all denials of a chunk."""
@@ -109,13 +111,12 @@ class Sender(ABC, Generic[Sent]):
             return
         if not self._in_flight:
             self._deadlines.clear()
-        frames: list[bytes] = []
-        for number, request in enumerate(requests, self._number + 1):
+        frames, number = list[bytes](), 0
+        for request, number in zip(requests, self._numbers, strict=False):
             self._in_flight[b"%d" % number] = request
             frames.append(self._frame(request, number))
-        self._number += len(requests)
         self._connection.write(b"".join(frames))
-        self._deadlines.append((self._loop.time() + self._within_seconds, self._number))
+        self._deadlines.append((self._loop.time() + self._within_seconds, number))
         self._answers.expect(self._key)
 
     def _fill_soon(self) -> None:
@@ -177,7 +178,7 @@ class Answers:
         self._streams: dict[bytes, bytes] = {}
         self._busy: dict[bytes, Sender[Any]] = {}
         """The senders that have requests in flight."""
-        self._joined = 0
+        self._keys = unguessable_numbers()
         self._denials: Counter[str] = Counter()
         self._end_checking: Callable[[], None] | None = None
         """Ends the check of deadlines, while that is made."""
@@ -191,10 +192,10 @@ class Answers:
 
         Answers that are read together have to name the `stream`, or none if it is "".
         """
-        self._joined += 1
-        key = b"%d" % self._joined
+        number = next(self._keys)
+        key = b"%d" % number
         self._senders[key], self._streams[key] = sender, stream.encode("utf-8", "surrogateescape")
-        return f"{self._inbox}.{self._joined}", key
+        return f"{self._inbox}.{number}", key
 
     def leave(self, key: bytes) -> None:
         """Stop calling the sender with this key."""

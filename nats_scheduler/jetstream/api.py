@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from nats_scheduler.control.requests import counted_subjects
-from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
+from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, UnreadableAnswerError
 from nats_scheduler.message.capabilities import capabilities_of
-from nats_scheduler.message.foreign_json import Object, inner, integer, stored_message
+from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, stored_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
@@ -182,6 +182,9 @@ class JetStreamApi:
         message = stored_message(answer.get("message"))
         if message is None:
             raise UnreadableAnswerError(f"STREAM.MSG.GET.{stream}: the answer holds no stored message")
+        asked = where.get("seq", 0)
+        if message.sequence < asked or ("next_by_subj" not in where and message.sequence > asked > 0):
+            raise UnreadableAnswerError(f"STREAM.MSG.GET.{stream}: {message.sequence} was not asked for: {where}")
         return message
 
     async def delete_message(self, stream: str, sequence: int) -> bool:
@@ -251,6 +254,20 @@ def raise_refusal(answer: Object, request: str) -> None:
         error = inner(answer["error"])
         status, code = integer(error.get("code"), 500), integer(error.get("err_code"))
         raise ApiError(status, code, str(error.get("description", "")), request)
+
+
+def stored_sequence(reply: Reply, stream: str, request: str) -> int:
+    """Return the sequence under which a stream stored a message; raise `ApiError` if it refused it.
+
+    Raises `UnreadableAnswerError` if the answer is not one of the stream's that names a sequence: whether the message
+    is stored is unknown. 2.10 says so of an identity that it knows, and not whether its message is stored.
+    """
+    answer = read_object(reply.body) or {}
+    raise_refusal(answer, request)
+    sequence = integer(answer.get("seq"))
+    if answer.get("stream") != stream or sequence <= 0:
+        raise UnreadableAnswerError(f"{request}: stream {stream} names no sequence: {reply.body[:80]!r}")
+    return sequence
 
 
 def _stream_information(answer: Any, request: str) -> Any:

@@ -5,11 +5,15 @@ good by an `-ERR`).
 So reconnecting is off, and the runtime makes a new connection: one code path for every way to lose one.
 
 Requests share one inbox; each has its own last token and a deadline.
+That token is a number that nobody can guess: a client that sees the reply subject of one request, such as that of a
+fire, can answer no other one. JetStream answers without headers; what has some is a stored message, in the answer to a
+direct get, which its client may have sent to any subject.
 """
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -104,6 +108,31 @@ def _check_length(line: str) -> None:
         )
 
 
+Accepts = Callable[[bytes, bytes], bool]
+"""Returns whether an answer with this header block and body can be that of the one who was asked."""
+
+
+def is_bare(block: bytes, _body: bytes) -> bool:
+    """Return whether an answer has no headers, as those of JetStream's API."""
+    return not block
+
+
+NUMBER_BYTES = 6
+"""Random bytes between two numbers of requests."""
+
+NUMBERS_AT_ONCE = 32
+
+
+def unguessable_numbers() -> Iterator[int]:
+    """Yield increasing numbers of which none follows from others; half a microsecond each."""
+    number = 0
+    while True:
+        drawn = os.urandom(NUMBER_BYTES * NUMBERS_AT_ONCE)
+        for at in range(0, len(drawn), NUMBER_BYTES):
+            number += 1 + int.from_bytes(drawn[at : at + NUMBER_BYTES])
+            yield number
+
+
 @dataclass(slots=True)
 class _PendingRequest:
     """A request that waits for its answer, until `deadline` by the loop's clock."""
@@ -112,6 +141,7 @@ class _PendingRequest:
     answer: asyncio.Future[Reply]
     deadline: float
     seconds: float
+    accepts: Accepts
     resend_frame: bytes = b""
     """The frame that is sent again while no answer comes; empty for a request that is sent once."""
     resend_at: float = 0.0
@@ -126,7 +156,7 @@ class Connection:
         self._requests = f"{self._inbox}.r."
         self._loop = asyncio.get_running_loop()
         self._pending: dict[bytes, _PendingRequest] = {}
-        self._number = 0
+        self._numbers = unguessable_numbers()
         self._checks: dict[float, dict[int, Callable[[], object]]] = {}
         """The periodic checks, by their period."""
         self._checks_begun = 0
@@ -317,8 +347,9 @@ class Connection:
         deadline: float = REQUEST_DEADLINE_SECONDS,
         *,
         is_repeatable: bool = False,
+        accepts: Accepts = lambda _block, _body: True,
     ) -> Reply:
-        """Send a request and return the answer.
+        """Send a request and return the first answer that it `accepts`: another client may answer too.
 
         A request that may be repeated is sent again every `REQUEST_RESEND_INTERVAL_SECONDS` while no answer comes: a
         group of servers without a leader drops requests without an answer.
@@ -334,15 +365,15 @@ class Connection:
         if size > self._client.max_payload:
             self._asked_too_much = True
             raise UnsendableError(f"{subject}: {size} bytes are more than the server's {self._client.max_payload}")
-        self._number += 1
-        reply_to = f"{self._requests}{self._number}"
+        number = next(self._numbers)
+        reply_to = f"{self._requests}{number}"
         _check_length(f"HPUB {subject} {reply_to} {size} {size}")
         message = frame(subject, reply_to, block, body)
         now = self._loop.time()
-        waiting = _PendingRequest(subject, self._loop.create_future(), now + deadline, deadline)
+        waiting = _PendingRequest(subject, self._loop.create_future(), now + deadline, deadline, accepts)
         if is_repeatable:
             waiting.resend_frame, waiting.resend_at = message, now + REQUEST_RESEND_INTERVAL_SECONDS
-        token = b"%d" % self._number
+        token = b"%d" % number
         self._pending[token] = waiting
         self.write(message)
         if self._end_checking is None:
@@ -378,7 +409,7 @@ class Connection:
         Raises as `request` does, and `UnreadableAnswerError` if the answer is anything else.
         """
         payload = b"" if body is None else json.dumps(body).encode()
-        reply = await self.request(subject, payload, deadline=deadline, is_repeatable=is_repeatable)
+        reply = await self.request(subject, payload, deadline=deadline, is_repeatable=is_repeatable, accepts=is_bare)
         answer = read_object(reply.body)
         if answer is None:
             raise UnreadableAnswerError(f"{subject}: the answer is not a JSON object: {reply.body[:80]!r}")
@@ -412,7 +443,9 @@ class Connection:
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         waiting = self._pending.get(subject[subject.rfind(b".") + 1 :])
-        if waiting is not None and not waiting.answer.done():
+        if waiting is None or waiting.answer.done():
+            return
+        if block.startswith(NO_RESPONDERS) or waiting.accepts(block, body):
             waiting.answer.set_result(Reply(block, body))
 
     def _denied(self, denial: Denial) -> None:

@@ -10,6 +10,7 @@ stream's own concludes a fire; after the answer of another client the fire still
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import compress
 
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.fire import Fire
@@ -24,7 +25,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
+from nats_scheduler.jetstream.connection import NO_RESPONDERS, Accepts, Connection, frame
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
@@ -34,6 +35,9 @@ MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024
 
 MIN_LARGE_BYTES = 16 * 1024
 """A fire with a larger body is large."""
+
+MAX_LATE = 10_000
+"""Fires that were concluded as late, and whose answers still count; the server drops what comes above as many."""
 
 ID_IN_PROCESS = 10158
 """The server's code for an identity that it knows, but not whether its message is stored.
@@ -87,6 +91,8 @@ class Publisher(Sender[Fire]):
         self._stem = self._inbox.encode()
         self._others: dict[int, str] = {}
         """By the fires in flight, which other stream answered them."""
+        self._late: set[bytes] = set()
+        """The numbers of fires that were concluded as late, at most `MAX_LATE`."""
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Send the fires in this order: at once as far as the window allows, and the rest when it does."""
@@ -104,9 +110,21 @@ class Publisher(Sender[Fire]):
         return token in self._in_flight and stem == self._stem
 
     def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
-        """Do what `acknowledged` does; where a fire is stored is of use also if it was concluded before."""
-        self._notify_stored(sequences)
+        """Do what `acknowledged` does; where a fire is stored is of use also if it was concluded as late before."""
+        if self._late:
+            known = [number in self._in_flight or number in self._late for number in numbers]
+            self._late.difference_update(numbers)
+        else:
+            known = [number in self._in_flight for number in numbers]
+        self._notify_stored(list(compress(sequences, known)))
         super().acknowledged_run(numbers, sequences)
+
+    def conclude_late(self, now: float) -> None:
+        """Conclude as failed what has a deadline at or before `now`; its answer may still come."""
+        before = set(self._in_flight)
+        super().conclude_late(now)
+        late = before - self._in_flight.keys()
+        self._late = late if len(self._late) + len(late) > MAX_LATE else self._late | late
 
     def _next_to_send(self) -> Sequence[Fire]:
         """Take what may be sent now, what is small first."""
@@ -184,13 +202,16 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
 
     A fire is a publish with a reply subject, and core subscribers receive it: one of them may answer before the server.
     Each answer of a server names the stream, refusals too, and gives a sequence or an error with its two codes
-    (`test_every_answer_of_a_server_names_the_stream`).
+    (`test_every_answer_of_a_server_names_the_stream`). It has no headers, as the answer to a direct get has, whose body
+    a user chooses.
     No responders (503) may mean that the stream has no leader at the moment, so the outcome is unknown and not refused.
     It is also unknown while the server is storing a message with the same identity, and if a leader could not propose
     it to its replicas, because it leads no more: that error has no code of its own.
     """
     if block.startswith(NO_RESPONDERS):
         return NO_STREAM_LISTENS
+    if block:
+        return None
     answer = read_object(body) or {}
     if answer.get("stream") != stream:
         return None
@@ -202,10 +223,17 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     return IN_PROCESS if is_duplicate and sequence == 0 else None
 
 
+def answer_of(stream: str) -> Accepts:
+    """Return what finds whether an answer to a publish can be that of a stream."""
+    return lambda block, body: outcome_of(stream, block, body) is not None
+
+
 def outcome_elsewhere(block: bytes, body: bytes) -> Outcome | None:
     """Return what the stream that has the target says; None if it is not a server that answers."""
     if block.startswith(NO_RESPONDERS):
         return NO_STREAM
+    if block:
+        return None
     stream = (read_object(body) or {}).get("stream")
     if not isinstance(stream, str):
         return None

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
-from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, stored_sequence
+from nats_scheduler.jetstream.connection import Connection, frame, is_bare
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.own_streams import ADAPTED, create_own
@@ -229,12 +229,13 @@ class Registry:
     async def swap_bytes(self, key: str, value: bytes, revision: int, block: bytes = b"") -> int | None:
         """Do what `swap` does with a value that is any bytes, and with further headers, if `block` has some."""
         block = with_headers(block, [(EXPECTED_SEQUENCE, b"%d" % revision)])
-        reply = await self._connection.request(f"{self.written_to}.{key}", value, block)
-        answer = read_object(reply.body) or {}
-        if inner(answer.get("error")).get("err_code") in WRONG_LAST_SEQUENCE:
-            return None  # several instances write: the one that lost reads the key again
-        raise_refusal(answer, f"swap {key}")
-        return integer(answer.get("seq"))
+        reply = await self._connection.request(f"{self.written_to}.{key}", value, block, accepts=is_bare)
+        try:
+            return stored_sequence(reply, self.stream, f"swap {key}")
+        except ApiError as error:
+            if error.code in WRONG_LAST_SEQUENCE:
+                return None  # several instances write: the one that lost reads the key again
+            raise
 
     def send(self, key: str, value: Any) -> bool:
         """Write a value without waiting for the answer; return False if it is too large."""
@@ -509,10 +510,8 @@ class SnapshotsBucket(Registry):
 
     async def write_chunk(self, key: str, chunk: bytes) -> int:
         """Write bytes under a key and return the sequence under which they are stored. Raises `JetStreamError`."""
-        reply = await self._connection.request(f"{self.written_to}.{key}", chunk)
-        answer = read_object(reply.body) or {}
-        raise_refusal(answer, f"write {key}")
-        return integer(answer.get("seq"))
+        reply = await self._connection.request(f"{self.written_to}.{key}", chunk, accepts=is_bare)
+        return stored_sequence(reply, self.stream, f"write {key}")
 
     async def purge_below(self, keys: str, sequence: int) -> None:
         """Purge what is stored under matching keys below a sequence.

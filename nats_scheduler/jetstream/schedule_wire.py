@@ -34,7 +34,7 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.errors import NoAnswerError as NotAnsweredError
-from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.jetstream.publish import answer_of, outcome_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.foreign_json import Object, inner
@@ -110,7 +110,7 @@ class ScheduleWire(Requests):
         """Send a message once and return what the stream answers."""
         with translated():
             try:
-                reply = await self._connection.request(subject, body, block)
+                reply = await self._connection.request(subject, body, block, accepts=answer_of(stream))
             except NoJetStreamError as error:
                 raise NoAnswerError(f"{subject}: {error}") from None
             except _UNANSWERED as error:

@@ -23,15 +23,15 @@ from typing import Any
 
 from nats_scheduler.engine.events import Event, FireReadBack
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
-from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.api import JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.own_streams import DOES_NOT_FIT, create_own
+from nats_scheduler.jetstream.publish import answer_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
@@ -169,8 +169,9 @@ class Canary:
         """Store a canary that is due at an instant (ns); raises `JetStreamError` if that fails."""
         pattern = f"@at {format_rfc3339(due)}".encode()
         block = with_headers(b"", [(PORTABLE.schedule, pattern), (PORTABLE.target, self._target.encode())])
-        reply = await connection.request(self._schedule, b"", block, PUBLISH_LIMIT_SECONDS)
-        raise_refusal(read_object(reply.body) or {}, CANARY_STREAM)
+        own = answer_of(CANARY_STREAM)
+        reply = await connection.request(self._schedule, b"", block, PUBLISH_LIMIT_SECONDS, accepts=own)
+        stored_sequence(reply, CANARY_STREAM, f"publish {self._schedule}")
         self._next_due = due + self._interval
 
     def _reported(self, _stream: str, event: Event) -> None:

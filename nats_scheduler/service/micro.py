@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, Reply
+from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, Reply, unguessable_numbers
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.foreign_json import Object, read_object
@@ -55,7 +55,7 @@ class Questions:
         self._connection = connection
         self._inbox = connection.inbox(INBOX)
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
-        self._number = 0
+        self._numbers = unguessable_numbers()
         connection.subscribe(f"{self._inbox}.*", self._answered)
 
     async def ask(self, subject: str, body: bytes, seconds: float = HOLDER_DEADLINE_SECONDS) -> Object | None:
@@ -70,8 +70,7 @@ class Questions:
 
     async def reply(self, subject: str, body: bytes, seconds: float = HOLDER_DEADLINE_SECONDS) -> Reply | None:
         """Return the answer of another instance, or of the server if none subscribes; None if none comes in time."""
-        self._number += 1
-        token = b"%d" % self._number
+        token = b"%d" % next(self._numbers)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
         try:

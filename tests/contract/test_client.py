@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -215,6 +216,45 @@ async def test_what_a_server_announces_anew_is_taken() -> None:
         server.writer.write(b'INFO {"server_id":"X","max_payload":"many"}\r\n')
         await eventually(lambda: len(noticed) == 2)
         assert await is_lost(connection) == "the server takes messages of 1048576 bytes now, and took 2000 before"
+        await connection.close()
+
+
+async def test_an_answer_counts_for_its_own_request_alone_and_has_no_headers_if_it_is_jetstreams() -> None:
+    async with impostor() as server:
+        connection = await connect(server.url)
+
+        async def asked(number: int) -> bytes:
+            """Return the reply subject of a request, once it was received."""
+            replies: list[bytes] = []
+
+            def is_asked() -> bool:
+                replies[:] = re.findall(rb"PUB asked (\S+) ", server.received)
+                return len(replies) >= number
+
+            await eventually(is_asked, describe=f"request {number}")
+            return replies[number - 1]
+
+        def answer(reply: bytes, body: bytes, block: bytes = b"") -> None:
+            sid = re.search(rb"SUB \S+\.r\.\* (\d+)", server.received)
+            assert sid is not None
+            sizes = b"%d %d" % (len(block), len(block + body)) if block else b"%d" % len(body)
+            kind = b"HMSG" if block else b"MSG"
+            server.writer.write(b"%b %b %b %b\r\n%b%b\r\n" % (kind, reply, sid[1], sizes, block, body))
+
+        first = asyncio.create_task(connection.request_json("asked"))
+        seen = await asked(1)
+        answer(seen, b'{"n": 1}')
+        assert await first == {"n": 1}
+        second = asyncio.create_task(connection.request_json("asked"))
+        reply = await asked(2)
+        stem, _dot, number = seen.rpartition(b".")
+        assert reply.startswith(stem + b".")
+        assert int(reply.rpartition(b".")[2]) - int(number) > 1 << 16, "it is not found by trying what is near"
+        answer(seen, b'{"n": "an answer of before, once more"}')
+        answer(b"%b.%d" % (stem, int(number) + 1), b'{"n": "somebody who counts on"}')
+        answer(reply, b'{"n": "what a user stored"}', b"NATS/1.0\r\nNats-Stream: ANY\r\n\r\n")
+        answer(reply, b'{"n": 2}')
+        assert await second == {"n": 2}
         await connection.close()
 
 

@@ -184,3 +184,22 @@ async def node_of(cluster: Cluster, running: Running, which: str) -> EmbeddedSer
     assert info["config"]["num_replicas"] == 3
     name = info["cluster"]["leader"] if which == "leader" else connection.server.name
     return next(node for node in cluster.nodes if node.name == name)
+
+
+async def test_a_canary_that_only_a_stranger_acknowledges_is_none(start_server: StartServer) -> None:
+    """Somebody answers each canary before its stream, which has no room for it."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url, canary_interval=SECOND) as running:
+        await fires_again(running)
+
+        def answer(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+            account.connection.publish(reply.decode(), b"thanks")
+
+        account.connection.subscribe("nats_scheduler.canary.due.>", answer)
+        await fires_again(running)
+        assert running.told("canary_failed") == [], "the answer of the stream comes too"
+        config = (await account.api.stream(CANARY_STREAM))["config"]
+        await account.api.update_stream({**config, "max_msg_size": 10})
+        await running.not_healthy("canary")
+        told = await eventually(lambda: running.told("canary_failed"), describe="why it does not fire")
+        assert "maximum allowed" in told[0]["reason"]

@@ -2,9 +2,12 @@
 
 from typing import Any
 
-from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi
-from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
+import pytest
+
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi, stored_sequence
+from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.settings.connection import ConnectionSettings
@@ -86,3 +89,38 @@ async def test_what_another_sidecar_asks_for_is_told_from_what_a_user_does(
         watch.end()
     requests = [request for request in seen if isinstance(request, ConfigRequested)]
     assert [(request.stream, request.by_sidecar) for request in requests] == [(stream_name, False), (stream_name, True)]
+
+
+def test_only_an_answer_that_names_the_stream_and_a_sequence_says_that_something_is_stored() -> None:
+    assert stored_sequence(Reply(b"", b'{"stream":"S", "seq":7}'), "S", "put") == 7
+    assert stored_sequence(Reply(b"", b'{"stream":"S", "seq":7,"duplicate": true}'), "S", "put") == 7
+    for unreadable in (
+        b"",
+        b"thanks",
+        b"[]",
+        b"{}",
+        b'{"stream":"S"}',
+        b'{"stream":"S","seq":0,"duplicate":true}',
+        b'{"stream":"S","seq":"7"}',
+        b'{"stream":"T","seq":7}',
+        b'{"seq":7}',
+    ):
+        with pytest.raises(UnreadableAnswerError, match="put: stream S names no sequence"):
+            stored_sequence(Reply(b"", unreadable), "S", "put")
+    with pytest.raises(ApiError, match="no room"):
+        stored_sequence(Reply(b"", b'{"error":{"code":503,"err_code":10077,"description":"no room"}}'), "S", "put")
+
+
+async def test_a_message_that_was_not_asked_for_is_no_answer() -> None:
+    class Answering(Unanswered):
+        async def request_json(self, *_arguments: Any, **_more: Any) -> Object:
+            return {"message": {"subject": "s", "seq": 7, "time": "2026-01-01T00:00:00Z"}}
+
+    api = JetStreamApi(Answering())
+    for asked in ({"seq": 7}, {"seq": 5, "next_by_subj": ">"}, {"last_by_subj": "s"}):
+        found = await api.message("S", **asked)
+        assert found is not None
+        assert found.sequence == 7
+    for asked in ({"seq": 8}, {"seq": 6}, {"seq": 8, "next_by_subj": ">"}):
+        with pytest.raises(UnreadableAnswerError, match="7 was not asked for"):
+            await api.message("S", **asked)

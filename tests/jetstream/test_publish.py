@@ -4,7 +4,9 @@ It tests `jetstream/acknowledgements.py` too.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
@@ -52,23 +54,30 @@ class Wire(Connection):
     def write(self, frames: bytes) -> None:
         self.written.append(frames)
 
+    @property
+    def replies(self) -> list[bytes]:
+        """The reply subjects of the fires, in the order in which they were sent."""
+        return re.findall(rb"HPUB out (\S+) ", b"".join(self.written))
+
     def acknowledge(self, *numbers: int, at_once: bool) -> None:
-        """Acknowledge fires, each as stored under its number plus a hundred."""
-        bodies = [STORED % (100 + number) for number in numbers]
+        """Acknowledge fires by their place, from 1 on, each as stored under that plus a hundred."""
+        bodies, replies = [STORED % (100 + number) for number in numbers], self.replies
         if at_once:
-            shape = b"MSG _INBOX.a.1.%d 1 %d\r\n%b\r\n"
-            frames = b"".join(shape % (n, len(body), body) for n, body in zip(numbers, bodies, strict=True))
+            shape = b"MSG %b 1 %d\r\n%b\r\n"
+            frames = b"".join(
+                shape % (replies[n - 1], len(body), body) for n, body in zip(numbers, bodies, strict=True)
+            )
             assert self._runs[0](frames, 0) == len(frames)
         else:
             for number, body in zip(numbers, bodies, strict=True):
-                self._sinks[0](b"_INBOX.a.1.%d" % number, b"", b"", body)
+                self._sinks[0](replies[number - 1], b"", b"", body)
         called, self._called = self._called, []
         for listener in called:
             listener()
 
-    def answer(self, number: int, body: bytes) -> None:
+    def answer(self, number: int, body: bytes, block: bytes = b"") -> None:
         """Answer a fire, as the server or as another client."""
-        self._sinks[0](b"_INBOX.a.1.%d" % number, b"", b"", body)
+        self._sinks[0](self.replies[number - 1], b"", block, body)
 
 
 class Course:
@@ -163,9 +172,44 @@ async def test_the_answer_of_somebody_else_takes_no_place_of_the_servers() -> No
     ]
     for body in strangers:
         course.wire.answer(1, body)
+    course.wire.answer(1, STORED % 5, b"NATS/1.0\r\nNats-Stream: OTHER\r\nNats-Subject: any\r\n\r\n")  # a direct get
     assert (course.received, course.publisher.in_flight) == ([], 1)
     course.wire.acknowledge(1, at_once=False)
     assert course.received == [PublishConcluded(fire, Stored(101))]
+
+
+async def test_who_sees_one_reply_subject_can_answer_no_other_fire() -> None:
+    """Neither the next one of this stream, nor those of another one."""
+    course, fires = Course(), list[Fire]()
+    for _ in range(50):
+        fires += course.publish(1)
+    keys, numbers = zip(*(reply.split(b".")[-2:] for reply in course.wire.replies), strict=True)
+    assert len(set(keys)) == 1
+    steps = [int(later) - int(earlier) for earlier, later in pairwise(numbers)]
+    assert min(steps) > 0, "they are concluded by their order"
+    assert len(set(steps)) == 50 - 1
+    assert min(steps) > 1 << 16, "none is found by trying what is near"
+    other = Publisher(course.wire, "T", course.received.append, window=100, ack_timeout=60.0)
+    other.publish([fires[0]])
+    assert abs(int(course.wire.replies[-1].split(b".")[-2]) - int(keys[0])) > 1 << 16
+    forged = b".".join((*course.wire.replies[-1].split(b".")[:-2], keys[0], b"%d" % (int(numbers[-1]) + 1)))
+    for at_once in (False, True):
+        body = STORED % 7
+        if at_once:
+            course.wire._runs[0](b"MSG %b 1 %d\r\n%b\r\n" % (forged, len(body), body), 0)
+        else:
+            course.wire._sinks[0](forged, b"", b"", body)
+    assert (course.received, course.acknowledged, course.publisher.in_flight) == ([], [], 50)
+
+
+async def test_an_answer_that_is_repeated_with_another_sequence_says_nothing_of_what_is_stored() -> None:
+    course = Course()
+    course.publish(2)
+    course.wire.acknowledge(1, at_once=True)
+    repeated = course.wire.replies[0]
+    body = STORED % 999
+    course.wire._runs[0](b"MSG %b 1 %d\r\n%b\r\n" % (repeated, len(body), body), 0)
+    assert course.acknowledged == [101]
 
 
 async def test_what_a_leader_could_not_propose_is_unknown_at_once() -> None:
