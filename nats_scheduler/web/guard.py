@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -92,7 +92,8 @@ class Sessions:
         if scheme.lower() == "bearer" and self.is_token(token.strip()):
             return ""
         # Behind a cookie of another program on this host that is not as it expects, SimpleCookie finds none.
-        cookie = cookie_parser("; ".join(headers.getlist("cookie"))).get(self.name, "")
+        cookies = "; ".join(headers.getlist("cookie")).encode("latin-1")
+        cookie = HTTPConnection({"type": "http", "headers": [(b"cookie", cookies)]}).cookies.get(self.name, "")
         return cookie if self.is_cookie(cookie) else None
 
 
