@@ -5,6 +5,7 @@ through them would reset what a newer server, or another tool, had set.
 Each method is one request: build, call, translate.
 """
 
+import re
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -332,13 +333,13 @@ def stands_alone(connection: Connection, api: JetStreamApi) -> bool:
     return server.has_jetstream and not server.cluster and api.prefix == DEFAULT_PREFIX
 
 
+_pending_messages = re.compile(rb"\r\nNats-Pending-Messages: ?([0-9]{1,9})\r\n").search
+
+
 def undelivered(block: bytes, otherwise: int) -> int:
     """Return how many messages of a pull that timed out will not come."""
-    marker = b"Nats-Pending-Messages:"
-    at = block.find(marker)
-    if at < 0:
-        return otherwise
-    return int(block[at + len(marker) : block.index(b"\r\n", at)])
+    found = _pending_messages(block)
+    return otherwise if found is None else int(found[1])
 
 
 def delivery_numbers(reply: bytes) -> list[bytes]:

@@ -145,6 +145,9 @@ PROBE_PULL = b'{"batch":1,"no_wait":true}'
 MAX_BODIES_PER_SECOND = 1_000
 """If more bodies come, the stream is followed without them: it has more to read than schedules."""
 
+STATUS_LINE = b"NATS/1.0 "
+"""The beginning of what the server says of a consumer; anything else is another client's, and nothing to us."""
+
 BURST_BEGAN = "a burst is read by its acknowledgements"
 BODIES_CHANGE = "from here on messages are read with their bodies, or without"
 
@@ -417,8 +420,9 @@ class ConsumerFollower:
         self._connection.write(frame(self._next, self._inbox, b"", PROBE_PULL))
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-        if not reply.startswith(b"$JS.ACK."):
-            self._status(block)
+        if not reply.startswith(b"$JS.ACK."):  # the server lets no client name such a reply subject
+            if block.startswith(STATUS_LINE):
+                self._status(block)
             return
         self._has_received = True
         sequence, number, stored_at, pending = delivery_numbers(reply)
@@ -495,7 +499,7 @@ class ConsumerFollower:
             self._requested -= undelivered(block, otherwise=self._pull_size)
             self._call_after_this_chunk()
             return
-        line = block[9 : block.index(b"\r\n")].decode(errors="replace")
+        line = block[9:].partition(b"\r\n")[0].decode(errors="replace")
         self._finish(f"the consumer ended: {'it has no responders' if status == STATUS_NO_RESPONDERS else line}")
 
     def _finish(self, reason: str) -> None:

@@ -99,6 +99,28 @@ async def test_each_body_is_judged_by_its_size_also_the_one_at_which_the_time_is
         assert not follower()._bodies_cost_much(b"x" * MAX_FOLLOWED_BODY_BYTES)
 
 
+async def test_what_others_send_to_the_inbox_of_a_consumer_is_nothing_to_it(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_11)).url) as account:
+        connection, said = account.connection, list[Input]()
+        follower = ConsumerFollower(connection, account.api, {"name": "S"}, said.append, asyncio.Event().wait)
+        for block in (
+            b"",
+            b"NATS/1.0\r\n\r\n",
+            b"409",
+            b"NATS/1.0 409",
+            b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: many\r\n\r\n",
+            b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages:",
+        ):
+            follower._received(b"any", b"", block, b"body")
+        assert said == []
+        # The server refuses a message with the reply subject of one that a consumer delivers.
+        heard: list[bytes] = []
+        connection.subscribe("forged.>", lambda subject, *_rest: heard.append(subject))
+        connection.write(frame("forged.one", "$JS.ACK.S.c.1.1.1.1.0", b"", b"") + frame("forged.two", "", b"", b""))
+        await eventually(lambda: heard)
+        assert heard == [b"forged.two"]
+
+
 # -- bursts of our own fires -----------------------------------------------------------------------------------------
 
 BURST = 5_000
