@@ -1,0 +1,422 @@
+"""Programs that rely on a schedule being gone when its fire is stored, beside the native scheduler and beside sidecars.
+
+The native scheduler stores a fire and removes its schedule in one step; a sidecar's purge follows the fire. A program
+that acts on the schedule's subject the moment it receives a fire may come in between. These are the programs, each of
+many schedules at once, and each with a worker that acknowledges a fire and acts in the same breath:
+
+- `arms-at-0`: publish the next `@at` on the same subject with `Nats-Expected-Last-Subject-Sequence: 0`, and take 10071
+  for *armed already*. A chain that is refused so has ended for ever.
+- `arms-after`: the same, but if 10071 names the sequence of the schedule that fired, which the fire's `Nats-Msg-Id`
+  names too, expect that one (and 0 again, if it is gone by then).
+- `creates`: store the next one by `Schedules.create`, and take `AlreadyExistsError` for *armed already*.
+- `cancels`: purge the schedule's subject. `"purged": 1` says that the job was cancelled in time, which is wrong.
+- `looks`: look until the schedule is gone; how long after the fire was stored is the figure.
+
+`python -m tests.differential.chains` prints, for each system and retention, how many chains lived to the end of how
+many, how many cancels were wrong, and after how many milliseconds the schedules were gone.
+Cost: a chain of six takes six times `STEP`. Limit of `looks`: its figures are rounded up to the pause between two
+looks (`_Looking.pause`), and they contain the time until this process is given the fire.
+"""
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import nats
+from nats.aio.client import Client
+
+from nats_scheduler.cli.output import print_table
+from nats_scheduler.client import AlreadyExistsError, Schedules, at
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.generated import EXPECTED_SEQUENCE
+from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.differential.sides import fresh_name
+from tests.harness.account import CLOCK, Account, account_on
+from tests.harness.blocks import block_of
+from tests.harness.flagged import Delivered
+from tests.harness.processes import sidecar
+from tests.harness.servers import V2_10, V2_11, V2_15, running_server
+from tests.harness.waiting import eventually
+
+LENGTH = 6
+"""The fires of a whole chain."""
+STEP = SECOND // 2
+"""The time (ns) between two fires of a chain."""
+LEAD = SECOND
+"""The time (ns) before the first fires in which the schedules are stored."""
+
+RETENTIONS = ("limits", "workqueue", "interest")
+
+WRONG_LAST_SEQUENCE = 10071
+_last_sequence = re.compile(r"wrong last sequence: ([0-9]+)").search
+
+
+@dataclass(frozen=True)
+class System:
+    """Who fires, on which server, and in which spelling."""
+
+    name: str
+    version: str
+    dialect: Dialect = ADR51
+    has_sidecar: bool = True
+
+
+NATIVE = System("native", V2_15, has_sidecar=False)
+PORTABLE_SYSTEM = System("portable", V2_15, PORTABLE)
+SYSTEMS = (NATIVE, System("emulated-2.11", V2_11), System("emulated-2.10", V2_10), PORTABLE_SYSTEM)
+
+
+@dataclass
+class Outcome:
+    """The result of one program on one system."""
+
+    at_once: int
+    right: int
+    """Chains that lived to their end; cancels that found nothing to cancel; schedules that were seen to be gone."""
+    waits: list[int] = field(default_factory=list)
+    """The times (ns) from the storage of a fire until its schedule was gone, where the program looks for it."""
+
+    @property
+    def wrong(self) -> int:
+        """Chains that died, and cancels of what had fired."""
+        return self.at_once - self.right
+
+    def wait(self, share: float) -> float:
+        """Return a percentile of the times, in ms."""
+        ordered = sorted(self.waits)
+        return ordered[min(int(share * len(ordered)), len(ordered) - 1)] / MILLISECOND
+
+
+@dataclass
+class Stage:
+    """One stream of one system, served, with a consumer of its fires."""
+
+    system: System
+    account: Account
+    name: str
+    nats: Client
+
+    def schedule(self, number: int) -> str:
+        """Return the subject of a schedule."""
+        return f"{self.name}.s.{number}"
+
+    def target(self, number: int) -> str:
+        """Return the subject of its fires."""
+        return f"{self.name}.t.{number}"
+
+    def block(self, number: int, due: int, expected: int) -> bytes:
+        """Return the headers of a schedule that is due at an instant (ns), in place of what has this sequence."""
+        dialect = self.system.dialect
+        return block_of(
+            (dialect.schedule, f"@at {format_rfc3339(due)}"),
+            (dialect.target, self.target(number)),
+            (EXPECTED_SEQUENCE, str(expected)),
+        )
+
+
+class Program:
+    """A worker that is given each fire of many schedules, and what it does then."""
+
+    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
+        """Prepare schedules of which each is due `apart` ns after the one before."""
+        self.stage = stage
+        self.at_once = at_once
+        self.apart = apart
+        self.right = 0
+        self.concluded = 0
+        """Schedules of which the result is known."""
+        self.waits: list[int] = []
+        self.unexpected: list[dict[str, Any]] = []
+        """Answers that have nothing to do with what is tried."""
+        self.begin = 0
+        self.tasks = asyncio.TaskGroup()
+        self._connection = stage.account.connection
+        self._answers = self._connection.inbox(f"{stage.name}.answers")
+
+    def due(self, number: int, fire: int) -> int:
+        """Return when the schedule with this number is due for its fire with this number, from 0 on."""
+        return self.begin + number * self.apart + fire * STEP
+
+    async def run(self) -> Outcome:
+        """Store the schedules, act on their fires, and return what came of it."""
+        fires = self._connection.inbox(f"{self.stage.name}.fires")
+        numbers = [
+            self._connection.subscribe(fires, self._delivered),
+            self._connection.subscribe(f"{self._answers}.>", self._was_answered),
+        ]
+        await self._consume(fires)
+        await self.prepare()
+        self.begin = CLOCK.now() + LEAD
+        async with asyncio.TaskGroup() as self.tasks:
+            await asyncio.gather(*(self._store(number) for number in range(self.at_once)))
+            await eventually(
+                lambda: self.concluded == self.at_once or self.unexpected,
+                describe=lambda: f"{self.at_once} results of {type(self).__name__}, {self.concluded} so far",
+            )
+        for number in numbers:
+            self._connection.unsubscribe(number)
+        assert not self.unexpected, self.unexpected
+        return Outcome(self.at_once, self.right, self.waits)
+
+    async def prepare(self) -> None:
+        """Prepare what the program needs beside the consumer."""
+
+    def fired(self, number: int, fire: Delivered) -> None:
+        """Act on a fire, which is acknowledged."""
+        raise NotImplementedError
+
+    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+        """Take the answer to what was asked about a schedule."""
+        raise NotImplementedError
+
+    def conclude(self, *, right: bool) -> None:
+        """Note the result of one schedule."""
+        self.concluded += 1
+        self.right += right
+
+    def ask(self, number: int, subject: str, block: bytes, body: bytes) -> None:
+        """Send a request about a schedule."""
+        self._connection.write(frame(subject, f"{self._answers}.{number}", block, body))
+
+    async def _consume(self, fires: str) -> None:
+        """Create a consumer of the fires; an interest stream keeps the schedules for another one."""
+        name, call = self.stage.name, self.stage.account.api.call
+        shared = {"ack_policy": "explicit", "max_ack_pending": -1}
+        config = {**shared, "durable_name": "worker", "deliver_subject": fires, "filter_subject": f"{name}.t.>"}
+        await call(f"CONSUMER.DURABLE.CREATE.{name}.worker", {"stream_name": name, "config": config})
+        if (await self.stage.account.api.stream(name))["config"]["retention"] == "interest":
+            config = {**shared, "durable_name": "keeper", "filter_subject": f"{name}.s.>"}
+            await call(f"CONSUMER.DURABLE.CREATE.{name}.keeper", {"stream_name": name, "config": config})
+
+    async def _store(self, number: int) -> None:
+        block = self.stage.block(number, self.due(number, 0), 0)
+        await self.stage.account.publish_block(self.stage.schedule(number), block, b"1")
+
+    def _delivered(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        if not reply:
+            return
+        self._connection.write(frame(reply.decode(), "", b"", b"+ACK"))
+        self.fired(_number(subject), Delivered(subject.decode(), reply.decode(), block, body))
+
+    def _was_answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+        self.answered(_number(subject), json.loads(body) if body.startswith(b"{") else {}, block)
+
+
+class _Chain(Program):
+    """Arms the next schedule on the same subject, until the chain is complete."""
+
+    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
+        super().__init__(stage, at_once, apart)
+        self.fires = [0] * at_once
+        """The fires of each chain so far."""
+
+    def fired(self, number: int, fire: Delivered) -> None:
+        self.fires[number] += 1
+        if self.fires[number] == LENGTH:
+            self.conclude(right=True)
+        else:
+            self.arm(number, fire)
+
+    def arm(self, number: int, fire: Delivered) -> None:
+        """Store the next schedule of a chain."""
+        raise NotImplementedError
+
+
+class _ArmsAtZero(_Chain):
+    def arm(self, number: int, fire: Delivered) -> None:
+        self.publish_next(number, 0)
+
+    def publish_next(self, number: int, expected: int) -> None:
+        block = self.stage.block(number, self.due(number, self.fires[number]), expected)
+        self.ask(number, self.stage.schedule(number), block, b"next")
+
+    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+        if "error" in answer:
+            self.refused(number, answer["error"])
+
+    def refused(self, number: int, error: dict[str, Any]) -> None:
+        if error["err_code"] != WRONG_LAST_SEQUENCE:
+            self.unexpected.append(error)
+        self.conclude(right=False)
+
+
+class _ArmsAfter(_ArmsAtZero):
+    """Takes the schedule that fired for absent."""
+
+    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
+        super().__init__(stage, at_once, apart)
+        self.before = [0] * at_once
+        """The sequence of the schedule that fired last, by its fire; 0 where the fire names none."""
+
+    def arm(self, number: int, fire: Delivered) -> None:
+        identity = parse_identity((header_value(fire.block, MSG_ID) or b"").decode())
+        self.before[number] = 0 if identity is None else identity[1]
+        super().arm(number, fire)
+
+    def refused(self, number: int, error: dict[str, Any]) -> None:
+        last = _last_sequence(error["description"])
+        if last is not None and int(last[1]) in (0, self.before[number]):
+            self.publish_next(number, int(last[1]))
+        else:
+            super().refused(number, error)
+
+
+class _Creates(_Chain):
+    async def prepare(self) -> None:
+        self.schedules = await Schedules.on(self.stage.nats, self.stage.name)
+
+    def arm(self, number: int, fire: Delivered) -> None:
+        self.tasks.create_task(self._create(number, self.due(number, self.fires[number])))
+
+    async def _create(self, number: int, due: int) -> None:
+        subject, target = self.stage.schedule(number), self.stage.target(number)
+        when = at(datetime.fromtimestamp(due / SECOND, UTC))
+        try:
+            await self.schedules.create(subject, when, b"next", target=target)
+        except AlreadyExistsError:
+            self.conclude(right=False)
+
+
+class _Cancels(Program):
+    def fired(self, number: int, fire: Delivered) -> None:
+        body = json.dumps({"filter": self.stage.schedule(number)}).encode()
+        self.ask(number, f"$JS.API.STREAM.PURGE.{self.stage.name}", b"", body)
+
+    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+        self.conclude(right=answer["purged"] == 0)
+
+
+class _Looks(Program):
+    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
+        super().__init__(stage, at_once, apart)
+        self.pause = 0.0005 * max(at_once / 20, 1)
+        """The time (s) between two looks at one schedule: many looks would slow down what is looked at."""
+        self.stored_at = [0] * at_once
+
+    def fired(self, number: int, fire: Delivered) -> None:
+        self.stored_at[number] = int(fire.reply.split(".")[-2])
+        self._look(number)
+
+    def _look(self, number: int) -> None:
+        self.ask(number, f"$JS.API.DIRECT.GET.{self.stage.name}.{self.stage.schedule(number)}", b"", b"")
+
+    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+        if block.startswith(b"NATS/1.0 404"):
+            self.waits.append(CLOCK.now() - self.stored_at[number])
+            self.conclude(right=True)
+        else:
+            asyncio.get_running_loop().call_later(self.pause, self._look, number)
+
+
+PROGRAMS: dict[str, type[Program]] = {
+    "arms-at-0": _ArmsAtZero,
+    "arms-after": _ArmsAfter,
+    "creates": _Creates,
+    "cancels": _Cancels,
+    "looks": _Looks,
+}
+
+
+def _number(subject: bytes) -> int:
+    return int(subject.rpartition(b".")[2])
+
+
+@asynccontextmanager
+async def stages(
+    system: System, url: str, folder: Path, retentions: Sequence[str] = RETENTIONS
+) -> AsyncIterator[dict[str, Stage]]:
+    """Serve one stream for each retention on a server, with a sidecar of its own process where it needs one."""
+    names = {retention: fresh_name() for retention in retentions}
+    flagged = system.dialect is ADR51
+    arguments = ["run", "--server", url, "--no-context", "--log-format", "json"]
+    arguments += [] if flagged else ["--portable-streams", ",".join(names.values())]
+    client = await nats.connect(url)
+    try:
+        async with account_on(url) as account:
+
+            async def created() -> dict[str, Stage]:
+                for retention, name in names.items():
+                    await account.create(
+                        name, retention=retention, allow_msg_schedules=flagged, allow_direct=True, storage="file"
+                    )
+                return {retention: Stage(system, account, name, client) for retention, name in names.items()}
+
+            if system.has_sidecar:
+                with sidecar(*arguments, folder=folder) as process:
+                    await process.wait_for_line('"event": "connected"')
+                    made = await created()
+                    for name in names.values():
+                        await process.wait_for_line(f'"stream": "{name}".*"event": "stream_ready"')
+                    yield made
+                    assert await process.terminate() == 0
+            else:
+                yield await created()
+            for name in names.values():
+                await account.api.call(f"STREAM.DELETE.{name}")
+    finally:
+        await client.close()
+
+
+async def played(program: str, stage: Stage, at_once: int, apart: int = 0) -> Outcome:
+    """Run a program on a stream, which is empty again afterwards."""
+    outcome = await PROGRAMS[program](stage, at_once, apart).run()
+    call = stage.account.api.call
+    for name in (await call(f"CONSUMER.NAMES.{stage.name}")).get("consumers") or []:
+        await call(f"CONSUMER.DELETE.{stage.name}.{name}")
+    await call(f"STREAM.PURGE.{stage.name}")
+    return outcome
+
+
+def _row(system: System, retention: str, program: str, outcome: Outcome) -> list[str]:
+    shown = [f"{outcome.wait(share):.1f}" for share in (0.5, 0.99, 1.0)] if outcome.waits else ["-"] * 3
+    return [system.name, retention, program, str(outcome.at_once), str(outcome.right), str(outcome.wrong), *shown]
+
+
+async def table(
+    systems: Sequence[System], retentions: Sequence[str], programs: Sequence[str], at_once: Sequence[int], apart: int
+) -> list[list[str]]:
+    """Run all programs on all systems, one after the other; return the rows."""
+    rows = []
+    for system in systems:
+        with tempfile.TemporaryDirectory(prefix="chains-") as folder:
+            async with (
+                running_server(system.version, Path(folder) / "server") as server,
+                stages(system, server.url, Path(folder) / "sidecar", retentions) as made,
+            ):
+                for retention, stage in made.items():
+                    for program in programs:
+                        for number in at_once:
+                            rows.append(_row(system, retention, program, await played(program, stage, number, apart)))
+                            click.echo("  ".join(rows[-1]), err=True)
+    return rows
+
+
+@click.command()
+@click.option("--system", multiple=True, type=click.Choice([one.name for one in SYSTEMS]))
+@click.option("--retention", multiple=True, type=click.Choice(RETENTIONS))
+@click.option("--program", multiple=True, type=click.Choice(list(PROGRAMS)))
+@click.option("--at-once", multiple=True, type=click.IntRange(min=1), default=[20], show_default=True)
+@click.option("--apart", type=click.IntRange(min=0), default=0, show_default=True, help="ms between two due times.")
+def main(
+    system: Sequence[str], retention: Sequence[str], program: Sequence[str], at_once: Sequence[int], apart: int
+) -> None:
+    """Run the programs and print a table; without options all of them, everywhere."""
+    systems = [one for one in SYSTEMS if not system or one.name in system]
+    rows = asyncio.run(table(systems, retention or RETENTIONS, program or list(PROGRAMS), at_once, apart * MILLISECOND))
+    print_table(["system", "retention", "program", "of", "right", "wrong", "gone p50 ms", "p99", "last"], rows)
+
+
+if __name__ == "__main__":
+    main()
