@@ -105,6 +105,8 @@ class Schedules:
 
         Each fire is a message on `target`, with `body` and `headers`, or with those of the last message on `source`.
         `ttl` (a second or more, or `"never"`) is the TTL of each fire; with `rollup` a fire replaces the earlier ones.
+        A schedule whose last fire is stored counts as absent, although a sidecar removes it a moment later: a worker
+        that is given a fire may create the next schedule on the same subject.
         Raises `AlreadyExistsError` if the subject has a schedule, with its time if that is still to fire once;
         `RejectedError` or `InvalidScheduleError` for what would never fire, with the server's code.
         """
@@ -216,7 +218,7 @@ class Schedules:
     async def cancel(self, subject: str, *, expected: int | None = None, reason: str = "") -> Change:
         """Remove the schedule on a subject; `expected` is its sequence, if only that version is to be removed.
 
-        Raises `NotFoundError`, and `ConflictError` for another version.
+        Raises `NotFoundError`, also if its last fire is stored by then, and `ConflictError` for another version.
         """
         author = self._by(reason)
         return change_of(await remove(self._store, self._stream, subject, author=author, expected=expected))

@@ -17,11 +17,24 @@ from collections.abc import Callable
 from dataclasses import replace as _with
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
-from nats_scheduler.control.current import Current, is_marker, read_current
-from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotPossibleError
+from nats_scheduler.control.current import Current, is_marker
+from nats_scheduler.control.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    NotPossibleError,
+    ScheduleError,
+    UnknownOutcomeError,
+)
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import judged_edit, with_effect
-from nats_scheduler.control.store import ScheduleStore, opened
+from nats_scheduler.control.store import (
+    CLOCK_MARGIN_NS,
+    ScheduleStore,
+    fired_already,
+    has_passed_all,
+    opened,
+    standing,
+)
 from nats_scheduler.control.storing import (
     BEGINS_ANEW,
     MAX_ATTEMPTS,
@@ -76,27 +89,30 @@ async def add(
     stored.
     The kind of the change is `UNCHANGED` if the same is stored already, and `EDITED` if it replaces another schedule.
     Raises `RejectedError` if it would never fire, `AlreadyExistsError` if something else is there (without `replace`),
-    and `ConflictError` if another client stored something at the same time (with `replace`). What was removed at the
-    same time is no conflict: a worker that receives a fire may store the next schedule before the last one is purged.
+    and `ConflictError` if another client stored something at the same time (with `replace`). A schedule whose last fire
+    is stored counts as absent, and what was removed at the same time is no conflict: a worker that receives a fire may
+    store the next schedule before the last one is purged.
     """
     served = await store.served(stream)
     wanted = check_schedule(served, subject, block, body, store.now())
     conflict: ConflictError | None = None
     for _ in range(MAX_ATTEMPTS):
-        last = await store.last(stream, subject)
-        change = _addition(served, wanted, last, author, store.now())
+        last, found, has_ended = await standing(store, served, subject)
+        found = None if has_ended else found
+        change = _addition(served, wanted, last, found, author, store.now())
         if change.kind is Kind.UNCHANGED:
             return change
-        is_free = last is None or is_marker(last.block)
+        is_free = last is None or has_ended or is_marker(last.block)
         if conflict is not None and replace and not is_free:
             raise conflict
-        if expected is not None and expected != (found := 0 if last is None else last.sequence):
-            raise ConflictError(f"{subject}: the last message has sequence {found}, and not {expected}", found)
+        at = 0 if last is None else last.sequence
+        if expected is not None and expected != at and not (has_ended and expected == 0):
+            raise ConflictError(f"{subject}: the last message has sequence {at}, and not {expected}", at)
         if last is not None and not is_free and not replace:
-            raise AlreadyExistsError(f"{subject}: {_what_is_there(served, last, store.now())}", last.sequence)
+            raise AlreadyExistsError(f"{subject}: {_what_is_there(last, found, store.now())}", last.sequence)
         if dry_run:
             return change
-        if loss := " ".join(_losses(served, wanted, last, store.now())):
+        if loss := " ".join(_losses(served, wanted, found, store.now())):
             warn(f"{subject}: {loss}")
         try:
             return await store_schedule(store, served, change, block, body)
@@ -176,34 +192,50 @@ async def remove(
     expected: int | None = None,
     dry_run: bool = False,
 ) -> Change:
-    """Remove the schedule on a subject, paused, rejected or not; `expected` is its sequence."""
-    _served, found = await opened(store, stream, subject, expected)
+    """Remove the schedule on a subject, paused, rejected or not; `expected` is its sequence.
+
+    Raises `NotFoundError` if its last fire is stored, also if that was stored in the moment before the removal.
+    """
+    served, found = await opened(store, stream, subject, expected)
     change = Change(Kind.REMOVED, stream, subject, found.sequence, None, author, store.now())
     if dry_run:
         return change
     await delete_message(store, stream, found.message)
+    if await _had_fired(store, served, found):
+        raise fired_already(found)
     return await recorded(store, change)
 
 
-def _addition(served: Served, wanted: Current, last: StoredMessage | None, author: Author, now: int) -> Change:
-    """Return the change that storing a schedule would be, by the last message on its subject."""
+async def _had_fired(store: ScheduleStore, served: Served, removed: Current) -> bool:
+    """Return whether the last fire of a schedule was stored before it was removed, which it is now."""
+    if not has_passed_all(removed, store.now() + CLOCK_MARGIN_NS):
+        return False
+    try:
+        return await store.has_ended(served, removed) is True
+    except ScheduleError as error:
+        reason = f"{removed.subject}: it is removed, and whether it had fired cannot be read: {error}"
+        raise UnknownOutcomeError(reason) from None
+
+
+def _addition(
+    served: Served, wanted: Current, last: StoredMessage | None, found: Current | None, author: Author, now: int
+) -> Change:
+    """Return the change that storing a schedule would be, by the last message on its subject, and its schedule."""
     notes = doubts(served, wanted, now)
     change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, notes=notes)
     if last is None:
         return change
     change = _with(change, before=last.sequence, after=last.sequence)
-    found = read_current(last, served)
     if found is None:
         return change
     if _is_there(found, wanted):
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
         return _with(change, kind=Kind.UNCHANGED, notes=notes)
-    return _with(change, kind=Kind.EDITED, notes=(*_losses(served, wanted, last, now), *notes))
+    return _with(change, kind=Kind.EDITED, notes=(*_losses(served, wanted, found, now), *notes))
 
 
-def _losses(served: Served, wanted: Current, last: StoredMessage | None, now: int) -> tuple[str, ...]:
-    """Return what to say of the last message on the subject, if it is a schedule whose body would be lost."""
-    found = None if last is None else read_current(last, served)
+def _losses(served: Served, wanted: Current, found: Current | None, now: int) -> tuple[str, ...]:
+    """Return what to say of the schedule on the subject, if its body would be lost."""
     message = wanted.message
     return () if found is None else unfired(served, found, message.block, message.body or b"", now)
 
@@ -243,8 +275,7 @@ def _is_there(found: Current, wanted: Current) -> bool:
     return is_same(stored, wanted.active_block, wanted.message.body or b"", but_for=(anchor_name(found),))
 
 
-def _what_is_there(served: Served, last: StoredMessage, now: int) -> str:
-    found = read_current(last, served)
+def _what_is_there(last: StoredMessage, found: Current | None, now: int) -> str:
     if found is None:
         return f"a message that is no schedule is stored there (sequence {last.sequence})"
     due = pending(found, now)

@@ -39,6 +39,9 @@ MAX_READ_FOR_TIMES = 5_000
 """If the fires of all schedules are wanted and enough are found, so many messages are read to learn when they were due.
 """
 
+MAX_READ_FOR_END = 256
+"""The most messages on its target that are read to learn whether a schedule has ended: its last fire is a new one."""
+
 ALL_SUBJECTS = ">"
 
 
@@ -146,6 +149,42 @@ class FirePast:
         shown = known_from(stream.config, current.definition.terms, kept, now)
         return stored_fires(found, schedule.sequence, since, until, shown if shown is None else max(shown, unread))
 
+    async def has_ended(self, current: Current) -> bool | None:
+        """Return whether the last fire of a schedule, in this version, is stored: it says that none follows.
+
+        None if none of its fires is found, and one may have been stored and removed since: consumed, rolled up, or one
+        of too many. The newest message on the target is read, and only if that is another one those before it.
+        """
+        assert current.definition is not None, "a rejected schedule has no fires"
+        terms, schedule = current.definition.terms, current.message
+        name, target = await self._place(current.definition)
+        stream = await self.wire.stream(name)
+        is_kept = StreamRules.from_config(stream.config).keeps_acknowledged
+        unseen = False if is_kept and not terms.rollup and not _limits_versions(stream.config) else None
+        newest = await self.wire.last(name, target)
+        if newest is None or self._is_older(newest, schedule, name):
+            return unseen
+        reader = self._reader(schedule.subject, current, name)
+        if (found := _says_that_none_follows(reader.read(newest), schedule)) is not None:
+            return found
+        number = 0
+        async with aclosing(self.wire.backwards(stream, target)) as messages:
+            async for message in messages:
+                if (found := _says_that_none_follows(reader.read(message), schedule)) is not None:
+                    return found
+                number += 1
+                if number == MAX_READ_FOR_END:
+                    return None
+                if self._is_older(message, schedule, name):
+                    break
+        return unseen
+
+    def _is_older(self, message: StoredMessage, schedule: StoredMessage, stream: str) -> bool:
+        """Return whether a message of a stream was stored before a schedule; another stream has another clock."""
+        if stream == self.served.name:
+            return message.sequence < schedule.sequence
+        return message.stored_at < schedule.stored_at - MAX_CLOCK_DIFFERENCE_NS
+
     def _reader(self, subject: str, current: Current | None, stream: str) -> PastFires:
         definition = None if current is None else current.definition
         stored = None
@@ -209,6 +248,12 @@ def _take(fires: Iterable[PastFire], query: FireQuery, found: FoundFires) -> Non
     for fire in fires:
         if query.since is None or fire.stored_at >= query.since:
             found.fires.append(fire)
+
+
+def _says_that_none_follows(fires: Iterable[PastFire], schedule: StoredMessage) -> bool | None:
+    """Return whether the fire of a schedule, in this version, is its last one; None if there is none among these."""
+    own = (one for one in fires if not one.was_requested and one.schedule_sequence == schedule.sequence)
+    return next((one.next_fire is None for one in own), None)
 
 
 def _has_own(found: list[PastFire], schedule: StoredMessage) -> bool:

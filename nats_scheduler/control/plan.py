@@ -133,15 +133,18 @@ def planning(
     prune: bool = False,
     takes_over: bool = False,
     kept: frozenset[str] = frozenset(),
+    fired: frozenset[str] = frozenset(),
 ) -> Plan:
     """Compare what is declared with what is stored, by subject.
 
     `stored` has the last message on each subject that is declared; with an owner, those of all schedules.
-    `kept` are subjects that another file declares. `now` is the server's time (ns).
+    `kept` are subjects that another file declares; `fired` are those of schedules that have ended (`control.store`) and
+    count as absent. `now` is the server's time (ns).
     """
     steps, faults, ended, unchanged = list[Step](), list[Fault](), list[str](), 0
     for one in declared:
-        found = _planned(one, stored.get(one.subject), served, owner, now, takes_over=takes_over)
+        has_fired = one.subject in fired
+        found = _planned(one, stored.get(one.subject), served, owner, now, has_fired=has_fired, takes_over=takes_over)
         if isinstance(found, Step):
             steps.append(found)
         elif isinstance(found, Fault):
@@ -150,7 +153,7 @@ def planning(
             ended.append(one.subject)
         else:
             unchanged += 1
-    unlisted = _unlisted(stored, served, owner, kept.union(one.subject for one in declared))
+    unlisted = _unlisted(stored, served, owner, kept.union(fired, (one.subject for one in declared)))
     if prune:
         steps += [
             Step(Action.REMOVE, one.subject, one.sequence, one.message.block, one.message.body or b"", one)
@@ -162,12 +165,19 @@ def planning(
 
 
 def _planned(
-    one: Declared, message: StoredMessage | None, served: Served, owner: str | None, now: int, *, takes_over: bool
+    one: Declared,
+    message: StoredMessage | None,
+    served: Served,
+    owner: str | None,
+    now: int,
+    *,
+    has_fired: bool,
+    takes_over: bool,
 ) -> Step | Fault | Literal["unchanged", "ended"]:
     """Decide what to do for one schedule: nothing if it is unchanged, or if its time has passed."""
     block, dialect = written(one.content, owner), dialect_of(one.content)
-    current = None if message is None else read_current(message, served)
-    if current is None and message is not None and not is_marker(message.block):
+    current = None if message is None or has_fired else read_current(message, served)
+    if current is None and message is not None and not has_fired and not is_marker(message.block):
         text = f"a message that is no schedule is stored there (sequence {message.sequence}): remove it first"
         return Fault(one.subject, "", text)
     if fault := _owner_fault(one, owner, current, takes_over=takes_over):
@@ -306,7 +316,8 @@ def _unlisted(
 #
 # The rule: a step that finds another message than its plan has read changes nothing, and is a `ConflictError`; if
 # that message says what the step would store, it is done already. So several programs may apply the same files at the
-# same time, and what one that was killed has left is finished by another. Cost: one request to add or replace, some
+# same time, and what one that was killed has left is finished by another. A schedule that had ended when the plan was
+# made may be purged since: what is added in its place is added then too. Cost: one request to add or replace, some
 # more to pause, resume or remove; and one to publish the advisory.
 
 
@@ -343,6 +354,8 @@ async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Au
         return await store_schedule(store, served, change, step.block, step.body)
     except ConflictError as error:
         last = await store.last(stream, subject)
+        if last is None and step.action is Action.ADD and expected:
+            return await store_schedule(store, served, replace(change, before=None), step.block, step.body)
         if last is None or not is_same(last, step.block, step.body):
             raise ConflictError(str(error), 0 if last is None else last.sequence) from None
         return Change(Kind.UNCHANGED, stream, subject, last.sequence, last.sequence, author, store.now())

@@ -3,17 +3,18 @@
 Rule: the documents of one stream and one owner are planned together. All problems that streams have with the files are
 returned, each with its place; nothing may be done if there is one.
 Cost: all schedules of a stream are read if its files have an owner, or more than `MAX_SUBJECTS_READ_ALONE` subjects;
-otherwise, and for each subject that has no schedule yet, one request for each subject.
+otherwise, and for each subject that has no schedule yet, one request for each subject. What is overdue is read again.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.plan import Plan, planning
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store import SETTLING_LIMIT_NS, ScheduleStore, has_passed_all, standing
 from nats_scheduler.files.document import Problem
 from nats_scheduler.files.reading import StreamFile
 from nats_scheduler.message.policies import MAX_TEXT_CHARS
@@ -47,6 +48,31 @@ async def _stored(
         found = await asyncio.gather(*(store.last(stream, subject) for subject in some))
         stored |= {message.subject: message for message in found if message is not None}
     return stored
+
+
+async def _settled(
+    store: ScheduleStore, served: Served, stored: dict[str, StoredMessage]
+) -> tuple[dict[str, StoredMessage], frozenset[str]]:
+    """Return the stored messages without what was removed meanwhile, and the subjects of schedules that have ended."""
+    now, doubtful = store.now(), list[str]()
+    for subject, message in stored.items():
+        found = read_current(message, served)
+        if found is not None and has_passed_all(found, now):
+            doubtful.append(subject)
+    kept, fired = dict(stored), set[str]()
+    for start in range(0, len(doubtful), MAX_READS_AT_ONCE):
+        some = doubtful[start : start + MAX_READS_AT_ONCE]
+        found_on = await asyncio.gather(
+            *(standing(store, served, subject, limit_ns=SETTLING_LIMIT_NS) for subject in some)
+        )
+        for subject, (last, _current, has_ended) in zip(some, found_on, strict=True):
+            if last is None:
+                del kept[subject]
+            else:
+                kept[subject] = last
+            if has_ended:
+                fired.add(subject)
+    return kept, frozenset(fired)
 
 
 def with_owner(files: Sequence[StreamFile], owner: str | None, *, prune: bool) -> list[StreamFile]:
@@ -84,15 +110,18 @@ async def plan_files(
             continue
         declared = [one for file in members for one in file.declared]
         others = [file for file in files if file.stream == stream and file.owner != owner]
+        found = await _stored(store, stream, owner, [one.subject for one in declared])
+        stored, fired = await _settled(store, served, found)
         plan = planning(
             declared,
-            await _stored(store, stream, owner, [one.subject for one in declared]),
+            stored,
             served,
             now=store.now(),
             owner=owner,
             prune=prune,
             takes_over=takes_over,
             kept=frozenset(one.subject for file in others for one in file.declared),
+            fired=fired,
         )
         places = {one.subject: (file, index) for file in members for index, one in enumerate(file.declared)}
         for fault in plan.faults:

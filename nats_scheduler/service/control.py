@@ -176,8 +176,8 @@ class AddRequest(BodyRequest, ChangeRequest):
         Field(
             ge=0,
             le=MAX_SEQUENCE,
-            description="Only if the last message on the subject has this sequence, 0 for none, else the error 409; "
-            "null for any.",
+            description="Only if the last message on the subject has this sequence, 0 for none or a schedule that has "
+            "fired, else the error 409; null for any.",
         ),
     ] = None
 

@@ -24,10 +24,11 @@ from nats_scheduler.client.files import Applied, apply_plan, export_text, planne
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.plan import Plan
 from nats_scheduler.control.words import publishable_again
+from nats_scheduler.message.identity import fire_identity
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
 from tests.conftest import SharedServer
-from tests.control.world import NEVER, World, block
+from tests.control.world import NEVER, World, block, fire_block, instant
 from tests.harness.servers import V2_11, V2_15
 
 TEXT = f"""\
@@ -44,6 +45,8 @@ schedules:
       owner: ops
 """
 
+
+PAST = "@at 2026-11-20T11:59:00Z"
 
 ME = Author("tests", "why")
 
@@ -98,6 +101,23 @@ async def test_an_export_has_what_was_asked_for_and_is_applied_as_it_is(form: An
         assert (document.get("owner"), [one["subject"] for one in document["schedules"]]) == (owner, expected)
     with pytest.raises(ValueError, match="expected 'yaml' or 'json'"):
         await export_text(world.store, "S", ">", None, "toml")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_purged", [True, False])
+async def test_a_schedule_that_has_fired_is_absent_also_if_it_is_purged_after_the_plan(is_purged: bool) -> None:
+    world = World()
+    fired = {subject: world.put(block(PAST, Nats_Schedule_X_Owner="ops"), b"", subject) for subject in ("S.a", "S.c")}
+    waiting = world.put(block(PAST, Nats_Schedule_X_Owner="ops"), b"", "S.d")
+    for subject, sequence in fired.items():
+        world.put(fire_block(fire_identity(subject, sequence, instant(PAST[4:])), schedule=subject), subject="S.out")
+    served, diff = await planned(world.store, "S", TEXT, "ops", prune=True, takes_over=False)
+    assert actions(diff) == {"S.a": Action.ADD, "S.b": Action.ADD, "S.d": Action.REMOVE}
+    assert [step.expected for step in diff.steps] == [fired["S.a"], 0, waiting]
+    if is_purged:
+        world.stream.purge("S.a")
+    applied = await apply_plan(world.store, served, diff, ME)
+    assert [one.kind for one in applied.changes] == [Kind.ADDED, Kind.ADDED, Kind.REMOVED]
+    assert world.last("S.a").body == b"body"
 
 
 async def test_a_diff_changes_nothing_and_says_what_apply_does() -> None:

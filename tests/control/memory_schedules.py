@@ -65,6 +65,10 @@ class MemoryWire:
         """Whether the next reads of last messages are answered by a leader that has no message there yet."""
         self.interruptions: deque[Callable[[], object]] = deque()
         """The acts of other clients right before the next publishes and deletes, one for each."""
+        self.waited_for: deque[Callable[[], object]] = deque()
+        """The acts of other clients during the next waits, one for each."""
+        self.waits: list[float] = []
+        """The waits (s) so far; none of them takes time."""
 
     def add_stream(self, config: Mapping[str, Any], *, guard: bool = True, is_native: bool = False) -> MemoryStream:
         """Create a stream; `guard=False` is a server of 2.10.
@@ -158,6 +162,9 @@ class MemoryWire:
 
     async def wait(self, seconds: float) -> None:
         """Return at once."""
+        self.waits.append(seconds)
+        if self.waited_for:
+            self.waited_for.popleft()()
 
     # -- what goes wrong -----------------------------------------------------------------------------------------
 

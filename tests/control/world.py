@@ -58,3 +58,9 @@ def block(pattern: str = NEVER, prefix: str = "", **more: str) -> bytes:
     """Return the headers of a schedule; `prefix` is "X-" for the portable ones, `_` in a name stands for `-`."""
     headers = [(f"{prefix}Nats-Schedule", pattern), (f"{prefix}Nats-Schedule-Target", "S.out")]
     return block_of(*headers, *((name.replace("_", "-"), value) for name, value in more.items()))
+
+
+def fire_block(identity: str, following: str = "purge", schedule: str = SUBJECT, prefix: str = "") -> bytes:
+    """Return the headers of a fire as a sidecar stores it."""
+    names = (f"{prefix}Nats-Scheduler", schedule), (f"{prefix}Nats-Schedule-Next", following)
+    return block_of(*names, ("Nats-Msg-Id", identity))
