@@ -8,7 +8,8 @@ The rules:
   the attempt is repeated; if it is what was to be stored, it is done. Any other error after that leaves it unknown.
 - A refusal is another client's change only if that is seen: a leader that is behind refuses too, and the attempt is
   repeated.
-- Nothing is reported as stored that a stream with interest retention has acknowledged and not stored.
+- Nothing is reported as stored that a stream with interest retention has acknowledged and not stored; of what is due
+  already that is not known, because it may have fired and be gone.
 
 Cost: one request, two on a work queue or interest stream; two more for each attempt that is not answered.
 Limit: if an attempt was not answered, and another client has changed the schedule since, nothing shows whether it was
@@ -142,9 +143,19 @@ async def store_schedule(store: ScheduleStore, served: Served, change: Change, b
     after = await replace_message(store, served.name, change.subject, publishable(block), body, expected)
     if not served.rules.keeps_acknowledged:
         last = await _last_after(None, store, served.name, change.subject)
-        if last is None or last.sequence < after:
+        is_gone = last is None or last.sequence < after
+        if is_gone and not _is_due(served, StoredMessage(change.subject, after, store.now(), block, body)):
             raise NotPossibleError(f"{change.subject}: {NOT_KEPT}")
     return await recorded(store, replace(change, after=after))
+
+
+def _is_due(served: Served, message: StoredMessage) -> bool:
+    """Return whether a schedule fires as soon as it is stored: then it may have fired, and be gone, within a moment."""
+    found = read_current(message, served)
+    if found is None or found.definition is None or found.is_paused:
+        return False
+    first = found.timetable().first_fire()
+    return first is not None and first <= message.stored_at
 
 
 async def recorded(store: ScheduleStore, change: Change) -> Change:

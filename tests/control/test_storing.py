@@ -29,6 +29,7 @@ from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -172,6 +173,18 @@ async def test_what_an_interest_stream_does_not_store_is_not_reported_as_stored(
     assert world.store.recorded == []
     world.stream.add_consumer("c", SUBJECT)
     assert (await add(world.store, "S", SUBJECT, block(), b"")).kind is Kind.ADDED
+
+
+async def test_what_is_due_already_may_have_fired_before_it_is_looked_for() -> None:
+    past = block("@at 2026-11-20T11:00:00Z")
+    for words, is_due in ((past, True), (paused_block(past, ADR51), False), (block(), False)):
+        world = World(retention="workqueue")
+        world.store.wire.unseen.extend([False, True])
+        if is_due:
+            assert (await add(world.store, "S", SUBJECT, words, b"")).kind is Kind.ADDED
+        else:
+            with pytest.raises(NotPossibleError, match="needs a consumer"):
+                await add(world.store, "S", SUBJECT, words, b"")
 
 
 async def test_a_removal_after_another_one_finds_nothing(world: World) -> None:
