@@ -10,10 +10,12 @@ many schedules at once, and each with a worker that acknowledges a fire and acts
   names too, expect that one (and 0 again, if it is gone by then).
 - `creates`: store the next one by `Schedules.create`, and take `AlreadyExistsError` for *armed already*.
 - `cancels`: purge the schedule's subject. `"purged": 1` says that the job was cancelled in time, which is wrong.
+- `removes`: cancel the schedule by `Schedules.cancel`. Any answer but `NotFoundError` says that, too.
 - `looks`: look until the schedule is gone; how long after the fire was stored is the figure.
 
 `python -m tests.differential.chains` prints, for each system and retention, how many chains lived to the end of how
-many, how many cancels were wrong, and after how many milliseconds the schedules were gone.
+many, how many cancels were wrong, and after how many milliseconds the schedules were gone. With `--work` a worker acts
+some time after it was given the fire, as one does that does something first.
 Cost: a chain of six takes six times `STEP`. Limit of `looks`: its figures are rounded up to the pause between two
 looks (`_Looking.pause`), and they contain the time until this process is given the fire.
 """
@@ -26,6 +28,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,7 @@ import nats
 from nats.aio.client import Client
 
 from nats_scheduler.cli.output import print_table
-from nats_scheduler.client import AlreadyExistsError, Schedules, at
+from nats_scheduler.client import AlreadyExistsError, NotFoundError, Schedules, at
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE
@@ -105,6 +108,7 @@ class Stage:
 
     system: System
     account: Account
+    retention: str
     name: str
     nats: Client
 
@@ -129,11 +133,12 @@ class Stage:
 class Program:
     """A worker that is given each fire of many schedules, and what it does then."""
 
-    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
-        """Prepare schedules of which each is due `apart` ns after the one before."""
+    def __init__(self, stage: Stage, at_once: int, apart: int, work: int) -> None:
+        """Prepare schedules that are due `apart` ns after each other; the worker acts `work` ns after a fire."""
         self.stage = stage
         self.at_once = at_once
         self.apart = apart
+        self.work = work
         self.right = 0
         self.concluded = 0
         """Schedules of which the result is known."""
@@ -196,7 +201,7 @@ class Program:
         shared = {"ack_policy": "explicit", "max_ack_pending": -1}
         config = {**shared, "durable_name": "worker", "deliver_subject": fires, "filter_subject": f"{name}.t.>"}
         await call(f"CONSUMER.DURABLE.CREATE.{name}.worker", {"stream_name": name, "config": config})
-        if (await self.stage.account.api.stream(name))["config"]["retention"] == "interest":
+        if self.stage.retention == "interest":
             config = {**shared, "durable_name": "keeper", "filter_subject": f"{name}.s.>"}
             await call(f"CONSUMER.DURABLE.CREATE.{name}.keeper", {"stream_name": name, "config": config})
 
@@ -208,7 +213,11 @@ class Program:
         if not reply:
             return
         self._connection.write(frame(reply.decode(), "", b"", b"+ACK"))
-        self.fired(_number(subject), Delivered(subject.decode(), reply.decode(), block, body))
+        number, fire = _number(subject), Delivered(subject.decode(), reply.decode(), block, body)
+        if self.work:
+            asyncio.get_running_loop().call_later(self.work / SECOND, self.fired, number, fire)
+        else:
+            self.fired(number, fire)
 
     def _was_answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         self.answered(_number(subject), json.loads(body) if body.startswith(b"{") else {}, block)
@@ -217,8 +226,8 @@ class Program:
 class _Chain(Program):
     """Arms the next schedule on the same subject, until the chain is complete."""
 
-    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
-        super().__init__(stage, at_once, apart)
+    def __init__(self, stage: Stage, at_once: int, apart: int, work: int) -> None:
+        super().__init__(stage, at_once, apart, work)
         self.fires = [0] * at_once
         """The fires of each chain so far."""
 
@@ -255,8 +264,8 @@ class _ArmsAtZero(_Chain):
 class _ArmsAfter(_ArmsAtZero):
     """Takes the schedule that fired for absent."""
 
-    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
-        super().__init__(stage, at_once, apart)
+    def __init__(self, stage: Stage, at_once: int, apart: int, work: int) -> None:
+        super().__init__(stage, at_once, apart, work)
         self.before = [0] * at_once
         """The sequence of the schedule that fired last, by its fire; 0 where the fire names none."""
 
@@ -298,9 +307,25 @@ class _Cancels(Program):
         self.conclude(right=answer["purged"] == 0)
 
 
+class _Removes(Program):
+    async def prepare(self) -> None:
+        self.schedules = await Schedules.on(self.stage.nats, self.stage.name)
+
+    def fired(self, number: int, fire: Delivered) -> None:
+        self.tasks.create_task(self._remove(self.stage.schedule(number)))
+
+    async def _remove(self, subject: str) -> None:
+        try:
+            await self.schedules.cancel(subject)
+        except NotFoundError:
+            self.conclude(right=True)
+        else:
+            self.conclude(right=False)
+
+
 class _Looks(Program):
-    def __init__(self, stage: Stage, at_once: int, apart: int) -> None:
-        super().__init__(stage, at_once, apart)
+    def __init__(self, stage: Stage, at_once: int, apart: int, work: int) -> None:
+        super().__init__(stage, at_once, apart, work)
         self.pause = 0.0005 * max(at_once / 20, 1)
         """The time (s) between two looks at one schedule: many looks would slow down what is looked at."""
         self.stored_at = [0] * at_once
@@ -325,6 +350,7 @@ PROGRAMS: dict[str, type[Program]] = {
     "arms-after": _ArmsAfter,
     "creates": _Creates,
     "cancels": _Cancels,
+    "removes": _Removes,
     "looks": _Looks,
 }
 
@@ -334,44 +360,42 @@ def _number(subject: bytes) -> int:
 
 
 @asynccontextmanager
-async def stages(
-    system: System, url: str, folder: Path, retentions: Sequence[str] = RETENTIONS
-) -> AsyncIterator[dict[str, Stage]]:
-    """Serve one stream for each retention on a server, with a sidecar of its own process where it needs one."""
-    names = {retention: fresh_name() for retention in retentions}
+async def stages(system: System, url: str, folder: Path, retentions: Sequence[str]) -> AsyncIterator[list[Stage]]:
+    """Serve streams with these retentions on a server, with a sidecar of its own process where it needs one."""
+    names = [fresh_name() for _ in retentions]
     flagged = system.dialect is ADR51
     arguments = ["run", "--server", url, "--no-context", "--log-format", "json"]
-    arguments += [] if flagged else ["--portable-streams", ",".join(names.values())]
+    arguments += [] if flagged else ["--portable-streams", ",".join(names)]
     client = await nats.connect(url)
     try:
         async with account_on(url) as account:
 
-            async def created() -> dict[str, Stage]:
-                for retention, name in names.items():
+            async def created() -> list[Stage]:
+                for retention, name in zip(retentions, names, strict=True):
                     await account.create(
                         name, retention=retention, allow_msg_schedules=flagged, allow_direct=True, storage="file"
                     )
-                return {retention: Stage(system, account, name, client) for retention, name in names.items()}
+                return [Stage(system, account, *place, client) for place in zip(retentions, names, strict=True)]
 
             if system.has_sidecar:
                 with sidecar(*arguments, folder=folder) as process:
                     await process.wait_for_line('"event": "connected"')
                     made = await created()
-                    for name in names.values():
+                    for name in names:
                         await process.wait_for_line(f'"stream": "{name}".*"event": "stream_ready"')
                     yield made
                     assert await process.terminate() == 0
             else:
                 yield await created()
-            for name in names.values():
+            for name in names:
                 await account.api.call(f"STREAM.DELETE.{name}")
     finally:
         await client.close()
 
 
-async def played(program: str, stage: Stage, at_once: int, apart: int = 0) -> Outcome:
-    """Run a program on a stream, which is empty again afterwards."""
-    outcome = await PROGRAMS[program](stage, at_once, apart).run()
+async def played(program: str, stage: Stage, at_once: int, apart: int = 0, work: int = 0) -> Outcome:
+    """Run a program on a stream, which is empty again afterwards; times are in ns."""
+    outcome = await PROGRAMS[program](stage, at_once, apart, work).run()
     call = stage.account.api.call
     for name in (await call(f"CONSUMER.NAMES.{stage.name}")).get("consumers") or []:
         await call(f"CONSUMER.DELETE.{stage.name}.{name}")
@@ -379,13 +403,19 @@ async def played(program: str, stage: Stage, at_once: int, apart: int = 0) -> Ou
     return outcome
 
 
-def _row(system: System, retention: str, program: str, outcome: Outcome) -> list[str]:
+def _row(stage: Stage, program: str, outcome: Outcome) -> list[str]:
     shown = [f"{outcome.wait(share):.1f}" for share in (0.5, 0.99, 1.0)] if outcome.waits else ["-"] * 3
-    return [system.name, retention, program, str(outcome.at_once), str(outcome.right), str(outcome.wrong), *shown]
+    counts = map(str, (outcome.at_once, outcome.right, outcome.wrong))
+    return [stage.system.name, stage.retention, program, *counts, *shown]
 
 
 async def table(
-    systems: Sequence[System], retentions: Sequence[str], programs: Sequence[str], at_once: Sequence[int], apart: int
+    systems: Sequence[System],
+    retentions: Sequence[str],
+    programs: Sequence[str],
+    at_once: Sequence[int],
+    apart: int,
+    work: int,
 ) -> list[list[str]]:
     """Run all programs on all systems, one after the other; return the rows."""
     rows = []
@@ -395,11 +425,9 @@ async def table(
                 running_server(system.version, Path(folder) / "server") as server,
                 stages(system, server.url, Path(folder) / "sidecar", retentions) as made,
             ):
-                for retention, stage in made.items():
-                    for program in programs:
-                        for number in at_once:
-                            rows.append(_row(system, retention, program, await played(program, stage, number, apart)))
-                            click.echo("  ".join(rows[-1]), err=True)
+                for stage, program, number in product(made, programs, at_once):
+                    rows.append(_row(stage, program, await played(program, stage, number, apart, work)))
+                    click.echo("  ".join(rows[-1]), err=True)
     return rows
 
 
@@ -409,12 +437,19 @@ async def table(
 @click.option("--program", multiple=True, type=click.Choice(list(PROGRAMS)))
 @click.option("--at-once", multiple=True, type=click.IntRange(min=1), default=[20], show_default=True)
 @click.option("--apart", type=click.IntRange(min=0), default=0, show_default=True, help="ms between two due times.")
+@click.option("--work", type=click.IntRange(min=0), default=0, show_default=True, help="ms from a fire to the act.")
 def main(
-    system: Sequence[str], retention: Sequence[str], program: Sequence[str], at_once: Sequence[int], apart: int
+    system: Sequence[str],
+    retention: Sequence[str],
+    program: Sequence[str],
+    at_once: Sequence[int],
+    apart: int,
+    work: int,
 ) -> None:
     """Run the programs and print a table; without options all of them, everywhere."""
     systems = [one for one in SYSTEMS if not system or one.name in system]
-    rows = asyncio.run(table(systems, retention or RETENTIONS, program or list(PROGRAMS), at_once, apart * MILLISECOND))
+    times = apart * MILLISECOND, work * MILLISECOND
+    rows = asyncio.run(table(systems, retention or RETENTIONS, program or list(PROGRAMS), at_once, *times))
     print_table(["system", "retention", "program", "of", "right", "wrong", "gone p50 ms", "p99", "last"], rows)
 
 

@@ -1,0 +1,94 @@
+"""Programs that arm the next schedule when they receive a fire, and those that cancel at that moment."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.schedule.instants import MILLISECOND
+from tests.conftest import SharedServer
+from tests.differential.chains import NATIVE, RETENTIONS, SYSTEMS, System, played, stages
+
+AT_ONCE, MANY = 20, 300
+"""The number of schedules of each program; many are a burst, of which the purges wait for each other."""
+
+APART = 23 * MILLISECOND
+"""The time (ns) between two due times where fires come one by one."""
+
+EXACT = ("arms-after", "creates", "removes")
+"""Programs for which it does not matter whether the schedule is gone already."""
+
+WINDOW = 5 * MILLISECOND
+"""The time (ns) after which a worker acts that relies on the schedule being gone: it is purged by then."""
+
+LEAST_SHARE = 0.9
+"""The share of such programs that has to be right: a busy machine may stop a sidecar for longer than the window."""
+
+each_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: f"{system.name}-{system.version}")
+
+
+async def counts(
+    system: System,
+    url: str,
+    folder: Path,
+    programs: Sequence[str],
+    at_once: int,
+    *,
+    retentions: Sequence[str] = RETENTIONS,
+    apart: int = 0,
+    work: int = 0,
+) -> dict[tuple[str, str], int]:
+    """Run programs, each on streams of all retentions at the same time; return how many were right."""
+    right: dict[tuple[str, str], int] = {}
+    async with stages(system, url, folder, retentions) as made:
+        for program in programs:
+            outcomes = await asyncio.gather(*(played(program, stage, at_once, apart, work) for stage in made))
+            right |= {(program, stage.retention): one.right for stage, one in zip(made, outcomes, strict=True)}
+    return right
+
+
+def each(programs: Sequence[str], right: int, retentions: Sequence[str] = RETENTIONS) -> dict[tuple[str, str], int]:
+    return {(program, retention): right for program in programs for retention in retentions}
+
+
+@each_system
+@pytest.mark.clause("gone-with-its-fire")
+async def test_what_names_the_schedule_that_fired_is_as_right_as_beside_the_native_scheduler(
+    system: System, shared_server: SharedServer, tmp_path: Path
+) -> None:
+    server = await shared_server(system.version)
+    assert await counts(system, server.url, tmp_path, EXACT, AT_ONCE, apart=APART) == each(EXACT, AT_ONCE)
+
+
+@pytest.mark.deep
+@each_system
+@pytest.mark.parametrize("retention", RETENTIONS)
+@pytest.mark.clause("gone-with-its-fire")
+async def test_that_holds_in_a_burst_too(
+    retention: str, system: System, shared_server: SharedServer, tmp_path: Path
+) -> None:
+    server = await shared_server(system.version)
+    right = await counts(system, server.url, tmp_path, EXACT, MANY, retentions=[retention])
+    assert right == each(EXACT, MANY, [retention])
+
+
+@pytest.mark.clause("gone-with-its-fire")
+async def test_beside_the_native_scheduler_a_schedule_is_gone_with_its_fire(
+    shared_server: SharedServer, tmp_path: Path
+) -> None:
+    server, programs = await shared_server(NATIVE.version), ("arms-at-0", "cancels")
+    assert await counts(NATIVE, server.url, tmp_path, programs, AT_ONCE) == each(programs, AT_ONCE)
+
+
+@pytest.mark.xfail(reason="the purge does not leave with the acknowledgement yet", strict=False)
+@pytest.mark.parametrize(
+    "system", [one for one in SYSTEMS if one.has_sidecar], ids=lambda system: f"{system.name}-{system.version}"
+)
+@pytest.mark.clause("gone-with-its-fire")
+async def test_a_worker_that_acts_some_milliseconds_after_a_fire_finds_its_schedule_gone(
+    system: System, shared_server: SharedServer, tmp_path: Path
+) -> None:
+    server, programs = await shared_server(system.version), ("arms-at-0", "cancels")
+    right = await counts(system, server.url, tmp_path, programs, AT_ONCE, apart=APART, work=WINDOW)
+    assert min(right.values()) >= LEAST_SHARE * AT_ONCE, right
