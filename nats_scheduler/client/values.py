@@ -260,6 +260,8 @@ class Delivered:
     """The time for which it is; None if the server fired it, which does not say."""
     next_fire_ns: int | None
     """The fire time that follows; None if this was the last one."""
+    schedule_sequence: int | None = None
+    """The sequence of the schedule that fired; None if the server fired it, which removes it with its last fire."""
 
     @property
     def fire_time(self) -> datetime | None:
@@ -292,5 +294,6 @@ def _read(headers: Mapping[str, str], dialect: Dialect) -> Delivered | None:
         return None
     message_id = headers.get(MSG_ID.decode(), "")
     identity = parse_identity(message_id) or parse_beside(message_id)
-    fire_time = identity[2] if identity is not None and identity[0] == schedule else None
-    return Delivered(schedule, fire_time, next_fire)
+    if identity is None or identity[0] != schedule:
+        return Delivered(schedule, None, next_fire)
+    return Delivered(schedule, identity[2], next_fire, identity[1])

@@ -96,7 +96,7 @@ def test_a_fire_names_its_schedule_and_its_times(prefix: str) -> None:
     fire_time = 1_800_000_000 * SECOND + 1
     names = {f"{prefix}Nats-Scheduler": "orders.s", f"{prefix}Nats-Schedule-Next": NEXT}
     found = delivered(Message({**names, "Nats-Msg-Id": fire_identity("orders.s", 7, fire_time)}))
-    assert found == Delivered("orders.s", fire_time, fire_time)
+    assert found == Delivered("orders.s", fire_time, fire_time, schedule_sequence=7)
     assert found is not None
     at = datetime(2027, 1, 15, 8, tzinfo=UTC)
     assert (found.fire_time, found.next_fire, found.is_last) == (at, at, False)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.changes import Kind
-from nats_scheduler.control.edits import add
+from nats_scheduler.control.edits import add, remove
 from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
@@ -27,6 +27,7 @@ from nats_scheduler.control.port import Published
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.capabilities import capabilities
+from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.schedule_store import connection_store
@@ -35,6 +36,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import SharedServer, StartServer
 from tests.control.contract import NEVER, StoreContract
 from tests.control.server_side import ServerSide, account_with
+from tests.control.world import fire_block, instant
 from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import ALL_VERSIONS, V2_11, V2_15
@@ -96,6 +98,28 @@ async def test_what_a_stream_acknowledges_and_does_not_store_is_not_reported_as_
     wanted = {"stream_name": other.stream, "config": config}
     await side.account.api.call(f"CONSUMER.DURABLE.CREATE.{other.stream}.c", wanted)
     assert (await add(other.store, other.stream, other.subject(), other.block(), b"")).kind is Kind.ADDED
+
+
+PAST_NS = instant("2026-01-01T00:00:00Z")
+PAST = "@at 2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+async def test_a_schedule_whose_last_fire_is_stored_counts_as_absent(side: ServerSide, retention: str) -> None:
+    other = await side_with(side, retention, retention=retention)
+    for number, subject in enumerate((other.subject("a"), other.subject("b"))):
+        sequence = await other.publish(subject, other.block(PAST))
+        for _ in range(3 * number):  # the fire is not the last message on the target
+            await other.publish(other.subject("out"), b"")
+        identity = fire_identity(subject, sequence, PAST_NS)
+        await other.publish(other.subject("out"), fire_block(identity, schedule=subject, prefix="X-"))
+        await other.publish(other.subject("out"), b"")
+        with pytest.raises(NotFoundError, match="has fired"):
+            await remove(other.store, other.stream, subject)
+        change = await add(other.store, other.stream, subject, other.block(), b"next")
+        assert (change.kind, change.before) == (Kind.ADDED, sequence)
+        last = await other.store.last(other.stream, subject)
+        assert (last and last.body) == b"next"
 
 
 OUTCOMES: list[tuple[list[int], type[Exception] | None]] = [
