@@ -29,6 +29,7 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import judged_edit, with_effect
 from nats_scheduler.control.store import (
     CLOCK_MARGIN_NS,
+    SETTLING_LIMIT_NS,
     ScheduleStore,
     fired_already,
     has_passed_all,
@@ -97,7 +98,7 @@ async def add(
     wanted = check_schedule(served, subject, block, body, store.now())
     conflict: ConflictError | None = None
     for _ in range(MAX_ATTEMPTS):
-        last, found, has_ended = await standing(store, served, subject)
+        last, found, has_ended = await standing(store, served, subject, limit_ns=SETTLING_LIMIT_NS if replace else None)
         found = None if has_ended else found
         change = _addition(served, wanted, last, found, author, store.now())
         if change.kind is Kind.UNCHANGED:

@@ -140,6 +140,16 @@ async def test_a_fire_in_another_stream_counts() -> None:
     assert (await added(world)).kind is Kind.ADDED
 
 
+async def test_a_fire_is_found_although_the_time_that_is_known_here_is_behind() -> None:
+    world, sequence = overdue(seconds=9.2)
+    fired(world, sequence)
+    assert (await added(world)).kind is Kind.ADDED
+    world, sequence = overdue(seconds=9.2)
+    world.store.wire.interruptions.append(partial(fired, world, sequence))
+    with pytest.raises(NotFoundError, match="has fired"):
+        await remove(world.store, "S", SUBJECT)
+
+
 async def test_it_is_found_below_the_fires_of_others_on_the_same_target_as_far_as_is_read() -> None:
     for others, is_found in ((MAX_READ_FOR_END - 1, True), (MAX_READ_FOR_END, False)):
         world, sequence = overdue()
@@ -185,6 +195,27 @@ async def test_a_schedule_whose_time_is_to_come_is_looked_for_nowhere() -> None:
     world.put(fire_block(fire_identity(SUBJECT, sequence, instant("2200-01-01T00:00:00Z"))), subject="S.out")
     with pytest.raises(AlreadyExistsError, match="has not fired yet"):
         await added(world)
+
+
+async def test_what_is_still_to_fire_is_not_waited_for_where_fires_are_consumed() -> None:
+    limited = {"Nats_Schedule_X_Limit": "20"}
+    for pattern, seconds, more in ((ONCE, 9.5, {}), ("@every 2s", 10, {}), ("@every 2s", 10, limited)):
+        world, _sequence = overdue(pattern, seconds=seconds, more=more, retention="workqueue")
+        with pytest.raises(AlreadyExistsError):
+            await added(world)
+        assert world.store.wire.waits == []
+
+
+async def test_what_was_stored_on_its_target_before_it_is_not_read() -> None:
+    world = World()
+    for _ in range(MAX_READ_FOR_END + 1):
+        world.put(b"", b"", "S.out")
+    world.put(block(ONCE))
+    world.after(10)
+    world.put(b"", b"", "S.out")
+    with pytest.raises(AlreadyExistsError):
+        await added(world)
+    assert world.store.wire.waits == [], "all that may be its fire was read"
 
 
 async def test_a_paused_schedule_and_one_that_the_server_fires_are_what_they_say() -> None:
@@ -238,11 +269,26 @@ async def test_what_is_not_purged_in_time_counts_as_unfired(how: str) -> None:
     assert world.store.wire.waits == list(SETTLING_WAITS_SECONDS)
 
 
-async def test_what_is_long_overdue_is_not_waited_for_when_it_is_changed() -> None:
+async def test_what_is_long_overdue_is_not_waited_for_when_it_is_changed_or_replaced() -> None:
     for late, waits in ((0, len(SETTLING_WAITS_SECONDS)), (SETTLING_LIMIT_NS / SECOND + 1, 0)):
         world, _sequence = overdue(seconds=10 + late, retention="workqueue")
         assert (await remove(world.store, "S", SUBJECT)).kind is Kind.REMOVED
         assert len(world.store.wire.waits) == waits
+        world, _sequence = overdue(seconds=10 + late, retention="workqueue")
+        assert (await added(world, replace=True)).kind is Kind.EDITED
+        assert len(world.store.wire.waits) == waits
+
+
+async def test_it_counts_from_when_it_was_due_and_not_from_when_it_was_stored() -> None:
+    world, _sequence = overdue(NEXT, seconds=71, retention="workqueue")
+    await remove(world.store, "S", SUBJECT)
+    assert len(world.store.wire.waits) == len(SETTLING_WAITS_SECONDS)
+
+
+async def test_the_next_schedule_waits_for_the_purge_of_one_that_fired_late() -> None:
+    world, _sequence = overdue(seconds=SETTLING_LIMIT_NS / SECOND + 11, retention="workqueue")
+    world.store.wire.waited_for.append(partial(world.stream.purge, SUBJECT))
+    assert (await added(world)).kind is Kind.ADDED
 
 
 async def test_a_read_that_fails_after_a_removal_does_not_say_that_nothing_was_done() -> None:

@@ -282,6 +282,16 @@ async def test_the_edit_of_another_client_is_not_lost() -> None:
         assert (await world.found()).pattern == "@every 3h"
 
 
+async def test_what_another_client_has_removed_is_not_replaced(world: World) -> None:
+    world.put(block("@every 2h"))
+    [step] = (await planned(world, declared())).steps
+    assert step.action is Action.REPLACE
+    world.stream.purge(SUBJECT)
+    with pytest.raises(ConflictError):
+        await carry_out(world.store, await world.store.served("S"), step)
+    assert world.stream.last(SUBJECT) is None
+
+
 async def test_the_same_stored_by_another_client_is_no_conflict(world: World) -> None:
     [step] = (await planned(world, declared())).steps
     sequence = world.put(block("@every 1h"))

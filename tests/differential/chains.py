@@ -17,7 +17,7 @@ many schedules at once, and each with a worker that acknowledges a fire and acts
 many, how many cancels were wrong, and after how many milliseconds the schedules were gone. With `--work` a worker acts
 some time after it was given the fire, as one does that does something first.
 Cost: a chain of six takes six times `STEP`. Limit of `looks`: its figures are rounded up to the pause between two
-looks (`_Looking.pause`), and they contain the time until this process is given the fire.
+looks (`_Looks.pause`), and they contain the time until this process is given the fire.
 """
 
 import asyncio
