@@ -6,6 +6,7 @@ many schedules at once, and each with a worker that acknowledges a fire and acts
 
 - `arms-at-0`: publish the next `@at` on the same subject with `Nats-Expected-Last-Subject-Sequence: 0`, and take 10071
   for *armed already*. A chain that is refused so has ended for ever.
+  What is undecided (10164, only with replicas) is published again.
 - `arms-after`: the same, but if 10071 names the sequence of the schedule that fired, which the fire's `Nats-Msg-Id`
   names too, expect that one (and 0 again, if it is gone by then).
 - `creates`: store the next one by `Schedules.create`, and take `AlreadyExistsError` for *armed already*.
@@ -25,7 +26,7 @@ import json
 import re
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
@@ -48,8 +49,9 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.sides import fresh_name
 from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.blocks import block_of
+from tests.harness.cluster import running_cluster
 from tests.harness.flagged import Delivered
-from tests.harness.processes import sidecar
+from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_10, V2_11, V2_15, running_server
 from tests.harness.waiting import eventually
 
@@ -62,7 +64,10 @@ LEAD = SECOND
 
 RETENTIONS = ("limits", "workqueue", "interest")
 
-WRONG_LAST_SEQUENCE = 10071
+WRONG_LAST_SEQUENCE, UNDECIDED = 10071, 10164
+"""Refusals of a condition: another sequence is there, or a message with a condition on the subject is on its way."""
+AGAIN_SECONDS = 0.005
+"""Pause before what is undecided is published again."""
 _last_sequence = re.compile(r"wrong last sequence: ([0-9]+)").search
 
 
@@ -111,6 +116,7 @@ class Stage:
     retention: str
     name: str
     nats: Client
+    replicas: int
 
     def schedule(self, number: int) -> str:
         """Return the subject of a schedule."""
@@ -244,15 +250,26 @@ class _Chain(Program):
 
 
 class _ArmsAtZero(_Chain):
+    def __init__(self, stage: Stage, at_once: int, apart: int, work: int) -> None:
+        super().__init__(stage, at_once, apart, work)
+        self.expected = [0] * at_once
+        """What each chain expects on its subject."""
+
     def arm(self, number: int, fire: Delivered) -> None:
         self.publish_next(number, 0)
 
     def publish_next(self, number: int, expected: int) -> None:
+        self.expected[number] = expected
         block = self.stage.block(number, self.due(number, self.fires[number]), expected)
         self.ask(number, self.stage.schedule(number), block, b"next")
 
     def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
-        if "error" in answer:
+        if "error" not in answer:
+            return
+        if answer["error"]["err_code"] == UNDECIDED:
+            loop = asyncio.get_running_loop()
+            loop.call_later(AGAIN_SECONDS, self.publish_next, number, self.expected[number])
+        else:
             self.refused(number, answer["error"])
 
     def refused(self, number: int, error: dict[str, Any]) -> None:
@@ -335,10 +352,14 @@ class _Looks(Program):
         self._look(number)
 
     def _look(self, number: int) -> None:
-        self.ask(number, f"$JS.API.DIRECT.GET.{self.stage.name}.{self.stage.schedule(number)}", b"", b"")
+        name, schedule = self.stage.name, self.stage.schedule(number)
+        if self.stage.replicas == 1:  # it waits for no other request; with more replicas, one that is behind may answer
+            self.ask(number, f"$JS.API.DIRECT.GET.{name}.{schedule}", b"", b"")
+        else:
+            self.ask(number, f"$JS.API.STREAM.MSG.GET.{name}", b"", json.dumps({"last_by_subj": schedule}).encode())
 
     def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
-        if block.startswith(b"NATS/1.0 404"):
+        if block.startswith(b"NATS/1.0 404") or "error" in answer:
             self.waits.append(CLOCK.now() - self.stored_at[number])
             self.conclude(right=True)
         else:
@@ -360,37 +381,34 @@ def _number(subject: bytes) -> int:
 
 
 @asynccontextmanager
-async def stages(system: System, url: str, folder: Path, retentions: Sequence[str]) -> AsyncIterator[list[Stage]]:
+async def stages(
+    system: System, url: str, folder: Path, retentions: Sequence[str], replicas: int = 1
+) -> AsyncIterator[list[Stage]]:
     """Serve streams with these retentions on a server, with a sidecar of its own process where it needs one."""
     names = [fresh_name() for _ in retentions]
-    flagged = system.dialect is ADR51
-    arguments = ["run", "--server", url, "--no-context", "--log-format", "json"]
-    arguments += [] if flagged else ["--portable-streams", ",".join(names)]
-    client = await nats.connect(url)
-    try:
-        async with account_on(url) as account:
-
-            async def created() -> list[Stage]:
-                for retention, name in zip(retentions, names, strict=True):
-                    await account.create(
-                        name, retention=retention, allow_msg_schedules=flagged, allow_direct=True, storage="file"
-                    )
-                return [Stage(system, account, *place, client) for place in zip(retentions, names, strict=True)]
-
-            if system.has_sidecar:
-                with sidecar(*arguments, folder=folder) as process:
-                    await process.wait_for_line('"event": "connected"')
-                    made = await created()
-                    for name in names:
-                        await process.wait_for_line(f'"stream": "{name}".*"event": "stream_ready"')
-                    yield made
-                    assert await process.terminate() == 0
-            else:
-                yield await created()
+    async with AsyncExitStack() as stack:
+        account = await stack.enter_async_context(account_on(url))
+        client = await nats.connect(url)
+        stack.push_async_callback(client.close)
+        process = None if not system.has_sidecar else stack.enter_context(_sidecar(system, url, folder, names))
+        if process is not None:
+            await process.wait_for_line('"event": "connected"')
+        for retention, name in zip(retentions, names, strict=True):
+            config = {"retention": retention, "allow_direct": True, "storage": "file", "num_replicas": replicas}
+            await account.create(name, allow_msg_schedules=system.dialect is ADR51, **config)
+            stack.push_async_callback(account.api.call, f"STREAM.DELETE.{name}")
+        if process is not None:
             for name in names:
-                await account.api.call(f"STREAM.DELETE.{name}")
-    finally:
-        await client.close()
+                await process.wait_for_line(f'"stream": "{name}".*"event": "stream_ready"')
+        yield [Stage(system, account, *place, client, replicas) for place in zip(retentions, names, strict=True)]
+        assert process is None or await process.terminate() == 0
+
+
+def _sidecar(system: System, url: str, folder: Path, streams: Sequence[str]) -> ChildProcess:
+    arguments = ["run", "--server", url, "--no-context", "--log-format", "json"]
+    if system.dialect is PORTABLE:
+        arguments += ["--portable-streams", ",".join(streams)]
+    return sidecar(*arguments, folder=folder)
 
 
 async def played(program: str, stage: Stage, at_once: int, apart: int = 0, work: int = 0) -> Outcome:
@@ -409,6 +427,17 @@ def _row(stage: Stage, program: str, outcome: Outcome) -> list[str]:
     return [stage.system.name, stage.retention, program, *counts, *shown]
 
 
+@asynccontextmanager
+async def _servers(version: str, folder: Path, nodes: int) -> AsyncIterator[str]:
+    """Run one server, or a cluster of three; return where to connect."""
+    if nodes == 1:
+        async with running_server(version, folder) as server:
+            yield server.url
+    else:
+        async with running_cluster(version, folder) as cluster:
+            yield cluster.nodes[0].url
+
+
 async def table(
     systems: Sequence[System],
     retentions: Sequence[str],
@@ -416,14 +445,15 @@ async def table(
     at_once: Sequence[int],
     apart: int,
     work: int,
+    nodes: int,
 ) -> list[list[str]]:
     """Run all programs on all systems, one after the other; return the rows."""
     rows = []
     for system in systems:
         with tempfile.TemporaryDirectory(prefix="chains-") as folder:
             async with (
-                running_server(system.version, Path(folder) / "server") as server,
-                stages(system, server.url, Path(folder) / "sidecar", retentions) as made,
+                _servers(system.version, Path(folder) / "server", nodes) as url,
+                stages(system, url, Path(folder) / "sidecar", retentions, nodes) as made,
             ):
                 for stage, program, number in product(made, programs, at_once):
                     rows.append(_row(stage, program, await played(program, stage, number, apart, work)))
@@ -438,6 +468,7 @@ async def table(
 @click.option("--at-once", multiple=True, type=click.IntRange(min=1), default=[20], show_default=True)
 @click.option("--apart", type=click.IntRange(min=0), default=0, show_default=True, help="ms between two due times.")
 @click.option("--work", type=click.IntRange(min=0), default=0, show_default=True, help="ms from a fire to the act.")
+@click.option("--nodes", type=click.Choice([1, 3]), default=1, show_default=True, help="One server, or a cluster.")
 def main(
     system: Sequence[str],
     retention: Sequence[str],
@@ -445,11 +476,12 @@ def main(
     at_once: Sequence[int],
     apart: int,
     work: int,
+    nodes: int,
 ) -> None:
     """Run the programs and print a table; without options all of them, everywhere."""
     systems = [one for one in SYSTEMS if not system or one.name in system]
     times = apart * MILLISECOND, work * MILLISECOND
-    rows = asyncio.run(table(systems, retention or RETENTIONS, program or list(PROGRAMS), at_once, *times))
+    rows = asyncio.run(table(systems, retention or RETENTIONS, program or list(PROGRAMS), at_once, *times, nodes))
     print_table(["system", "retention", "program", "of", "right", "wrong", "gone p50 ms", "p99", "last"], rows)
 
 

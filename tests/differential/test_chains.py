@@ -9,6 +9,8 @@ import pytest
 from nats_scheduler.schedule.instants import MILLISECOND
 from tests.conftest import SharedServer
 from tests.differential.chains import NATIVE, RETENTIONS, SYSTEMS, System, played, stages
+from tests.harness.cluster import running_cluster
+from tests.harness.servers import V2_11
 
 AT_ONCE, MANY = 20, 300
 """The number of schedules of each program; many are a burst, of which the purges wait for each other."""
@@ -38,10 +40,11 @@ async def counts(
     retentions: Sequence[str] = RETENTIONS,
     apart: int = 0,
     work: int = 0,
+    replicas: int = 1,
 ) -> dict[tuple[str, str], int]:
     """Run programs, each on streams of all retentions at the same time; return how many were right."""
     right: dict[tuple[str, str], int] = {}
-    async with stages(system, url, folder, retentions) as made:
+    async with stages(system, url, folder, retentions, replicas) as made:
         for program in programs:
             outcomes = await asyncio.gather(*(played(program, stage, at_once, apart, work) for stage in made))
             right |= {(program, stage.retention): one.right for stage, one in zip(made, outcomes, strict=True)}
@@ -71,6 +74,15 @@ async def test_that_holds_in_a_burst_too(
     server = await shared_server(system.version)
     right = await counts(system, server.url, tmp_path, EXACT, MANY, retentions=[retention])
     assert right == each(EXACT, MANY, [retention])
+
+
+@pytest.mark.deep
+@pytest.mark.clause("gone-with-its-fire")
+async def test_that_holds_on_three_nodes_too(tmp_path: Path) -> None:
+    system = next(one for one in SYSTEMS if one.version == V2_11)
+    async with running_cluster(V2_11, tmp_path / "cluster") as cluster:
+        url, folder = cluster.nodes[0].url, tmp_path / "sidecar"
+        assert await counts(system, url, folder, EXACT, AT_ONCE, apart=APART, replicas=3) == each(EXACT, AT_ONCE)
 
 
 @pytest.mark.clause("gone-with-its-fire")
