@@ -27,6 +27,7 @@ from nats_scheduler.message.fires import (
     StoredSchedule,
     fired_schedule_of,
 )
+from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -152,15 +153,17 @@ class FirePast:
     async def has_ended(self, current: Current) -> bool | None:
         """Return whether the last fire of a schedule, in this version, is stored: it says that none follows.
 
-        None if none of its fires is found, and one may have been stored and removed since: consumed, rolled up, or one
-        of too many. The newest message on the target is read, and only if that is another one those before it.
+        None if none of its fires is found, and one may have been stored all the same: it was removed since (consumed,
+        rolled up, one of too many), or a consumer of another replica has delivered it before the leader, which is asked
+        here, has applied it. The newest message on the target is read, and only if that is another one those before it.
         """
         assert current.definition is not None, "a rejected schedule has no fires"
         terms, schedule = current.definition.terms, current.message
         name, target = await self._place(current.definition)
         stream = await self.wire.stream(name)
-        is_kept = StreamRules.from_config(stream.config).keeps_acknowledged
-        unseen = False if is_kept and not terms.rollup and not _limits_versions(stream.config) else None
+        is_kept = StreamRules.from_config(stream.config).keeps_acknowledged and not _limits_versions(stream.config)
+        is_shown = is_kept and not terms.rollup and integer(stream.config.get("num_replicas"), 1) <= 1
+        unseen = False if is_shown else None
         newest = await self.wire.last(name, target)
         if newest is None or self._is_older(newest, schedule, name):
             return unseen

@@ -236,8 +236,9 @@ def _has_headers(message: StoredMessage) -> bool:
 #
 # Rule: a schedule has ended if its last fire is stored: a message on its target that names this version of it, and says
 # that none follows. That its time has passed is no sign: what has not fired is never taken for ended, because its fire
-# would be lost. On a stream that removes what was consumed, the fire may be gone: if none is seen, the subject is read
-# again for `SETTLING_WAITS_SECONDS`, because the purge follows. After that it counts as what it says.
+# would be lost. On a stream that removes what was consumed, the fire may be gone, and with replicas the leader may have
+# it a moment later than a consumer: if none is seen there, the subject is read again for `SETTLING_WAITS_SECONDS`,
+# because the purge follows. After that it counts as what it says.
 #
 # Cost: nothing while its last fire is to come; else two requests, and more if its fire is not the last on its target.
 # Limits: a fire that is in flight at that moment is not seen. If a consumer has removed the fire, and the purge does

@@ -240,6 +240,7 @@ async def test_a_paused_schedule_and_one_that_the_server_fires_are_what_they_say
 GONE: dict[str, dict[str, Any]] = {
     "work queue": {"retention": "workqueue"},
     "the newest only": {"max_msgs_per_subject": 1},
+    "not yet at the leader": {"num_replicas": 3},
     "rolled up": {"more": {"Nats_Schedule_Rollup": "sub"}},
 }
 
