@@ -296,8 +296,8 @@ def with_a_pattern(number: int) -> list[tuple[str, str]]:
 def test_what_a_reader_keeps_of_different_messages_has_a_bound(make: Callable[[int], list[tuple[str, str]]]) -> None:
     def filled() -> MessageReader:
         reader = MessageReader(RULES, DIALECTS)
-        for number in range(6_000):
+        for number in range(4_000):
             reader.read(StoredMessage(SUBJECT, number + 1, NOW, block_of(*make(number)), b""))
         return reader
 
-    assert bytes_kept(filled, attempts=1) < 12 << 20
+    assert bytes_kept(filled, attempts=1) < 4 << 20
