@@ -15,9 +15,9 @@ import pytest
 
 from nats_scheduler.cli.changing import error_about
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, change_each
+from nats_scheduler.control.each import FIRST_PAUSE_SECONDS, MAX_AT_ONCE, MAX_UNANSWERED, change_each
 from nats_scheduler.control.edits import pause
-from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError
+from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, UnknownOutcomeError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -202,10 +202,46 @@ async def test_each_is_changed_once_in_the_order_that_was_given(store: MemorySch
 @pytest.mark.parametrize("fault", [Fault.NO_ANSWER, Fault.UNKNOWN_NOT_DONE])
 async def test_what_is_left_is_not_tried_if_the_server_does_not_answer(store: MemorySchedules, fault: Fault) -> None:
     store.wire.faults.extend([fault] * 1_000)
-    done = await change_each(SUBJECTS, partial(paused, store))
+    done = await change_each(SUBJECTS, partial(paused, store), silence_limit=FIRST_PAUSE_SECONDS)
     assert (done.changes, list(done.failures)) == ({}, SUBJECTS)
-    untried = [subject for subject, error in done.failures.items() if "it was not tried" in str(error)]
-    assert len(SUBJECTS) - len(untried) < MAX_UNANSWERED + MAX_AT_ONCE
+    not_tried = f"it was not tried, because the server has answered nothing for {FIRST_PAUSE_SECONDS} s"
+    untried = [subject for subject, error in done.failures.items() if str(error) == not_tried]
+    assert 0 < len(SUBJECTS) - len(untried) < MAX_UNANSWERED + MAX_AT_ONCE
+
+
+async def test_what_a_server_did_not_answer_is_tried_again_and_what_nothing_shows_is_reported(
+    store: MemorySchedules,
+) -> None:
+    """More is unanswered in a row than ends the attempts, and then all is answered again."""
+    silent = [Fault.NO_ANSWER, Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE]
+    store.wire.faults.extend(silent * MAX_AT_ONCE)
+    seen: list[int] = []
+    tried: list[str] = []
+
+    async def operation(subject: str) -> Change:
+        tried.append(subject)
+        return await paused(store, subject)
+
+    done = await change_each(SUBJECTS, operation, seen.append)
+    assert all(isinstance(error, UnknownOutcomeError) for error in done.failures.values()), done.failures
+    assert len(done.changes) + len(done.failures) == len(SUBJECTS) == len(seen)
+    assert len(done.failures) <= len(silent) * MAX_AT_ONCE
+    repeated = {subject for subject in tried if tried.count(subject) > 1}
+    assert repeated <= set(done.changes), "only what was not done for certain is tried again"
+
+
+async def test_answers_that_are_missing_now_and_then_do_not_end_the_attempts() -> None:
+    """A change in five is not known to be done: more than ever in a row, but never only those."""
+    numbers = iter(range(1_000))
+
+    async def operation(subject: str) -> Change:
+        if next(numbers) % 5 == 0:
+            raise UnknownOutcomeError("nothing shows it")
+        return Change(Kind.PAUSED, "S", subject, 1, 2)
+
+    done = await change_each(SUBJECTS, operation, silence_limit=0.0)
+    assert {type(error) for error in done.failures.values()} == {UnknownOutcomeError}
+    assert len(done.changes) == len(SUBJECTS) * 4 // 5
 
 
 def test_an_error_names_its_subject_once_at_the_beginning() -> None:
