@@ -92,6 +92,16 @@ class Metrics:
             "Advisories that no stream keeps: refused, too large, or no stream takes them.",
             registry=self.registry,
         )
+        self.requests_refused = Counter(
+            "nats_scheduler_requests_refused",
+            "Requests to the micro service that were refused because they were too many (error 429).",
+            registry=self.registry,
+        )
+        self.requests_dropped = Counter(
+            "nats_scheduler_requests_dropped",
+            "Requests to the micro service, discovery too, that got no answer because they were far too many.",
+            registry=self.registry,
+        )
         self.gauges = Gauges()
         self.canary = CanaryMetrics()
         self.registry.register(self.gauges)

@@ -136,6 +136,14 @@ class Reporter:
         self.advise = no_advice
         self._metrics.connected.set(0)
 
+    def requests_limited(self, refused: int, dropped: int, pauses: int, client: str, subject: str) -> None:
+        """Report how many requests were too much of late: refused, dropped, and how often nobody listened."""
+        self._metrics.requests_refused.inc(refused)
+        self._metrics.requests_dropped.inc(dropped)
+        shown = client[:MAX_KEPT_CHARS], subject[:MAX_KEPT_CHARS]
+        fields = {"refused": refused, "unanswered": dropped, "pauses": pauses}
+        self.problem("requests_limited", **fields, client=shown[0], subject=shown[1])
+
     def failure_not_kept(self) -> None:
         """Count an advisory that no stream keeps."""
         self._metrics.failures_not_kept.inc()

@@ -31,3 +31,8 @@ class SystemClock:
     def monotonic(self) -> int:
         """Return `CLOCK_BOOTTIME` in nanoseconds, on Linux; elsewhere the machine's sleep may not be counted."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic_ns()
+
+
+def thread_seconds() -> float:
+    """Return the process time (s) that this thread has used."""
+    return time.thread_time()

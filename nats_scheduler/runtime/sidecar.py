@@ -29,7 +29,7 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.asked import Examinable, Examine, asked_sidecar, examine_nothing
 from nats_scheduler.runtime.canary import Canary
-from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.clock import Clock, thread_seconds
 from nats_scheduler.runtime.consumption import Consumption
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_streams import FileStreams
@@ -380,7 +380,8 @@ class Sidecar:
             examination,
             self._stopping.is_set,
         )
-        answering = partial(serve, asked, lambda error: self._reporter.defect("request_failed", error))
+        failed = partial(self._reporter.defect, "request_failed")
+        answering = partial(serve, asked, failed, self._reporter.requests_limited, thread_seconds)
         works: list[Callable[[], Awaitable[None]]] = [
             *(partial(entry.keep, registry) for entry in self._shared),
             leftovers.keep_removing,

@@ -25,8 +25,9 @@ from nats_scheduler.service import (
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
 from nats_scheduler.service.endpoint import Asked, Document, Endpoint, Handler
-from nats_scheduler.service.micro import FORBIDDEN, MicroService, Places, Responder, Served, ServiceError
-from nats_scheduler.service.rules import MAX_CHANGING_BY_A_RULE, Rule
+from nats_scheduler.service.micro import FORBIDDEN, Limited, MicroService, Responder, Served, ServiceError
+from nats_scheduler.service.rules import MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, Rule
+from nats_scheduler.service.shares import Budget, Places
 from nats_scheduler.version import VERSION
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -240,25 +241,55 @@ ENDPOINTS_WITHIN_RULES = tuple(one for one in ENDPOINTS if one.name in ("schedul
 
 SERVICE_NAME = "nats-scheduler"
 
-MAX_READING = 32
-"""Requests that only read in work at once."""
+MAX_READING, MAX_READING_OF_ONE, MAX_READING_WAITING = 32, 8, 256
+"""Requests that only read in work at once, those of one client, and those that wait."""
 
-MAX_CHANGING = 16
-"""Requests that change something in work at once."""
+MAX_CHANGING, MAX_CHANGING_OF_ONE, MAX_CHANGING_WAITING = 16, 4, 256
+"""The same for requests that change something."""
+
+MAX_RESERVED, MAX_RESERVED_OF_ONE, MAX_RESERVED_WAITING = 8, 2, 64
+"""The same for the requests of `RESERVED`."""
+
+RESERVED = ("health.get",)
+"""The endpoints with places and process time of their own, so that monitoring is answered whatever else is asked."""
+
+TIME_SHARE, TIME_SHARE_OF_ONE = 0.4, 0.2
+"""Process time that requests may take of a second outside slices: all, and those of one client or one team."""
+
+RESERVED_TIME_SHARE, RESERVED_TIME_SHARE_OF_ONE = 0.1, 0.02
+"""The same for the requests of `RESERVED`."""
 
 DESCRIPTION = "message schedules (ADR-51) for streams of this account"
 
 
-async def serve(asked: Asked, defect: Callable[[Exception], None]) -> None:
-    """Answer requests until cancelled; `defect` takes errors of the service itself."""
+async def serve(
+    asked: Asked,
+    defect: Callable[[Exception], None],
+    limited: Limited,
+    thread_seconds: Callable[[], float],
+) -> None:
+    """Answer requests until cancelled; `defect` takes errors of the service itself, `limited` what was too much.
+
+    `thread_seconds` returns the process time (s) of this thread.
+    """
     identity = {"name": SERVICE_NAME, "id": asked.instance, "version": VERSION}
-    reading, changing = Places(MAX_READING), Places(MAX_CHANGING)
+    budget, kept = Budget(TIME_SHARE, TIME_SHARE_OF_ONE), Budget(RESERVED_TIME_SHARE, RESERVED_TIME_SHARE_OF_ONE)
+    reading = Places(MAX_READING, MAX_READING_OF_ONE, MAX_READING_WAITING, budget)
+    changing = Places(MAX_CHANGING, MAX_CHANGING_OF_ONE, MAX_CHANGING_WAITING, budget)
+    reserved = Places(MAX_RESERVED, MAX_RESERVED_OF_ONE, MAX_RESERVED_WAITING, kept)
     allowed = {"allow_control": "true" if asked.allows_control else "false"}
-    served = [_served(one, asked, reading, {}) for one in ENDPOINTS]
+    served = [_served(one, asked, reserved if one.name in RESERVED else reading, {}) for one in ENDPOINTS]
     served += [_served(one, asked, changing, allowed) for one in CONTROL_ENDPOINTS]
-    served += _served_by_rules(asked)
+    served += _served_by_rules(asked, budget)
+
+    def process_seconds() -> float:
+        return thread_seconds() - asked.turns.sliced_seconds
+
     async with asked.server_schedules.opened():
-        await MicroService(asked.connection, identity, DESCRIPTION, served, asked.now, defect).serve()
+        service = MicroService(
+            asked.connection, identity, DESCRIPTION, served, asked.now, defect, limited, process_seconds
+        )
+        await service.serve()
 
 
 def _within_a_rule(one: Endpoint[Any]) -> Endpoint[Any]:
@@ -280,12 +311,12 @@ def _within_a_rule(one: Endpoint[Any]) -> Endpoint[Any]:
     return replace(one, handle=handle)
 
 
-def _served_by_rules(asked: Asked) -> Iterator[Served]:
+def _served_by_rules(asked: Asked, budget: Budget) -> Iterator[Served]:
     """Yield the endpoints for those with a rule, once for each rule, on subjects of its own."""
     schedules = [subject for rule in asked.control_rules for subject in rule.subjects]
     for allowed in asked.control_rules:
         under = asked.under(Rule(allowed, schedules, asyncio.get_running_loop().time))
-        places = Places(MAX_CHANGING_BY_A_RULE)
+        places = Places(MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, budget, allowed.name.encode())
         for one in (*CONTROL_ENDPOINTS, *map(_within_a_rule, ENDPOINTS_WITHIN_RULES)):
             prefix = f"{CONTROL_SUBJECTS}.for.{allowed.name}"
             own = replace(one, prefix=prefix, admit=admit, is_for_one=False, is_of_readers=False)

@@ -5,31 +5,37 @@
 The rules:
 
 - Discovery and requests are received on subscriptions that cost nothing until a request arrives.
-- No request is worth a late fire: endpoints share a limited number of places for requests in work (`Places`), a further
-  one gets the error 429 at once, and what takes long is done in slices by the endpoint (`service.turns`).
+- No request is worth a late fire: requests wait for places and for process time in turn by client, and what is too much
+  gets the error 429 (`service.shares`). What takes long is done in slices by the endpoint (`service.turns`).
+- Errors 429 and answers to discovery are limited too. What exceeds that is dropped, before anything is built for it,
+  and counted. A subscription on which very much arrives is ended for a moment, so that the server drops it.
+- While the server does not take what was written, no request begins, and discovery is not answered.
 - An answer goes only to a subject that begins with `_`, as inboxes do, and answers across accounts. The requester names
   the subject of the answer, and must not make the sidecar publish where only the sidecar may.
 - An answer that the server would close the connection over is not sent; the requester gets the error 500.
 - A request that is in work when the service ends gets the error 503, as far as the connection still carries it.
 
-Cost: some ten microseconds for each request, beside its answer.
-Limit: statistics count since the connection was made.
+Cost: some ten microseconds for each request, beside its answer; two for one that is dropped.
+Limit: statistics count since the connection was made. While a subscription is ended, a request on it finds nobody.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from types import coroutine
+from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, Reply, unguessable_numbers
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
+from nats_scheduler.jetstream.wire import Sink
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.shares import Buckets, Places, Refused, Shares, client_of
 
 # A question of one instance to another, on an inbox that is for nothing else; also whether it is still there.
 #
@@ -103,6 +109,8 @@ MAX_ERROR_CHARS = 500
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 """The characters that ADR-32 allows in the name of a service or an endpoint."""
 
+_OWN = f".{SIDECAR_INBOX}".encode()
+
 _OWN_INBOX = re.compile(rb"\.%b[^.]*\.(?!%b\.)" % (SIDECAR_INBOX.encode(), INBOX.encode()))
 """The inboxes of sidecars, but for the one on which they take answers of the service."""
 
@@ -121,16 +129,10 @@ class ServiceError(Exception):
         """The headers of the answer beside code and sentence."""
 
 
+ENDS = ServiceError(UNAVAILABLE, "the sidecar ends, and has no answer: ask again")
+
 Responder = Callable[[bytes], Awaitable[bytes]]
 """Answers the body of a request; raises `ServiceError`."""
-
-
-@dataclass(slots=True)
-class Places:
-    """The places for requests in work, which some endpoints share."""
-
-    most: int
-    taken: int = 0
 
 
 @dataclass(slots=True)
@@ -166,6 +168,123 @@ class Served:
         }
 
 
+# What a service may be made to do by whoever publishes to its subjects, whatever the shares of clients are.
+
+BEGUN_AT_ONCE = 4
+"""Requests that begin in one turn of the event loop."""
+
+BEGINNING_SECONDS = 0.00005
+"""The process time that a request takes beside its answer: it counts as the request's."""
+
+REQUEST_BYTES = 512
+"""The bytes of memory that a request takes beside its headers and its body, approximately."""
+
+WAITING_CHECK_INTERVAL_SECONDS = 0.25
+"""The interval at which it is checked whether requests have waited too long."""
+
+MAX_UNSENT_BYTES = 1024 * 1024
+"""If so much waits for the socket, nothing is answered that can wait or be dropped."""
+
+UNSENT_CHECK_INTERVAL_SECONDS = 0.01
+"""The interval at which it is checked whether the socket has taken it."""
+
+DISCOVERY_BYTES_PER_SECOND, DISCOVERY_BYTES_PER_SECOND_OF_ONE = 512 * 1024, 128 * 1024
+"""Bytes of answers to discovery, to all clients and to one."""
+
+DISCOVERY_FRAME_BYTES = 512
+"""Bytes that an answer to discovery counts beside its document."""
+
+FLOOD_SECONDS = 0.1
+"""The time for which arrivals are counted, and for which a subscription is ended on which too many are."""
+
+FLOOD_REQUESTS = 10_000
+"""Requests in `FLOOD_SECONDS` after which the subscription of an endpoint is ended for a moment."""
+
+FLOOD_DISCOVERIES = 500
+"""The same for a subscription of discovery, on which each client asks now and then."""
+
+STATISTICS_REUSE_FACTOR = 10
+"""Statistics are reused for this many times as long as they took."""
+
+REPORT_AFTER_SECONDS = 1.0
+REPORT_INTERVAL_SECONDS = 10.0
+"""What was limited is reported this long after it began, and then at this interval."""
+
+
+Limited = Callable[[int, int, int, str, str], None]
+"""Receives what was too much of late: how many requests got the error 429, and how many that arrived got no answer; how
+often a subscription was ended for a moment; and the client ("" if unknown) and the subject of the first of these.
+"""
+
+
+class _Request(NamedTuple):
+    """A request that waits, or is in work."""
+
+    one: Served
+    answer: Responder
+    client: bytes
+    reply: bytes
+    body: bytes
+
+
+class _Subscription:
+    """One subscription, which is ended for a moment if too much arrives on it."""
+
+    def __init__(
+        self, connection: Connection, subject: str, sink: Sink, group: str, most: int, paused: Callable[[str], None]
+    ) -> None:
+        self._connection, self._subject, self._sink, self._group = connection, subject, sink, group
+        self._most, self._paused = most, paused
+        self._loop = asyncio.get_running_loop()
+        self._count, self._since = 0, self._loop.time()
+        self._again: asyncio.TimerHandle | None = None
+        self._number = connection.subscribe(subject, self._received, group)
+
+    def end(self) -> None:
+        """End it for good."""
+        if self._again is not None:
+            self._again.cancel()
+        self._connection.unsubscribe(self._number)
+
+    def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        self._count += 1
+        if self._count > self._most and self._again is None:
+            now = self._loop.time()
+            if now < self._since + FLOOD_SECONDS:
+                self._connection.unsubscribe(self._number)
+                self._again = self._loop.call_later(FLOOD_SECONDS, self._begin_again)
+                self._paused(self._subject)
+            else:
+                self._count, self._since = 0, now
+        self._sink(subject, reply, block, body)
+
+    def _begin_again(self) -> None:
+        self._again, self._count, self._since = None, 0, self._loop.time()
+        self._number = self._connection.subscribe(self._subject, self._received, self._group)
+
+
+@coroutine
+def _metered(
+    work: Generator[Any, Any, None], clock: Callable[[], float], spend: Callable[[float], None]
+) -> Generator[Any, Any, None]:
+    """Do the work of a coroutine, and report the time of each of its steps."""
+    given: Any = None
+    thrown: BaseException | None = None
+    while True:
+        began = clock()
+        try:
+            awaited = work.send(given) if thrown is None else work.throw(thrown)
+        except StopIteration:
+            return
+        finally:
+            spend(max(0.0, clock() - began))
+        given = thrown = None
+        try:
+            given = yield awaited
+        except BaseException as error:
+            thrown = error
+
+
 class MicroService:
     """One service on one connection."""
 
@@ -177,10 +296,13 @@ class MicroService:
         endpoints: Sequence[Served],
         now: Callable[[], int],
         defect: Callable[[Exception], None],
+        limited: Limited = lambda *_of_late: None,
+        process_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Answer nothing yet; `identity` is the name, the id and the version, as in each answer to discovery.
 
-        `now` returns the time (ns), and `defect` takes errors of an endpoint's own making.
+        `now` returns the time (ns), and `process_seconds` the process time (s) that counts as that of requests.
+        `defect` takes errors of an endpoint's own making, and `limited` what was refused or dropped.
         """
         assert all(NAME.fullmatch(name) for name in (identity["name"], *(one.name for one in endpoints)))
         self._connection = connection
@@ -189,43 +311,82 @@ class MicroService:
         self._endpoints = endpoints
         self._started = format_rfc3339(now())
         self._defect = defect
+        self._report_limited = limited
+        self._process_seconds = process_seconds
         self._tasks: TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
+        self._shares = Shares[_Request]()
+        self._discovery = Buckets(DISCOVERY_BYTES_PER_SECOND, DISCOVERY_BYTES_PER_SECOND_OF_ONE, 2.0)
+        self._documents = {"PING": self._encoded(self._ping), "INFO": self._encoded(self._info)}
+        self._statistics, self._statistics_until = b"", 0.0
+        self._soon: asyncio.Handle | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._refused = self._dropped = self._pauses = 0
+        self._reported_at = -REPORT_INTERVAL_SECONDS
+        self._reporting: asyncio.TimerHandle | None = None
 
     async def serve(self) -> None:
         """Answer until cancelled."""
-        numbers: list[int] = []
+        subscriptions: list[_Subscription] = []
         try:
             async with TaskGroup() as self._tasks:
-                numbers += self._subscribe()
-                await self._loop.create_future()
+                try:
+                    subscriptions += self._subscribe()
+                    await self._loop.create_future()
+                finally:
+                    self._tasks = None  # what waits does not begin any more
         finally:
-            for number in numbers:
-                self._connection.unsubscribe(number)
+            for one in subscriptions:
+                one.end()
+            for handle in filter(None, (self._soon, self._later, self._reporting)):
+                handle.cancel()
+            for left in self._shares.clear():
+                self._refuse(left.one, left.reply, ENDS)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
-    def _subscribe(self) -> list[int]:
-        connection, me = self._connection, self._identity
-        numbers = [
-            connection.subscribe(f"{DISCOVERY_PREFIX}.{verb}{rest}", partial(self._discovered, document))
-            for verb, document in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
+    def _subscribe(self) -> list[_Subscription]:
+        me = self._identity
+        discovery = [
+            self._subscription(f"{DISCOVERY_PREFIX}.{verb}{rest}", partial(self._discovered, verb), "")
+            for verb in ("PING", "INFO", "STATS")
             for rest in ("", f".{me['name']}", f".{me['name']}.{me['id']}")
         ]
+        asked: list[_Subscription] = []
         for one in self._endpoints:
-            asked = partial(self._asked, one)
-            numbers.append(connection.subscribe(one.subject, partial(asked, one.answer), QUEUE_GROUP))
+            asked.append(self._subscription(one.subject, partial(self._asked, one, one.answer), QUEUE_GROUP))
             if one.answer_alone is not None:
-                numbers.append(connection.subscribe(f"{one.subject}.{me['id']}", partial(asked, one.answer_alone)))
-        return numbers
+                sink = partial(self._asked, one, one.answer_alone)
+                asked.append(self._subscription(f"{one.subject}.{me['id']}", sink, ""))
+        return discovery + asked
+
+    def _subscription(self, subject: str, sink: Sink, group: str) -> _Subscription:
+        most = FLOOD_DISCOVERIES if subject.startswith(DISCOVERY_PREFIX) else FLOOD_REQUESTS
+        return _Subscription(self._connection, subject, sink, group, most, self._was_paused)
 
     # -- discovery -----------------------------------------------------------------------------------------------
 
-    def _discovered(
-        self, document: Callable[[], dict[str, Any]], _subject: bytes, reply: bytes, _block: bytes, _body: bytes
-    ) -> None:
-        if is_inbox(reply):
-            self._connection.publish(_text(reply), json.dumps(document()).encode())
+    def _discovered(self, verb: str, subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+        if not is_inbox(reply):
+            return
+        client, now = client_of(reply, block), self._loop.time()
+        if self._discovery.seconds(client, now) or self._connection.unsent_bytes() > MAX_UNSENT_BYTES:
+            self._count_dropped(client, _shown(subject))
+            return
+        document = self._documents[verb] if verb in self._documents else self._statistics_at(now)
+        self._discovery.use(client, len(document) + DISCOVERY_FRAME_BYTES, now, len(document) + DISCOVERY_FRAME_BYTES)
+        self._connection.publish(_text(reply), document)
+
+    def _statistics_at(self, now: float) -> bytes:
+        if now >= self._statistics_until:
+            self._statistics = self._encoded(self._stats)
+            done = self._loop.time()
+            self._statistics_until = done + STATISTICS_REUSE_FACTOR * (done - now)
+        return self._statistics
+
+    @staticmethod
+    def _encoded(document: Callable[[], dict[str, Any]]) -> bytes:
+        return json.dumps(document()).encode()
 
     def _named(self, kind: str) -> dict[str, Any]:
         return {"type": f"io.nats.micro.v1.{kind}_response", **self._identity, "metadata": {}}
@@ -246,21 +407,71 @@ class MicroService:
     def _asked(self, one: Served, answer: Responder, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not is_inbox(reply) or self._tasks is None:
             return
-        places = one.places
         one.requests += 1
+        client, now = client_of(reply, block), self._loop.time()
+        if one.places.drops(client, now):
+            self._count_dropped(client, one.subject)
+            return
         size = len(block) + len(body)
+        request = _Request(one, answer, client, reply, body)
         if size > MAX_REQUEST_BYTES:
-            expected = f"a request of {size} bytes: at most {MAX_REQUEST_BYTES} are expected"
-            self._refuse(one, reply, ServiceError(BAD_REQUEST, expected))
-        elif places.taken >= places.most:
-            expected = f"{places.most} requests are in work: ask again when one of them is answered"
-            self._refuse(one, reply, ServiceError(TOO_MANY_REQUESTS, expected))
-        else:
-            places.taken += 1
-            self._tasks.create_task(self._work(one, answer, reply, body))
+            too_long = f"a request of {size} bytes: at most {MAX_REQUEST_BYTES} are expected"
+            self._limit(Refused(request, too_long), now, BAD_REQUEST)
+            return
+        refused = self._shares.add(one.places, client, request, size + REQUEST_BYTES, now)
+        if refused is not None:
+            self._limit(refused, now)
+        self._begin_soon()
 
-    async def _work(self, one: Served, answer: Responder, reply: bytes, body: bytes) -> None:
+    def _begin_soon(self) -> None:
+        if self._soon is None and self._shares.has_waiting and self._tasks is not None:
+            self._soon = self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin some of the requests that wait, and see to the others later."""
+        self._soon = None
+        if self._tasks is None:
+            return
+        now, is_unsent = self._loop.time(), self._connection.unsent_bytes() > MAX_UNSENT_BYTES
+        for _ in range(0 if is_unsent else BEGUN_AT_ONCE):
+            request = self._shares.next(now)
+            if request is None:
+                break
+            self._tasks.create_task(self._work(request))
+        else:
+            if not is_unsent:
+                self._begin_soon()
+        if self._later is None and self._shares.has_waiting:
+            wait = UNSENT_CHECK_INTERVAL_SECONDS if is_unsent else self._shares.seconds(now)
+            wait = WAITING_CHECK_INTERVAL_SECONDS if wait is None else min(wait, WAITING_CHECK_INTERVAL_SECONDS)
+            self._later = self._loop.call_later(wait, self._check)
+
+    def _check(self) -> None:
+        """Refuse what has waited too long, and begin what may begin now."""
+        self._later = None
+        now = self._loop.time()
+        for refused in self._shares.overdue(now):
+            self._limit(refused, now)
+        self._begin_soon()
+
+    async def _work(self, request: _Request) -> None:
+        one, client = request.one, request.client
         began = self._loop.time()
+        places, answering = one.places, self._answer(request).__await__()
+
+        def spend(seconds: float) -> None:
+            places.budget.spend(places.owner or client, seconds, self._loop.time())
+
+        spend(BEGINNING_SECONDS)
+        try:
+            await _metered(answering, self._process_seconds, spend)
+        finally:
+            self._shares.end(places, client)
+            one.seconds += self._loop.time() - began
+            self._begin_soon()
+
+    async def _answer(self, request: _Request) -> None:
+        one, answer, _client, reply, body = request
         try:
             answered = await answer(body)
             if not self._connection.publish(_text(reply), answered):
@@ -268,14 +479,11 @@ class MicroService:
         except ServiceError as error:
             self._refuse(one, reply, error)
         except asyncio.CancelledError:
-            self._refuse(one, reply, ServiceError(UNAVAILABLE, "the sidecar ends, and has no answer: ask again"))
+            self._refuse(one, reply, ENDS)
             raise
         except Exception as error:
             self._defect(error)
             self._refuse(one, reply, ServiceError(INTERNAL_ERROR, "the sidecar failed; its log has the error"))
-        finally:
-            one.places.taken -= 1
-            one.seconds += self._loop.time() - began
 
     def _refuse(self, one: Served, reply: bytes, error: ServiceError) -> None:
         one.errors += 1
@@ -285,17 +493,53 @@ class MicroService:
         headers = ((b"Nats-Service-Error", sentence), (b"Nats-Service-Error-Code", b"%d" % error.code))
         self._connection.publish(_text(reply), b"", with_headers(None, (*headers, *error.headers)))
 
+    # -- limits --------------------------------------------------------------------------------------------------
+
+    def _limit(self, refused: Refused[_Request], now: float, code: int = TOO_MANY_REQUESTS) -> None:
+        """Refuse a request, or drop it if too many are refused."""
+        one, _answer, client, reply, _body = refused.item
+        if self._connection.unsent_bytes() > MAX_UNSENT_BYTES or not one.places.may_refuse(client, now):
+            self._count_dropped(client, one.subject)
+            return
+        self._refuse(one, reply, ServiceError(code, refused.why))
+        self._refused += 1
+        if self._reporting is None:
+            self._report_soon(_shown(client), one.subject)
+
+    def _count_dropped(self, client: bytes, subject: str) -> None:
+        self._dropped += 1
+        if self._reporting is None:
+            self._report_soon(_shown(client), subject)
+
+    def _was_paused(self, subject: str) -> None:
+        self._pauses += 1
+        if self._reporting is None:
+            self._report_soon("", subject)
+
+    def _report_soon(self, client: str, subject: str) -> None:
+        at = max(self._loop.time() + REPORT_AFTER_SECONDS, self._reported_at + REPORT_INTERVAL_SECONDS)
+        self._reporting = self._loop.call_at(at, self._report, client, subject)
+
+    def _report(self, client: str, subject: str) -> None:
+        self._reporting, self._reported_at = None, self._loop.time()
+        self._report_limited(self._refused, self._dropped, self._pauses, client, subject)
+        self._refused = self._dropped = self._pauses = 0
+
 
 def is_inbox(reply: bytes) -> bool:
     """Return whether an answer may be sent to a subject: inboxes begin with `_`, as do answers across accounts.
 
     On the inbox of a sidecar an answer could pass for an acknowledgement, so there is one token for answers.
     """
-    return reply.startswith(b"_") and not _OWN_INBOX.search(reply)
+    return reply.startswith(b"_") and (_OWN not in reply or not _OWN_INBOX.search(reply))
 
 
 def _text(subject: bytes) -> str:
     return subject.decode("utf-8", "surrogateescape")
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "replace")[:MAX_ERROR_CHARS]
 
 
 def error_of(block: bytes) -> tuple[int, str]:

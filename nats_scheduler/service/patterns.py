@@ -2,6 +2,7 @@
 
 The rule: the answers are those of the commands with the same names, by the same code.
 
+Limit: what a pattern costs to read is not sliced; it begins in a moment without fires.
 Cost: some microseconds for each fire of an interval, tens of microseconds for each of a cron pattern, in slices.
 """
 
@@ -157,6 +158,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
         return await _next(asked, listed.timetable, listed.pattern.time_zone, now, fires_of(listed, request.count))
     now = asked.now()
+    await asked.turns.moment_without_fires()
     pattern, after = request.pattern or "", now if request.after is None else request.after
     one_line("pattern", pattern)
     one_line("time_zone", request.time_zone or "")
@@ -245,6 +247,7 @@ def fires_from(
 
 async def check(asked: Asked, request: CheckRequest) -> Document:
     """Return what a message would mean that is published now."""
+    await asked.turns.moment_without_fires()
     now = asked.now()
     if request.pattern is not None:
         one_line("pattern", request.pattern)
@@ -272,6 +275,7 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
 
 async def explain(asked: Asked, request: ExplainRequest) -> Document:
     """Return in plain words when a pattern fires that is stored now."""
+    await asked.turns.moment_without_fires()
     now = asked.now()
     one_line("pattern", request.pattern)
     one_line("time_zone", request.time_zone or "")

@@ -38,8 +38,11 @@ from nats_scheduler.settings.control_rules import ControlRule
 MAX_FIRES_EXAMINED = 100
 """Fires of a pattern whose distances are compared with `shortest_interval`."""
 
-MAX_CHANGING_BY_A_RULE = 4
-"""Requests of one rule in work at once, so that no team takes the places of the others."""
+MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING = 4, 2, 64
+"""Requests of one rule in work at once, those of one client of the team, and those that wait.
+
+No team takes the places of the others.
+"""
 
 _OTHERWISE_DECIDED = ("X-Target", "X-Anchor")
 """The policies that a list of names does not concern: a target, and what pausing and editing write themselves."""

@@ -72,6 +72,8 @@ class Turns:
         self._turn = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
+        self.sliced_seconds = 0.0
+        """The time that all slices have taken."""
 
     async def do(self, work: Sliced[T]) -> T:
         """Do work that is sliced, and return its result; raises `ServiceError` if it takes too long."""
@@ -104,6 +106,7 @@ class Turns:
             while is_more and now - began < SLICE_SECONDS:
                 is_more = work.advance()
                 now = self._loop.time()
+            self.sliced_seconds += now - began
             await asyncio.sleep(now - began)
             return is_more
 

@@ -37,6 +37,7 @@ READ_AT_A_SCRAPE = {
 BY_ACCOUNT = {
     *("instances_alive", "connected", "connections", "last_connect_timestamp_seconds", "overloaded", "build_info"),
     *("event_loop_lateness_seconds", "failures_not_kept", "streams_unable", "streams_unserved", "clock_offset_seconds"),
+    *("requests_refused", "requests_dropped"),
 }
 LATE_SECONDS = (0.0, 0.0003, 0.0005, 0.00051, 0.0042, 0.25, 0.9, 1.0, 59.9, 60.0, 3600.0)
 

@@ -1,15 +1,17 @@
 """A micro service on a real connection: places for requests, what discovery shows, and requests that its end finds."""
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.service.micro import CONFLICT, MicroService, Places, Questions, Served, ServiceError, error_of
+from nats_scheduler.service.micro import CONFLICT, MicroService, Questions, Served, ServiceError, error_of
+from nats_scheduler.service.shares import Budget, Places
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
@@ -37,6 +39,7 @@ class Trial:
     account: Account
     number: int
     begun: int = 0
+    numbers: Iterator[int] = field(default_factory=itertools.count)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -50,10 +53,25 @@ class Trial:
             f"tested.{self.number}.{endpoint}", body, deadline=PATIENCE_SECONDS
         )
 
+    def sends(self, client: str, endpoint: str, body: bytes = b"{}") -> asyncio.Task[Reply]:
+        """Send a request as another client does, with an inbox of its own; return the answer that comes."""
+        connection, inbox = self.account.connection, f"_INBOX.{client}.{next(self.numbers)}"
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        number = connection.subscribe(inbox, lambda _to, _reply, block, body: answer.set_result(Reply(block, body)))
+
+        async def answered() -> Reply:
+            try:
+                return await answer
+            finally:
+                connection.unsubscribe(number)
+
+        connection.publish(f"tested.{self.number}.{endpoint}", body, reply=inbox)
+        return asyncio.create_task(answered())
+
     async def two_wait(self) -> list[asyncio.Task[Reply]]:
-        """Send two requests that wait, and have them begun."""
-        tasks = [asyncio.create_task(self.ask("wait", b"%d" % number)) for number in range(2)]
-        await eventually(lambda: self.begun == 2, describe="they wait")
+        """Send two requests of two clients that are not answered, and have them begun."""
+        tasks = [self.sends(f"client-{number}", "wait", b"%d" % number) for number in range(2)]
+        await eventually(lambda: self.begun == 2, describe="they are in work")
         return tasks
 
     async def end(self) -> None:
@@ -71,7 +89,8 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
         def served(name: str, places: Places, answer: Callable[[bytes], Awaitable[bytes]]) -> Served:
             return Served(name, f"tested.{found.number}.{name}", places, answer, metadata={"places": str(places.most)})
 
-        few, many = Places(2), Places(32)
+        budget = Budget(1.0, 1.0)
+        few, many = Places(2, 1, 2, budget), Places(32, 32, 32, budget)
         endpoints = [served("wait", few, found.wait), served("echo", many, echo), served("refuse", few, refuse)]
         identity = {"name": NAME, "id": str(found.number), "version": "1.0.0"}
         service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
@@ -81,15 +100,31 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
         await found.end()
 
 
-async def test_endpoints_that_share_places_refuse_one_more_and_the_others_answer(trial: Trial) -> None:
+async def test_requests_wait_for_the_places_that_endpoints_share_and_one_too_many_is_refused(trial: Trial) -> None:
     begun = await trial.two_wait()
-    sentence = "2 requests are in work: ask again when one of them is answered"
-    assert error_of((await trial.ask("wait")).block) == (429, sentence)
-    assert error_of((await trial.ask("refuse")).block)[0] == 429
-    assert (await trial.ask("echo", b"[]")).body == b"[]"
+    begun += [trial.sends(f"client-{number}", "wait", b"%d" % number) for number in range(2, 4)]
+    sentence = "at most 2 requests of all clients with 32,768 bytes wait, and they do: ask again"
+    assert error_of((await trial.sends("another", "wait")).block) == (429, sentence)
+    assert error_of((await trial.sends("another", "refuse")).block) == (429, sentence)
+    assert (await trial.ask("echo", b"[]")).body == b"[]", "other places are not taken"
     trial.may_answer.set()
-    assert [(await one).body for one in begun] == [b"0", b"1"]
+    assert [(await one).body for one in begun] == [b"0", b"1", b"2", b"3"]
     assert (await trial.ask("wait", b"after")).body == b"after", "the places are free again"
+
+
+async def test_what_waits_too_long_is_refused_with_the_limit(trial: Trial) -> None:
+    await trial.two_wait()
+    code, sentence = error_of((await trial.sends("another", "wait")).block)
+    assert code == 429
+    assert sentence.startswith("not begun within 4 s: at most 2 requests are in work, 1 of one client, ")
+
+
+async def test_what_waits_when_the_service_ends_is_answered(trial: Trial) -> None:
+    begun = [*await trial.two_wait(), trial.sends("another", "wait")]
+    assert (await trial.ask("echo")).body == b"{}", "requests of one connection are received in order"
+    await trial.end()
+    answers = {error_of((await one).block) for one in begun}
+    assert answers == {(503, "the sidecar ends, and has no answer: ask again")}
 
 
 async def test_the_end_of_a_connection_is_seen_by_whom_asks_and_is_not_taken_for_a_refusal(trial: Trial) -> None:
