@@ -453,7 +453,7 @@ class SidecarSettings(BaseModel):
         default=(),
         description=(
             "Addresses from which web_user_header counts, such as 10.0.0.7 or 10.1.0.0/16, but not all there are; from "
-            "any other one it is ignored."
+            "any other one it is ignored. So is X-Forwarded-For, which names the address that wrong tokens come from."
         ),
     )
 

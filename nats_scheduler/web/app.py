@@ -19,6 +19,7 @@ from nats_scheduler.observe.log import logger
 from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
+from nats_scheduler.web.attempts import Attempts, Proxies
 from nats_scheduler.web.control import Asking, Control
 from nats_scheduler.web.editing import Editing
 from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, Controllers, Guard, Sessions
@@ -32,9 +33,14 @@ def application(
     hosts: Collection[str],
     sessions: Sessions | None,
     controllers: Controllers | None = None,
+    proxies: Proxies = (),
 ) -> Starlette:
-    """Return the whole status page; without `controllers` it only reads."""
-    pages = Pages(source, sessions, controllers)
+    """Return the whole status page; without `controllers` it only reads.
+
+    `proxies` are trusted to name the addresses that requests came from.
+    """
+    attempts = Attempts(proxies)
+    pages = Pages(source, sessions, controllers, attempts)
     control = None if controllers is None else Control(link, source, pages, controllers)
     changing = [] if control is None else [*control.routes(), *Editing(control).routes()]
     return Starlette(
@@ -45,7 +51,7 @@ def application(
             Route("/healthz", healthz),
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, sessions=sessions, controllers=controllers)],
+        middleware=[Middleware(Guard, hosts=hosts, sessions=sessions, controllers=controllers, attempts=attempts)],
         exception_handlers={NOT_FOUND: pages.missing},
     )
 
@@ -85,12 +91,17 @@ def _read(path: Path, name: str) -> str:
     return token
 
 
+def proxies_of(settings: SidecarSettings) -> Proxies:
+    """Return the addresses of the proxies that are trusted."""
+    return [*map(ip_network, settings.web_trusted_proxies)]
+
+
 def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Controllers | None:
     """Return who may change schedules, None if the page only reads; raises `TokenError`."""
     token = token_of(settings, "web_control_token")
-    header, proxies = settings.web_user_header or "", [*map(ip_network, settings.web_trusted_proxies)]
-    if bool(header) != bool(proxies):
-        raise TokenError("expected both web_user_header and web_trusted_proxies, or neither of them")
+    header, proxies = settings.web_user_header or "", proxies_of(settings)
+    if header and not proxies:
+        raise TokenError("web_user_header is set: expected web_trusted_proxies to be set too")
     if token is not None and token == token_of(settings):
         raise TokenError("web_control_token is the same as web_token: expected another one, which readers do not know")
     if token is None and not header:
@@ -110,7 +121,8 @@ async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.E
     link = Link(settings.connection, settings.web_control_rule)
     controllers = controllers_of(settings, now)
     source = Answers(link.ask, now, lambda error: logger().error("request_failed", exc_info=error))
-    app = application(link, source, {"localhost", settings.web_address, *settings.web_hosts}, sessions, controllers)
+    hosts = {"localhost", settings.web_address, *settings.web_hosts}
+    app = application(link, source, hosts, sessions, controllers, proxies_of(settings))
     with bound(settings.web_address, settings.web_port, "web") as listening:
         logger().info("web_served", url=url_of(listening))
         async with TaskGroup() as group:

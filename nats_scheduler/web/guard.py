@@ -7,6 +7,7 @@ The rules:
 - Pages are only read: everything but GET and HEAD is refused, except the form of the login, and the pages that change
   schedules, where those are on.
 - With a token nothing is shown without it, except the login, its style and `/healthz`. It is compared in constant time.
+- Who sends wrong tokens has to wait (`web.attempts`), whether a form or a program sends them.
 - Who changes schedules has a session of another token, or is named by a trusted proxy. A form is bound to them.
 - Every answer carries a Content-Security-Policy that allows what is served here, and nothing inline.
 
@@ -29,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.observe.log import logger
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.web.attempts import Attempts, is_among
 from nats_scheduler.web.rendering import address
 
 COOKIE = "nats_scheduler_session"
@@ -88,13 +90,23 @@ class Sessions:
 
     def login_of(self, headers: Headers) -> str | None:
         """Return the cookie of a login, or None; one that a program sends as a bearer is "" ."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.is_token(token.strip()):
+        token = bearer_of(headers)
+        if token is not None and self.is_token(token):
             return ""
+        return self.cookie_of(headers)
+
+    def cookie_of(self, headers: Headers) -> str | None:
+        """Return the cookie of a login, or None."""
         # Behind a cookie of another program on this host that is not as it expects, SimpleCookie finds none.
         cookies = "; ".join(headers.getlist("cookie")).encode("latin-1")
         cookie = HTTPConnection({"type": "http", "headers": [(b"cookie", cookies)]}).cookies.get(self.name, "")
         return cookie if self.is_cookie(cookie) else None
+
+
+def bearer_of(headers: Headers) -> str | None:
+    """Return the token that a program sends, None if it sends none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +135,20 @@ class Controllers:
 
         A proxy's header counts if it is there once: a browser may have sent one too.
         """
-        headers = Headers(scope=scope)
-        names = [one.encode("latin-1").decode("utf-8", "replace").strip() for one in headers.getlist(self.header)]
-        if len(names) == 1 and names[0] and self._is_proxy(scope):
-            return Controller(f"user {names[0]}", names[0][:MAX_AUTHOR_CHARS])
-        login = None if self.sessions is None else self.sessions.login_of(headers)
+        if named := self.named(scope):
+            return named
+        login = None if self.sessions is None else self.sessions.login_of(Headers(scope=scope))
         return None if login is None else Controller(f"login {login}", "")
+
+    def named(self, scope: Scope) -> Controller | None:
+        """Return whom a proxy names, None if none does."""
+        names = [
+            one.encode("latin-1").decode("utf-8", "replace").strip()
+            for one in Headers(scope=scope).getlist(self.header)
+        ]
+        if len(names) == 1 and names[0] and is_among((scope["client"] or [""])[0], self.proxies):
+            return Controller(f"user {names[0]}", names[0][:MAX_AUTHOR_CHARS])
+        return None
 
     def why_not(self, scope: Scope) -> str:
         """Return what is expected of one who may only read, as a sentence."""
@@ -146,14 +166,6 @@ class Controllers:
         """Return whether a form is one that was made for this person."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.form_proof(who).encode())
 
-    def _is_proxy(self, scope: Scope) -> bool:
-        try:
-            peer = ipaddress.ip_address((scope["client"] or [""])[0])
-        except ValueError:
-            return False
-        mapped = getattr(peer, "ipv4_mapped", None)  # on a socket for both, 10.1.0.7 is ::ffff:10.1.0.7
-        return any((mapped or peer) in network for network in self.proxies)
-
 
 def _proof(key: bytes, text: str) -> str:
     return hmac.new(key, b"nats-scheduler web " + text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
@@ -167,12 +179,20 @@ class Guard:
     """The ASGI application before all others."""
 
     def __init__(
-        self, app: ASGIApp, hosts: Collection[str], sessions: Sessions | None, controllers: Controllers | None
+        self,
+        app: ASGIApp,
+        hosts: Collection[str],
+        sessions: Sessions | None,
+        controllers: Controllers | None,
+        attempts: Attempts,
     ) -> None:
         """Pass requests for one of `hosts` on; with `sessions` only those that have a login.
 
         Without `controllers` nothing can be changed.
         """
+        self._attempts = attempts
+        by_token = None if controllers is None else controllers.sessions
+        self._all_sessions = [one for one in (sessions, by_token) if one is not None]
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._sessions = sessions
@@ -199,13 +219,29 @@ class Guard:
             await send(message)
 
         try:
-            answer = self._refusal(scope) or self._app
+            answer = await self._wrong_bearer(scope) or self._refusal(scope) or self._app
             await answer(scope, receive, send_with_headers)
         except Exception as error:
             logger().error("page_failed", exc_info=error, path=scope["path"][:80])
             if not is_begun:
                 failed = PlainTextResponse("internal error; see the log of nats-scheduler web\n", 500)
                 await failed(scope, receive, send_with_headers)
+
+    async def _wrong_bearer(self, scope: Scope) -> Response | None:
+        """Return the answer to a program that has sent too many wrong tokens; count one that is wrong."""
+        headers = Headers(scope=scope)
+        token = bearer_of(headers)
+        closed = [one for one in self._all_sessions if one.cookie_of(headers) is None]
+        if token is None or not closed or (self._controllers is not None and self._controllers.named(scope)):
+            return None  # a proxy that knows its users may send a token of its own with each request
+        if wait := self._attempts.seconds(scope):
+            if len(closed) < len(self._all_sessions):  # who is logged in goes on reading
+                scope["headers"] = [one for one in scope["headers"] if one[0] != b"authorization"]
+                return None
+            return PlainTextResponse(f"{too_many_attempts(wait)}\n", 429, {"Retry-After": str(wait)})
+        if not any(one.is_token(token) for one in self._all_sessions):
+            await self._attempts.failed(scope)
+        return None
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that no page gets; None for any other."""
@@ -247,6 +283,11 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+def too_many_attempts(wait: int) -> str:
+    """Return why a token is not compared now, with the wait in seconds."""
+    return f"too many wrong tokens came from this address: try again in {wait} s"
 
 
 def _is_from_here(headers: Headers) -> bool:

@@ -26,8 +26,9 @@ from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
 from nats_scheduler.version import VERSION
+from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, hour_of
-from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, SESSION_SECONDS, Controllers, Sessions
+from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, SESSION_SECONDS, Controllers, Sessions, too_many_attempts
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
@@ -168,8 +169,11 @@ OK, NOT_FOUND = 200, 404
 class Pages:
     """The handlers of all pages."""
 
-    def __init__(self, source: Answers, sessions: Sessions | None, controllers: Controllers | None) -> None:
+    def __init__(
+        self, source: Answers, sessions: Sessions | None, controllers: Controllers | None, attempts: Attempts
+    ) -> None:
         self._source = source
+        self._attempts = attempts
         self._controllers = controllers
         control = None if controllers is None else controllers.sessions
         self._logins = [one for one in (control, sessions) if one is not None]
@@ -328,8 +332,11 @@ class Pages:
             for one in self._logins:
                 leaving.delete_cookie(one.name, httponly=True, samesite="strict")
             return leaving
+        if wait := self._attempts.seconds(request.scope):
+            return self._login_form(target, 429, wait)
         opened = next((one for one in self._logins if one.is_token(form.get("token", "").strip())), None)
         if opened is None:
+            await self._attempts.failed(request.scope)
             return self._login_form(target, 403)
         entered = RedirectResponse(target, 303)
         is_secure = request.headers.get("origin", "").startswith("https://")  # a proxy before this page has TLS
@@ -338,10 +345,12 @@ class Pages:
         )
         return entered
 
-    def _login_form(self, target: str, status: int) -> Response:
+    def _login_form(self, target: str, status: int, wait: int = 0) -> Response:
         settings = [{CONTROL_COOKIE: "web_control_token"}.get(one.name, "web_token") for one in self._logins]
-        values = {"next": _own_path(target), "is_wrong": status != OK, "settings": settings[::-1], "version": VERSION}
-        return HTMLResponse(render(self._templates, "login.html", values), status)
+        wrong = f"{too_many_attempts(wait).capitalize()}." if wait else "This is not the token." if status != OK else ""
+        values = {"next": _own_path(target), "wrong": wrong, "settings": settings[::-1], "version": VERSION}
+        waiting = {"Retry-After": str(wait)} if wait else None
+        return HTMLResponse(render(self._templates, "login.html", values), status, waiting)
 
     async def missing(self, request: Request, _error: Exception) -> Response:
         """Answer that there is no such page."""

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.web.app import application
+from nats_scheduler.web.attempts import Proxies
 from nats_scheduler.web.guard import Controllers, Sessions
 from nats_scheduler.web.link import Link
 from tests.harness.account import CLOCK
@@ -102,6 +103,7 @@ async def browsing(
     ahead: int = 0,
     controllers: Controllers | None = None,
     rule: str | None = None,
+    proxies: Proxies = (),
     **settings: Any,
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about.
@@ -111,7 +113,7 @@ async def browsing(
     link = Link(ConnectionSettings(servers=(url,), **settings), rule)
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
-    app = application(link, source, {"localhost", *hosts}, sessions, controllers)
+    app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)
     try:

@@ -261,13 +261,13 @@ def test_settings_say_who_may_change_schedules() -> None:
         assert one.form_proof(ada) != other.form_proof(ada), "who knows the token of readers cannot make a form for Ada"
     for given, said in (
         ({"web_token": reading, "web_control_token": reading}, "is the same as web_token"),
-        ({"web_user_header": "X-User"}, "expected both web_user_header and web_trusted_proxies"),
-        ({"web_trusted_proxies": ("10.1.0.0/16",)}, "expected both web_user_header and web_trusted_proxies"),
+        ({"web_user_header": "X-User"}, "web_user_header is set: expected web_trusted_proxies to be set too"),
         ({"web_control_token": CONTROL_TOKEN, "web_control_token_file": "x"}, "are both set: expected one of them"),
         ({"web_control_token_file": "/nowhere/x"}, "web_control_token_file of '/nowhere/x'"),
     ):
         with pytest.raises(TokenError, match=said):
             allowed(**given)
+    assert allowed(web_trusted_proxies=("10.1.0.0/16",)) is None, "a proxy alone names addresses, and no users"
     for wrong in ("10.1.0.7/16", "0.0.0.0/0", "::/0", "proxy"):
         with pytest.raises(ValidationError):
             SidecarSettings(web_trusted_proxies=(wrong,))
