@@ -168,7 +168,7 @@ class Served:
         }
 
 
-# What a service may be made to do by whoever publishes to its subjects, whatever the shares of clients are.
+# What requests may make a service do, whatever the shares of clients are.
 
 BEGUN_AT_ONCE = 4
 """Requests that begin in one turn of the event loop."""

@@ -3,8 +3,8 @@
 The rules:
 
 - Endpoints that share `Places` have a number of requests in work at once, of which one client has a part. Others wait,
-  and begin in turn by client, whoever sent how many. Who has too many that wait is refused; if all together have too
-  many, one gives way of a client that has several, and not the only one of another client.
+  and begin in turn by client, however many each has sent. Who has too many that wait is refused; if all together have
+  too many, one gives way of a client that has several, and not the only one of another client.
 - Requests take at most `Budget.share` of a second of process time, and one client or one team `share_of_one` of it.
   What takes more is paid back: the next one begins that much later. Slices (`service.turns`) are not counted: they give
   way to fires by themselves, and take turns.
@@ -15,7 +15,7 @@ The rules:
   it does.
 
 A client can write any inbox. So the shares of clients are fair to clients that do not lie, and protect nothing from one
-that does; the sums, over all clients, hold for everybody.
+that does; the sums, over all clients, hold for each.
 
 Cost: some microseconds for each request. Memory: the requests that may wait, with `WAITING_BYTES` for each of them, and
 `MAX_CLIENTS` numbers. There is no I/O here, and no clock.

@@ -27,14 +27,14 @@ def main(host: str, port: str, rate: str, kind: str, subject: str, body: str) ->
     connection.sendall(HELLO + b"SUB _INBOX.flood.> 1\r\n")
     threading.Thread(target=answer_pings, args=(connection,), daemon=True).start()
     print("begun", flush=True)
-    begun, sent = time.monotonic(), 0
+    begun, sent, pause = time.monotonic(), 0, threading.Event()
     while True:
         due = int((time.monotonic() - begun) * int(rate))
         inboxes = ("flood" if kind == "one" else f"flood-{number}" for number in range(sent, due))
         text = "".join(f"PUB {subject} _INBOX.{inbox}.1 {len(body)}\r\n{body}\r\n" for inbox in inboxes)
         connection.sendall(text.encode())
         sent = due
-        time.sleep(PAUSE_SECONDS)
+        pause.wait(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":
