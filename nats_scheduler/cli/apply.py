@@ -279,11 +279,12 @@ def apply_command(resolved: ResolvedSettings, wanted: Wanted, yes: bool, how: Ho
 
 async def _carry_out(access: ChangeAccess, plans: Sequence[StreamPlan], author: Author) -> list[Done]:
     done = []
-    with progress_bar() as bar:
-        for one in plans:
-            stream, steps = one.plan.stream, one.plan.steps
-            notify = partial(bar.show, stream, total=len(steps))
-            done.append(await carry_out_all(access.store, one.served, steps, author, notify))
+    async with access.lasting() as store:
+        with progress_bar() as bar:
+            for one in plans:
+                stream, steps = one.plan.stream, one.plan.steps
+                notify = partial(bar.show, stream, total=len(steps))
+                done.append(await carry_out_all(store, one.served, steps, author, notify))
     return done
 
 

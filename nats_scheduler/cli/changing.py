@@ -6,11 +6,13 @@ sidecars apply, so that what a sidecar would reject is refused here.
 Cost: the connection, and some requests for the settings of the sidecars.
 """
 
+import asyncio
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
@@ -22,10 +24,17 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import Command, CommandError, decorated, json_option, print_json
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
-from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.errors import NoAnswerError, ScheduleError
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable, time_text
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.schedule_store import connection_store
+from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 20
@@ -101,6 +110,34 @@ class ChangeAccess:
     store: ScheduleStore
     session: Session
     sidecars: Sidecars
+
+    @asynccontextmanager
+    async def lasting(self) -> AsyncIterator[Callable[[], Awaitable[ScheduleStore]]]:
+        """Give what returns the store, on another connection once one is lost; it raises `NoAnswerError`.
+
+        A connection ends when its server has been silent for two seconds, and one change of many waits longer.
+        """
+        session, again = self.session, asyncio.Lock()
+        store, connection, made = self.store, self.session.connection, list[Connection]()
+
+        async def current() -> ScheduleStore:
+            nonlocal store, connection
+            async with again:
+                if connection.is_lost:
+                    try:
+                        connection = await Dialer(session.settings.connection).dial()
+                    except JetStreamError as error:
+                        raise NoAnswerError(str(error)) from None
+                    made.append(connection)
+                    access = replace(Access.through(connection, session.settings), server=session.server)
+                    store = connection_store(access, ServerClock(SystemClock()))
+                return store
+
+        try:
+            yield current
+        finally:
+            for one in made:
+                await one.close()
 
 
 def change_options(command: Command) -> Command:

@@ -18,6 +18,7 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream, file_content, instant_of
 from nats_scheduler.cli.changing import (
+    ChangeAccess,
     How,
     Operation,
     change_one,
@@ -31,6 +32,7 @@ from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, Command, CommandError, decorated, print_json
 from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import pause, remove, resume
@@ -97,9 +99,9 @@ def change_many(resolved: ResolvedSettings, chosen: Chosen, how: How, task: Task
     """Change the schedules that are chosen, and print what was done; end the command with 1 if one failed."""
     if chosen.wildcards and not chosen.is_confirmed:
         subjects = _confirmed(resolved, chosen, task)
-        done = in_store(resolved, lambda access: _change(access.store, chosen.stream, subjects, task, how), quiet=True)
+        done = in_store(resolved, lambda access: _change(access, chosen.stream, subjects, task, how), quiet=True)
     else:
-        done = in_store(resolved, lambda access: _find_and_change(access.store, chosen, task, how))
+        done = in_store(resolved, lambda access: _find_and_change(access, chosen, task, how))
     if how.as_json:
         print_json(_document(done, how))
     else:
@@ -160,17 +162,18 @@ def _confirmed(resolved: ResolvedSettings, chosen: Chosen, task: Task) -> list[s
 # -- what is done ----------------------------------------------------------------------------------------------
 
 
-async def _find_and_change(store: ScheduleStore, chosen: Chosen, task: Task, how: How) -> Done:
-    return await _change(store, chosen.stream, await _find(store, chosen, task), task, how)
+async def _find_and_change(access: ChangeAccess, chosen: Chosen, task: Task, how: How) -> Done:
+    return await _change(access, chosen.stream, await _find(access.store, chosen, task), task, how)
 
 
-async def _change(store: ScheduleStore, stream: str, subjects: Sequence[str], task: Task, how: How) -> Done:
-    with progress_bar() as bar:
-        return await change_each(
-            subjects,
-            lambda subject: task.operation(store, stream, subject, author=how.author, dry_run=how.dry_run),
-            lambda number: bar.show(stream, number, len(subjects)),
-        )
+async def _change(access: ChangeAccess, stream: str, subjects: Sequence[str], task: Task, how: How) -> Done:
+    async with access.lasting() as store:
+
+        async def change(subject: str) -> Change:
+            return await task.operation(await store(), stream, subject, author=how.author, dry_run=how.dry_run)
+
+        with progress_bar() as bar:
+            return await change_each(subjects, change, lambda number: bar.show(stream, number, len(subjects)))
 
 
 # -- what is printed -------------------------------------------------------------------------------------------

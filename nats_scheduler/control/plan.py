@@ -15,7 +15,7 @@ between the plan and the step is not lost.
 Cost: some 50 µs a schedule. Limit: a schedule that has ended by its `X-Limit` leaves no trace, and is added again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -322,17 +322,22 @@ def _unlisted(
 
 
 async def carry_out_all(
-    store: ScheduleStore,
+    store: Callable[[], Awaitable[ScheduleStore]],
     served: Served,
     steps: Iterable[Step],
     author: Author,
     notify: Callable[[int], None] = lambda _number: None,
 ) -> Done:
-    """Carry out steps, some at a time; `notify` is called with how many are done."""
+    """Carry out steps, some at a time; `notify` is called with how many are done.
+
+    `store` returns the store for each; it raises `NoAnswerError` if it is not reached.
+    """
     by_subject = {step.subject: step for step in steps}
-    return await change_each(
-        list(by_subject), lambda subject: carry_out(store, served, by_subject[subject], author), notify
-    )
+
+    async def change(subject: str) -> Change:
+        return await carry_out(await store(), served, by_subject[subject], author)
+
+    return await change_each(list(by_subject), change, notify)
 
 
 async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Author = NOBODY) -> Change:

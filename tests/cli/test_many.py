@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,8 +25,13 @@ from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.changing_site import Site
 from tests.cli.prompt import FAR, NEVER, at_a_terminal
+from tests.conftest import StartServer
 from tests.control.memory_schedules import Fault, MemorySchedules
-from tests.harness.account import CLOCK
+from tests.harness.account import CLOCK, account_on
+from tests.harness.flagged import FLAG
+from tests.harness.processes import sidecar
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually, time_reached
 
 PAST = "2020-01-01T00:00:00Z"
 
@@ -242,6 +249,37 @@ async def test_answers_that_are_missing_now_and_then_do_not_end_the_attempts() -
     done = await change_each(SUBJECTS, operation, silence_limit=0.0)
     assert {type(error) for error in done.failures.values()} == {UnknownOutcomeError}
     assert len(done.changes) == len(SUBJECTS) * 4 // 5
+
+
+async def test_after_an_outage_the_changes_that_are_left_are_made_on_another_connection(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """A connection ends when its server has been silent for two seconds."""
+    server, count = await start_server(V2_11), 1_000
+    async with account_on(server.url) as account:
+        await account.create("S", **FLAG)
+        headers = {"Nats-Schedule": f"@at {FAR}", "Nats-Schedule-Target": "S.out"}
+        for first in range(0, count, 100):
+            await asyncio.gather(*(account.publish(f"S.{n:03}", headers) for n in range(first, first + 100)))
+    with sidecar("pause", "S", "S.>", "--yes", "--server", server.url, folder=tmp_path) as command:
+        async with account_on(server.url) as account:
+
+            async def has_begun() -> bool:
+                return int((await account.api.stream("S"))["state"]["last_seq"]) > count + 20
+
+            await eventually(has_begun, describe="some are paused")
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                await eventually(lambda: account.connection.is_lost, describe="a connection has ended")
+                await time_reached(asyncio.get_running_loop().time() + 1)
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+        await command.wait_for_exit()
+    paused = command.stdout.count(" paused: sequence ")
+    unknown = command.stderr.count("error: ")
+    assert "it was not tried" not in command.stderr
+    assert (paused + unknown, unknown <= MAX_AT_ONCE) == (count, True), command.stderr[-1_000:]
 
 
 def test_an_error_names_its_subject_once_at_the_beginning() -> None:

@@ -17,6 +17,7 @@ import pytest
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.micro import MAX_UNSENT_BYTES
+from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on
 from tests.harness.flagged import Served, served_on
@@ -190,3 +191,58 @@ async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocen
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     assert {one for one in answered if not isinstance(one, int)} == set()
+
+
+# -- teams -------------------------------------------------------------------------------------------------------------
+
+FOR = "nats_scheduler.control.v1.for"
+LONG_EXCEPT = [
+    ["Nats-Schedule", "* * * * * *"],
+    ["Nats-Schedule-Time-Zone", "Europe/Dublin"],
+    ["Nats-Schedule-X-Except", "2026-01-01..9998-12-31"],
+    ["Nats-Schedule-Target", "S.busy.out"],
+]
+FAR = [["Nats-Schedule", "@at 2100-01-01T00:00:00Z"], ["Nats-Schedule-Target", "S.calm.out"]]
+
+
+def team(name: str) -> ControlRule:
+    """Return a rule that names no policies: all are allowed."""
+    return ControlRule(
+        name=name, streams=("S",), subjects=(f"S.{name}.s.>",), targets=(f"S.{name}.>",), changes_per_minute=60_000
+    )
+
+
+async def test_a_team_that_asks_without_end_leaves_the_others_their_places_and_the_fires_their_time(
+    start_server: StartServer,
+) -> None:
+    """Its requests store nothing, and cost as much as the policies that it may use."""
+    server = await start_server(V2_11)
+    answered: list[int] = []
+
+    async def add(account: Account, name: str, headers: list[list[str]]) -> int:
+        body = {"stream": "S", "subject": f"S.{name}.s.1", "headers": headers, "dry_run": True}
+        subject = f"{FOR}.{name}.schedules.add"
+        reply = await account.connection.request(subject, json.dumps(body).encode(), deadline=30.0)
+        return int(header_value(reply.block, b"Nats-Service-Error-Code") or 0)
+
+    async def ask_again(account: Account) -> None:
+        while True:
+            answered.append(await add(account, "busy", LONG_EXCEPT))
+
+    async with (
+        served_on(server.url, control_rules=(team("busy"), team("calm"))) as served,
+        account_on(served.url) as busy,
+        account_on(served.url) as calm,
+    ):
+        await served.schedule("canary", "@every 1s", target="song")
+        await served.wait_for("song")
+        tasks = [asyncio.create_task(ask_again(busy)) for _ in range(PLENTY)]
+        async with watching(served, "health.get"):
+            await eventually(lambda: answered, describe="the busy team is answered too")
+            codes = [await add(calm, "calm", FAR) for _ in range(10)]
+            await sings_on(served)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert set(codes) == {0}
+    assert 429 in answered

@@ -12,7 +12,7 @@ from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Rep
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.micro import CONFLICT, MicroService, Questions, Served, ServiceError, error_of
 from nats_scheduler.service.shares import Budget, Places
-from tests.conftest import SharedServer
+from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
@@ -156,3 +156,44 @@ async def test_discovery_shows_what_is_said_of_each_endpoint_and_an_error_has_fu
     assert shown == {"wait": {"places": "2"}, "echo": {"places": "32"}, "refuse": {"places": "2"}}
     block = (await trial.ask("refuse")).block
     assert (error_of(block), header_value(block, b"Nats-Last-Sequence")) == ((409, "another one"), b"7")
+
+
+IMPORTS = """
+accounts {
+  SERVICE { jetstream: enabled, users: [{ user: service, password: p }], exports: [{ service: "tested.>" }] }
+  ONE { users: [{ user: one, password: p }], imports: [{ service: { account: SERVICE, subject: "tested.>" } }] }
+  TWO { users: [{ user: two, password: p }], imports: [{ service: { account: SERVICE, subject: "tested.>" } }] }
+}
+"""
+
+
+async def test_the_clients_of_another_account_are_told_apart_by_their_account(start_server: StartServer) -> None:
+    """The inboxes of requests that come through an import are the server's, and all alike."""
+    server = await start_server(V2_11, config=IMPORTS)
+    urls = {user: server.url.replace("//", f"//{user}:p@") for user in ("service", "one", "two")}
+    async with (
+        account_on(urls["service"]) as own,
+        account_on(urls["one"]) as one,
+        account_on(urls["one"]) as another,
+        account_on(urls["two"]) as two,
+    ):
+        found = Trial(own, 1)
+        places = Places(3, 1, 8, Budget(1.0, 1.0))
+        endpoints = [Served("wait", "tested.1.wait", places, found.wait), Served("echo", "tested.1.echo", places, echo)]
+        identity = {"name": NAME, "id": "1", "version": "1.0.0"}
+        service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
+        found.task = asyncio.create_task(service.serve())
+        await replied(own.connection, "tested.1.echo", b"{}")
+        tasks = [
+            asyncio.create_task(each.connection.request("tested.1.wait", b"{}", deadline=PATIENCE_SECONDS))
+            for each in (one, another, two)
+        ]
+        await eventually(lambda: found.begun == 2, describe="a request of each account is in work")
+        assert (await two.connection.request("tested.1.echo", b"1", deadline=PATIENCE_SECONDS)).block, (
+            "its turn is over"
+        )
+        assert found.begun == 2, "the second request of one account waits"
+        found.may_answer.set()
+        answers = await asyncio.gather(*tasks)
+        assert [answer.body for answer in answers if not answer.block] == [b"{}", b"{}"]
+        await found.end()
