@@ -194,6 +194,9 @@ DISCOVERY_BYTES_PER_SECOND, DISCOVERY_BYTES_PER_SECOND_OF_ONE = 512 * 1024, 128 
 DISCOVERY_FRAME_BYTES = 512
 """Bytes that an answer to discovery counts beside its document."""
 
+UNSENT_LIMIT_SECONDS = 5.0
+"""Longest wait of an answer for that: of a server that is silent for so long, the connection has ended."""
+
 FLOOD_SECONDS = 0.1
 """The time for which arrivals are counted, and for which a subscription is ended on which too many are."""
 
@@ -474,6 +477,11 @@ class MicroService:
         one, answer, _client, reply, body = request
         try:
             answered = await answer(body)
+            waited = 0.0
+            # A fire would have to wait behind all answers that are written before it.
+            while waited < UNSENT_LIMIT_SECONDS and self._connection.unsent_bytes() > MAX_UNSENT_BYTES:
+                await asyncio.sleep(UNSENT_CHECK_INTERVAL_SECONDS)
+                waited += UNSENT_CHECK_INTERVAL_SECONDS
             if not self._connection.publish(_text(reply), answered):
                 raise ServiceError(INTERNAL_ERROR, f"an answer of {len(answered)} bytes: the server does not take it")
         except ServiceError as error:
