@@ -241,10 +241,10 @@ ENDPOINTS_WITHIN_RULES = tuple(one for one in ENDPOINTS if one.name in ("schedul
 
 SERVICE_NAME = "nats-scheduler"
 
-MAX_READING, MAX_READING_OF_ONE, MAX_READING_WAITING = 32, 8, 256
-"""Requests that only read in work at once, those of one client, and those that wait."""
+MAX_READING, MAX_READING_OF_ONE, MAX_READING_WAITING = 32, 16, 256
+"""Requests that only read in work at once, those of one client (a status page has 12), and those that wait."""
 
-MAX_CHANGING, MAX_CHANGING_OF_ONE, MAX_CHANGING_WAITING = 16, 4, 256
+MAX_CHANGING, MAX_CHANGING_OF_ONE, MAX_CHANGING_WAITING = 16, 8, 256
 """The same for requests that change something."""
 
 MAX_RESERVED, MAX_RESERVED_OF_ONE, MAX_RESERVED_WAITING = 8, 2, 64

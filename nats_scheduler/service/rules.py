@@ -38,7 +38,7 @@ from nats_scheduler.settings.control_rules import ControlRule
 MAX_FIRES_EXAMINED = 100
 """Fires of a pattern whose distances are compared with `shortest_interval`."""
 
-MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING = 4, 2, 64
+MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING = 4, 3, 64
 """Requests of one rule in work at once, those of one client of the team, and those that wait.
 
 No team takes the places of the others.

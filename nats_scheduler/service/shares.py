@@ -41,8 +41,8 @@ WAITING_BYTES = 16 * 1024
 REFUSALS_PER_SECOND, REFUSALS_PER_SECOND_OF_ONE = 2_000, 1_000
 """Errors 429 that are answered to all clients for the same places, and to one."""
 
-WAIT_LIMIT_SECONDS = 4.0
-"""Longest wait of a request for its beginning: the `nats` CLI asks with a deadline of 5 s."""
+WAIT_LIMIT_SECONDS = 10.0
+"""Longest wait of a request for its beginning: the status page awaits an answer for so long, the `nats` CLI for 5 s."""
 
 MAX_CLIENTS = 1_024
 """Clients whose use is remembered; the one that used the least of late is forgotten first."""

@@ -116,7 +116,7 @@ async def test_what_waits_too_long_is_refused_with_the_limit(trial: Trial) -> No
     await trial.two_wait()
     code, sentence = error_of((await trial.sends("another", "wait")).block)
     assert code == 429
-    assert sentence.startswith("not begun within 4 s: at most 2 requests are in work, 1 of one client, ")
+    assert sentence.startswith("not begun within 10 s: at most 2 requests are in work, 1 of one client, ")
 
 
 async def test_what_waits_when_the_service_ends_is_answered(trial: Trial) -> None:
