@@ -434,19 +434,22 @@ class Purger(Sender[PurgeSchedule]):
         return self._subject
 
     def _conclude(self, request: PurgeSchedule, block: bytes, body: bytes) -> bool:
+        if block and not block.startswith(NO_RESPONDERS):
+            return False  # no answer of a server to a purge has headers
         self._notify(self._conclusion(request, block, body))
         return True
 
     def _conclusion(self, request: PurgeSchedule, block: bytes, body: bytes) -> PurgeConcluded:
         if block.startswith(NO_RESPONDERS):
             return _failed(request, NoJetStreamError(f"{self._subject}: nothing answers there"))
-        answer = read_object(body)
-        if answer is None:
-            return _failed(request, UnreadableAnswerError(f"{self._subject}: the answer is not a JSON object"))
+        answer = read_object(body) or {}
         try:
             raise_refusal(answer, self._subject)
         except ApiError as error:
             return _failed(request, error)
+        if answer.get("success") is not True:
+            unreadable = f"{self._subject}: the answer says neither that it was done nor why not: {body[:80]!r}"
+            return _failed(request, UnreadableAnswerError(unreadable))
         return _concluded(request)
 
     def _conclude_run(self, requests: Sequence[PurgeSchedule], sequences: Sequence[int]) -> None:

@@ -324,6 +324,19 @@ async def test_one_without_an_answer_is_not_done_and_a_late_answer_says_nothing(
         assert "s.1" not in at.done
 
 
+async def test_only_an_answer_of_the_server_says_that_a_purge_was_done(url: str, stream_name: str) -> None:
+    async with scene(url, stream_name) as at:
+        at.purge(1, 2)
+        await one_turn()
+        first, second = list(at.purger._in_flight)
+        at.purger.acknowledged(first, b"NATS/1.0\r\nA: b\r\n\r\n", b'{"success":true,"purged":1}')
+        assert at.inputs == []
+        at.purger.acknowledged(second, b"", b'{"purged":1}')
+        assert ["neither that it was done" in str(one.failure) for one in at.concluded] == [True]
+        await at.until_done(1)
+        assert at.done == ["s.1"]
+
+
 async def test_a_stream_that_is_gone_refuses(url: str, stream_name: str) -> None:
     async with scene(url, stream_name, create=False) as at:
         at.purge(1)

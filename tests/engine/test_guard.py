@@ -191,7 +191,7 @@ def dropped(one: MistakenDesk, message: StoredMessage) -> None:
 def chosen(one: MistakenDesk, message: StoredMessage) -> None:
     """Its policies decide which of its missed fires are sent."""
     one.at(4.5).found(message)
-    one.breaks("count")
+    one.breaks("latest_but")
     one.at(40)
 
 
