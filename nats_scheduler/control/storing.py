@@ -30,7 +30,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store import CLOCK_MARGIN_NS, ScheduleStore
 from nats_scheduler.control.words import Edit, edited, is_same, publishable
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_value
@@ -150,12 +150,16 @@ async def store_schedule(store: ScheduleStore, served: Served, change: Change, b
 
 
 def _is_due(served: Served, message: StoredMessage) -> bool:
-    """Return whether a schedule fires as soon as it is stored: then it may have fired, and be gone, within a moment."""
+    """Return whether a schedule fires as soon as it is stored: then it may have fired, and be gone, within a moment.
+
+    The time that is known here may be behind the server's, which matters if it fires once and is gone by then.
+    """
     found = read_current(message, served)
     if found is None or found.definition is None or found.is_paused:
         return False
     first = found.timetable().first_fire()
-    return first is not None and first <= message.stored_at
+    margin = CLOCK_MARGIN_NS if isinstance(found.definition.pattern.base, At) else 0
+    return first is not None and first <= message.stored_at + margin
 
 
 async def recorded(store: ScheduleStore, change: Change) -> Change:

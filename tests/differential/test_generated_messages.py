@@ -162,7 +162,7 @@ class Scene:
     async def order(self, due: int) -> list[int]:
         """Return which cases of the plain stream fired, in this order, of those due at an instant.
 
-        Without those with a source or a large body.
+        Without those with a source, or that are large, headers included: they are read apart from the others.
         """
         name = self.stream("plain")
         fires = await self.account.messages(name, f"{name}.o.*")
@@ -171,7 +171,7 @@ class Scene:
 
     def _is_plain(self, number: int, due: int) -> bool:
         case, _sequence, fire_time = self.schedules[number]
-        return case.source is None and len(case.body) <= MIN_LARGE_BYTES and fire_time == due
+        return case.source is None and len(case.lines) + len(case.body) <= MIN_LARGE_BYTES and fire_time == due
 
     async def _target(self, number: int) -> list[Told]:
         case, sequence, fire_time = self.schedules[number]

@@ -174,13 +174,13 @@ BUGS = {
     "next_fire_of_the_wrong_grid": Bug(
         "Faithful", 0, around(Every, "format", lambda original, self, instant: original(self, instant + SECOND))
     ),
-    "waiting_read_forgotten": Bug("Complete", 12, instead(Contents, "granted", lambda _self: iter(()))),
+    "waiting_read_forgotten": Bug("Complete", 18, instead(Contents, "granted", lambda _self: iter(()))),
     "far_schedules_left_far": Bug(
         "Live", 5, around(FarAgenda, "take", lambda original, self, most: original(self, most)[::2])
     ),
     "far_schedules_not_found_by_subject": Bug("Gone", 113, instead(SubjectIndex, "pop", lambda *_: None)),
     # -- removals, TTLs and sources
-    "old_versions_left_over": Bug("Gone", 24, instead(Purges, "_keep_old_versions", lambda *_: None)),
+    "old_versions_left_over": Bug("Gone", 88, instead(Purges, "_keep_old_versions", lambda *_: None)),
     "expired_message_not_removed": Bug("Gone", 11, instead(StreamDriver, "_remove", lambda *_: None)),
     "sampled_early": Bug("Faithful", 49, instead(Course, "_ahead", lambda self, _held: self._look_ahead)),
     # -- the answers of a server, and other clients
@@ -226,7 +226,7 @@ BUGS = {
     ),
     "fire_before_ignored": Bug("Overlap", 24, instead(Overlaps, "holds_back", lambda *_: False)),
     "waiting_fire_settled": Bug("Complete", 3514, instead(Lifecycle, "all_held_back", lambda _self: [])),
-    "question_asked_once": Bug("Complete", 1235, instead(Overlaps, "answered_too_soon", lambda *_: None)),
+    "question_asked_once": Bug("Complete", 1782, instead(Overlaps, "answered_too_soon", lambda *_: None)),
     # -- fires that are to be done within a time
     "fires_of_others_not_watched": Bug(
         "Done",
