@@ -253,7 +253,7 @@ BUGS = {
         31,
         instead(StreamEngine, "checkpoint", lambda self, now: CheckpointLoaded(now + 3 * SECOND, self.last_read)),
     ),
-    "checkpoint_of_all_shards_believed": Bug("Complete", 125, instead(Entry, "left", ALL_SHARDS)),
+    "checkpoint_of_all_shards_believed": Bug("Complete", 298, instead(Entry, "left", ALL_SHARDS)),
     "dead_holders_never_buried": Bug(
         "Live",
         128,
