@@ -1,4 +1,4 @@
-"""A schedule that repeats in a stream with `max_age`: whoever stores or shows it says that it ends, and what helps."""
+"""A schedule that repeats in a stream with `max_age`: all that store or show it say that it ends, and what helps."""
 
 from __future__ import annotations
 

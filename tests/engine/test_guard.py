@@ -239,7 +239,7 @@ def test_a_failed_schedule_is_rejected_again_at_each_start_and_the_others_fire()
 
 
 def test_a_message_that_claims_to_be_a_fire_and_cannot_be_judged_ends_no_other_schedule() -> None:
-    """Whoever may publish may claim to be the fire of any schedule."""
+    """A client that may publish may claim to be the fire of any schedule."""
     one, message = desk()
     fire = one.in_flight(message, 5)
     one.breaks("repeats")

@@ -155,7 +155,7 @@ class Outcomes(Part):
         else:
             self._course.refused(held, flight, fire, outcome, now)
 
-    def were_mapped(self) -> None:
+    def report_mapped(self) -> None:
         """Report the targets of which it is news that a mapping moves their fires."""
         for fire, subject in self._progress.mapped:
             reason = f"its fires are stored on {subject}, so the account has a mapping"

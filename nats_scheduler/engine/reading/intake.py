@@ -80,7 +80,7 @@ class Intake(Part):
                 self.take(message, now)
         progress.were_read(messages, given.through)
         if progress.mapped:
-            self._outcomes.were_mapped()
+            self._outcomes.report_mapped()
 
     def _means_nothing(self, run: MessageRun) -> bool:
         """Return whether to take each message of a run would change nothing."""

@@ -119,7 +119,7 @@ class Purges(Part):
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
         if self._requested_early.pop(held.sequence, False):
-            self._is_purged_by_holder(held, ending)
+            self._end_purged_by_holder(held, ending)
         else:
             lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
 
@@ -259,13 +259,13 @@ class Purges(Part):
         if held is None or self._ownership.is_ours(held) or not (below is None or held.sequence < below):
             return
         if held.flight is not None and held.flight.stage in DONE:
-            self._is_purged_by_holder(held, held.flight.ending)
+            self._end_purged_by_holder(held, held.flight.ending)
         elif now >= held.send_time - SECOND:
             if len(self._requested_early) >= MAX_REQUESTED_BY_OTHERS:
                 del self._requested_early[next(iter(self._requested_early))]
             self._requested_early[held.sequence] = True
 
-    def _is_purged_by_holder(self, held: Held, ending: Ending) -> None:
+    def _end_purged_by_holder(self, held: Held, ending: Ending) -> None:
         through = self._landed.last_on(held)
         self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
         self._lifecycle.end(held, ending)
