@@ -246,7 +246,7 @@ BUGS = {
     ),
     # -- calendars
     "edit_ends_schedules": Bug("Complete", 31, instead(Held, "over_at", property(lambda _self: 0))),
-    "past_schedule_settled": Bug("Complete", 5404, instead(Holdings, "waits_for_calendar", lambda *_: None)),
+    "past_schedule_settled": Bug("Complete", 1782, instead(Holdings, "waits_for_calendar", lambda *_: None)),
     # -- checkpoints and the division of work
     "checkpoint_that_settles_too_much": Bug(
         "Complete",
