@@ -148,13 +148,11 @@ async def test_pub_fires_as_it_is_typed(terminal: Terminal) -> None:
     assert "Nats-Schedule: @every 1s" in shown
 
 
-async def test_the_bare_time_of_schedule_after_is_rejected_and_the_reason_says_what_is_missing(
-    terminal: Terminal,
-) -> None:
+async def test_a_bare_time_is_rejected_and_the_reason_says_what_is_missing(terminal: Terminal) -> None:
     """What is rejected stays where it is; `stream rmm` and `stream purge` end what is not."""
     await terminal.nats("stream", "add", "--config", terminal.file(**FLAGGED))
     await terminal.sidecar.ready(terminal.name)
-    await terminal.pub("s", "--schedule-after", "1s")
+    await terminal.pub("s", "-H", f"Nats-Schedule:{in_seconds(1)}")
     [event] = await terminal.reported(ScheduleRejected)
     assert (event.schedule, event.rejection.code) == (terminal.subject("s"), 10189)
     assert "write '@at " in event.rejection.reason
