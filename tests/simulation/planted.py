@@ -226,7 +226,6 @@ BUGS = {
     ),
     "fire_before_ignored": Bug("Overlap", 24, instead(Overlaps, "holds_back", lambda *_: False)),
     "waiting_fire_settled": Bug("Complete", 3514, instead(Lifecycle, "all_held_back", lambda _self: [])),
-    "question_asked_once": Bug("Complete", 1782, instead(Overlaps, "answered_too_soon", lambda *_: None)),
     # -- fires that are to be done within a time
     "fires_of_others_not_watched": Bug(
         "Done",
@@ -246,7 +245,6 @@ BUGS = {
     ),
     # -- calendars
     "edit_ends_schedules": Bug("Complete", 31, instead(Held, "over_at", property(lambda _self: 0))),
-    "past_schedule_settled": Bug("Complete", 1782, instead(Holdings, "waits_for_calendar", lambda *_: None)),
     # -- checkpoints and the division of work
     "checkpoint_that_settles_too_much": Bug(
         "Complete",
