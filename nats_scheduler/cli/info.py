@@ -23,7 +23,6 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, json_option, labelled_lines, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.control.past import FireQuery
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -48,6 +47,7 @@ from nats_scheduler.observe.texts import (
     printable,
     schedule_words,
     span_text,
+    takeover_text,
     time_text,
     what_happened,
 )
@@ -55,6 +55,7 @@ from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery
+from nats_scheduler.service.schemas import OwnsDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000
@@ -89,15 +90,19 @@ class Story:
         return self.listing.streams[0]
 
     @property
-    def holder(self) -> str | None:
-        """The sidecar that holds the shard of the schedule; None if the server fires it, or nothing does."""
-        if self.listing.schedule is not None and self.listing.schedule.fired_by is not FiredBy.SIDECAR:
-            return None
-        name, mode, shard = self.stream.state.name, self.stream.mode, shard_of(self.subject)
-        for one in self.listing.sidecars.alive:
-            if any(part["stream"] == name and part["mode"] == mode and shard in part["shards"] for part in one.parts):
-                return one.name
-        return None
+    def is_for_sidecars(self) -> bool:
+        """False if the server fires it, or nothing does."""
+        return self.listing.schedule is None or self.listing.schedule.fired_by is FiredBy.SIDECAR
+
+    @property
+    def owner(self) -> tuple[str, OwnsDocument] | None:
+        """The sidecar that owns the stream, and since when and why; None if none does, or if none is to fire it."""
+        return self.listing.sidecars.owner(self.stream) if self.is_for_sidecars else None
+
+    @property
+    def standbys(self) -> list[str]:
+        """The sidecars that stand by the stream, the first to take it over before the others."""
+        return self.listing.sidecars.standbys(self.stream) if self.is_for_sidecars else []
 
     def next_fires(self, count: int) -> list[NextFire | SkippedTimes]:
         """Return the next fires, and what is skipped between them."""
@@ -244,11 +249,14 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
         return f"nothing: {EXPLANATIONS[story.stream.mode]}"
     if problem := story.listing.sidecars.why_not_served(story.stream):
         return problem
-    shard, holder = shard_of(story.subject), story.holder
-    if holder is None:
-        return f"nothing at the moment: no sidecar that is alive holds shard {shard}"
-    number = story.listing.sidecars.serving(story.stream)
-    return f"the sidecar {holder}, which holds shard {shard}; {number} serve{'s' if number == 1 else ''} the stream"
+    standbys, owner = story.standbys, story.owner
+    if owner is None:
+        return "nothing at the moment: no sidecar that is alive owns the stream"
+    name, part = owner
+    since = "" if part["since"] is None else f" since {moment_text(instant_of(part['since']))}"
+    why = takeover_text(part["reason"], part["before"])
+    stand_by = f"{', '.join(standbys) or 'no other one'} stand{'' if len(standbys) > 1 else 's'} by"
+    return f"the sidecar {name}, which owns the stream{since} ({why}); {stand_by}"
 
 
 def _end_text(story: Story, one: ListedSchedule) -> str:
@@ -293,7 +301,10 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "skipped": skipped_documents(entries),
         "fires": list(story.past),
         "failures": list(story.failures),
-        "holder": story.holder,
+        "owner": None if story.owner is None else story.owner[0],
+        "owner_since": None if story.owner is None else story.owner[1]["since"],
+        "takeover_reason": None if story.owner is None else story.owner[1]["reason"],
+        "standbys": story.standbys,
         **listing.sidecars.document(),
     }
 

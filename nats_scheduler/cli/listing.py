@@ -27,7 +27,6 @@ from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.server_zones import ZoneDifference, as_the_server_fires, read_zone_differences
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.service.client import Listed
-from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
 
 Row = tuple[ServedStream, ListedSchedule]
@@ -72,7 +71,7 @@ def with_failing(
 ) -> tuple[list[Row], FailingSchedules]:
     """Return the schedules with the state of those that fail, and those that fail.
 
-    A running sidecar has `answered` for some of the streams: it names more of what fails than the bucket does.
+    The owners of some of the streams have `answered`: they name all that fails.
     """
     shown: list[Row] = []
     failing = []
@@ -85,17 +84,9 @@ def with_failing(
             listed = replace(listed, failing=why, state=State.FAILING if is_shown else listed.state)
             failing.append((stream, listed))
         shown.append((stream, listed))
-    more = {one.state.name: _unlisted(one, failures, answered) for one in streams}
+    more = {one.state.name: 0 if one.state.name in answered else failures.more.get(_key(one), 0) for one in streams}
     is_named = all(_key(one) in failures.schedules or one.state.name in answered for one in streams)
     return shown, FailingSchedules(failing, more, 0 if is_named else failures.elsewhere)
-
-
-def _unlisted(stream: ServedStream, failures: Failures, answered: Collection[str]) -> int:
-    """Return how many schedules of a stream fail that are not named."""
-    more = failures.more.get(_key(stream), 0)
-    if stream.state.name not in answered:
-        return more
-    return max(more + len(failures.schedules.get(_key(stream), {})) - MAX_NAMED, 0)
 
 
 def _key(stream: ServedStream) -> str:

@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "instances": (
         "nats_scheduler.cli.instances:command",
-        "List the sidecars of the account, and what each of them holds.",
+        "List the sidecars, and the owner and standbys of each stream.",
     ),
     "doctor": (
         "nats_scheduler.cli.doctor:command",

@@ -11,6 +11,7 @@ from nats_scheduler.cli.output import CommandError
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.past import FireQuery
+from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.streams import StreamState, reading_progress
 from nats_scheduler.message.foreign_json import server_time
@@ -22,11 +23,13 @@ from nats_scheduler.runtime.continuity import removes_expired
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import mode_document
 from nats_scheduler.runtime.stream_listing import read_stream_listing
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
 from nats_scheduler.service.client import Listed
+from nats_scheduler.service.ownership import instances_document
 from nats_scheduler.service.past import FiresDocument, find_fires
 from nats_scheduler.service.schemas import InstancesDocument
-from nats_scheduler.service.streams import instances_document
+from nats_scheduler.service.streams import instance_documents
 
 
 class Source(Protocol):
@@ -53,7 +56,7 @@ class Source(Protocol):
         ...
 
     async def instances(self) -> InstancesDocument:
-        """Return the instances of the account, by id."""
+        """Return the instances of the account by id, and the owner and the standbys of each stream."""
         ...
 
     async def modes(self) -> list[StreamModeDocument]:
@@ -75,14 +78,14 @@ class StoredSource:
             raise CommandError(f"stream {name} does not carry schedules any more")
         # By the server's clock, as in the checkpoints: that of this machine may be wrong.
         at = server_time(await access.api.stream(name)) or clock.now()
-        checkpoints = await read_checkpoint(access.registry, access.api, name, mode, at)
+        checkpoint = await read_checkpoint(access.registry, access.api, name, mode, at)
         with progress_bar() as bar:
             return await read_stream_listing(
                 access.connection,
                 access.api,
                 state,
                 mode,
-                checkpoints or (),
+                checkpoint or NOTHING_SETTLED,
                 clock.now,
                 query=query,
                 restrictions=access.settings.restrictions_on(name),
@@ -114,7 +117,8 @@ class StoredSource:
 
     async def instances(self) -> InstancesDocument:
         """Read the registry's bucket."""
-        return instances_document(await read_fleet(self._access.registry, self._access.api, SystemClock().now))
+        fleet = await read_fleet(self._access.registry, self._access.api, SystemClock().now)
+        return instances_document(format_rfc3339(fleet.at), instance_documents(fleet))
 
     async def modes(self) -> list[StreamModeDocument]:
         """Look the streams up."""

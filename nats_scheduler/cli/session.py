@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.cli.reading import Source, StoredSource
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import known_entries
@@ -36,6 +37,7 @@ from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.service.client import QuestionError, ServiceClient
 from nats_scheduler.service.port import Instance
+from nats_scheduler.service.schemas import OwnsDocument
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -145,6 +147,19 @@ class Sidecars:
         """Return how many of them serve a stream."""
         key = f"{stream.mode}.{stream.name}"
         return sum(one.serves is None or key in one.serves for one in self.alive)
+
+    def owner(self, stream: StreamWithMode) -> tuple[str, OwnsDocument] | None:
+        """Return which of them owns a stream, and since when and why; None if none does."""
+        for one in self.alive:
+            for part in one.owns:
+                if (part["stream"], part["mode"]) == (stream.name, stream.mode):
+                    return one.name, part
+        return None
+
+    def standbys(self, stream: StreamWithMode) -> list[str]:
+        """Return which of them stand by a stream, in the order in which they take it over."""
+        part = {"stream": stream.name, "mode": stream.mode}
+        return order_of(f"{stream.mode}.{stream.name}", [one.name for one in self.alive if part in one.stands_by])
 
     def why_not_fired(self, stream: StreamWithMode) -> str:
         """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""

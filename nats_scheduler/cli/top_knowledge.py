@@ -225,7 +225,8 @@ class Knowledge:
         if answer is None:
             return None
         gone: list[InstanceDocument] = [
-            {**one, "state": "gone", "since": None, "holds": [], "unable": []} for one, _ in self._gone.values()
+            {**one, "state": "gone", "since": None, "owns": [], "stands_by": [], "standbys": None, "unable": []}
+            for one, _ in self._gone.values()
         ]
         shown = [*answer["instances"], *gone]
         return [InstanceRow(one, self._part((health_of(one["id"]), NO_KEYS)).data) for one in shown]

@@ -294,13 +294,15 @@ def _sections(view: View) -> list[Section]:
 def _streams(view: View) -> Section:
     columns = [
         Column(STREAMS, least=10),
-        Column("MODE", drop=1),
-        Column("SCHEDULES", drop=3, right=True),
+        Column("MODE", drop=3),
+        Column("SCHEDULES", drop=5, right=True),
         Column("OVERDUE", right=True),
         Column("FAILING", right=True),
-        Column("/MIN", drop=4, right=True),
-        Column("P99", drop=2, right=True),
+        Column("/MIN", drop=6, right=True),
+        Column("P99", drop=4, right=True),
         Column("NEXT FIRE"),
+        Column("OWNER", drop=2),
+        Column("STANDBYS", drop=1, right=True),
     ]
     empty = "none is served" if view.answered else ""
     return Section(STREAMS, columns, [_stream_row(one, view.at) for one in view.streams], empty)
@@ -318,6 +320,8 @@ def _stream_row(row: StreamRow, at: int) -> list[Cell]:
         Cell(UNKNOWN if activity is None else f"{activity.rate() * 60:,.0f}"),
         Cell(lateness_text(late)),
         _next_fire(row, at),
+        Cell(one["owner"] or UNKNOWN, BAD if row.is_unowned else ""),
+        Cell(str(len(one["standbys"]))),
     ]
 
 
@@ -328,6 +332,8 @@ def _schedules_text(schedules: int, paused: int | None) -> str:
 def _next_fire(row: StreamRow, at: int) -> Cell:
     if not row.stream["ready"]:
         return Cell("not ready", BAD)
+    if row.is_unowned:
+        return Cell("no owner", BAD)
     return Cell(UNKNOWN if row.next_fire is None else due_text(row.next_fire, at))
 
 
@@ -389,8 +395,8 @@ def _instances(view: View) -> Section:
     columns = [
         Column(INSTANCES, least=10),
         Column("STATE"),
-        Column("STREAMS", drop=2, right=True),
-        Column("SHARDS", drop=3, right=True),
+        Column("OWNS", drop=3, right=True),
+        Column("STANDBY", drop=2, right=True),
         Column("UP", drop=1, right=True),
         Column("PROBLEM", least=12, drop=4),
     ]
@@ -404,8 +410,8 @@ def _instance_row(row: InstanceRow, at: int) -> list[Cell]:
     return [
         Cell(row.instance["id"]),
         Cell(row.state, "" if row.state == "alive" else BAD),
-        Cell(str(row.streams)),
-        Cell(str(row.shards)),
+        Cell(str(row.owns)),
+        Cell(str(row.stands_by)),
         Cell(UNKNOWN if since is None else span_text(max(at - instant_of(since), 0))),
         Cell(row.fault),
     ]

@@ -43,8 +43,14 @@ class StreamRow:
 
     @property
     def trouble(self) -> int:
-        """The number of its schedules that are overdue or fail, and one more if it is not read to its end."""
-        return (self.in_state("overdue") or 0) + self.stream["failing"] + (not self.stream["ready"])
+        """The number of its schedules that are overdue or fail, and one more each if it is not read or has no owner."""
+        number = (self.in_state("overdue") or 0) + self.stream["failing"]
+        return number + (not self.stream["ready"]) + self.is_unowned
+
+    @property
+    def is_unowned(self) -> bool:
+        """True if it has schedules that only an owner fires, and no owner."""
+        return bool(self.schedules) and self.stream["owner"] is None and self.stream["mode"] in ("emulated", "portable")
 
     @property
     def rate(self) -> float:
@@ -66,14 +72,14 @@ class InstanceRow:
         return "not ready" if state == "alive" and self.health is not None and not self.health["ready"] else state
 
     @property
-    def streams(self) -> int:
-        """Of how many streams it holds shards."""
-        return len({one["stream"] for one in self.instance["holds"]})
+    def owns(self) -> int:
+        """The number of streams that it owns."""
+        return len(self.instance["owns"])
 
     @property
-    def shards(self) -> int:
-        """The number of shards that it holds, of all streams."""
-        return sum(len(one["shards"]) for one in self.instance["holds"])
+    def stands_by(self) -> int:
+        """The number of streams that it has read and does not own."""
+        return len(self.instance["stands_by"])
 
     @property
     def fault(self) -> str:
@@ -188,7 +194,7 @@ def _lateness(minute: Minute) -> Document:
 
 def _stream(row: StreamRow) -> Document:
     return {
-        **_picked(row.stream, ("stream", "mode", "ready")),
+        **_picked(row.stream, ("stream", "mode", "ready", "owner", "owner_since", "takeover_reason", "standbys")),
         "schedules": row.schedules,
         "overdue": row.in_state("overdue"),
         "paused": row.in_state("paused"),
@@ -216,8 +222,8 @@ def _instance(row: InstanceRow) -> Document:
         **_picked(row.instance, ("id", "state")),
         "ready": None if row.health is None else row.health["ready"],
         "since": row.instance["since"],
-        "streams": row.streams,
-        "shards": row.shards,
+        "owns": row.owns,
+        "stands_by": row.stands_by,
         "problem": row.fault or None,
     }
 

@@ -27,6 +27,7 @@ from nats_scheduler.doctor.facts import (
 from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
 from nats_scheduler.doctor.system_requests import cluster_answers
+from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
@@ -293,14 +294,14 @@ class Gathering:
             return facts
         account, now, name = self._account, self._now, facts.name
         at = server_time(await account.api.stream(name)) or now()
-        checkpoints = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
+        checkpoint = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
         ahead = at - now()
         read = await read_stream_listing(
             account.connection,
             account.api,
             facts.state,
             facts.mode,
-            checkpoints or (),
+            checkpoint or NOTHING_SETTLED,
             lambda: now() + ahead,
             restrictions=account.settings.restrictions_on(name),
             removes_expired=removes_expired(facts.state, account.server),

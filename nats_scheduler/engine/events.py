@@ -153,7 +153,7 @@ class FireReadBack(NamedTuple):
     stored_at: int
     stored_sequence: int
     overdue: bool = False
-    """It came due before this instance could fire it: before its schedule was stored, before it held its shard, or
+    """It came due before this instance could fire it: before its schedule was stored, before it owned the stream, or
     before the fire before it was finished."""
     schedule_stored_at: int = 0
     """The instant (ns) at which its schedule was stored, 0 if that is not known."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nats_scheduler.engine.fire import CheckFinished, CompareBodies, Fire, Question
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
 
@@ -98,8 +97,8 @@ class ContactLost:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointLoaded:
-    """Up to `through` (ns) an earlier holder of `shards` settled their schedules up to stream sequence `sequence`.
+class Checkpoint:
+    """Up to `through` (ns) an owner settled the schedules that are stored up to stream sequence `sequence`.
 
     The schedules in `unsettled`, by sequence, are not settled: they were invalid then, or their fires were refused.
     """
@@ -107,7 +106,6 @@ class CheckpointLoaded:
     through: int
     sequence: int
     unsettled: frozenset[int] = frozenset()
-    shards: frozenset[int] = ALL_SHARDS
     stored_by: int | None = None
     """The storage time (ns) of the last message that its writer had read; None if unknown. A later one is of another
     stream.
@@ -125,14 +123,18 @@ class CheckpointLoaded:
         return min((self.calendars[name] for name in calendars if name in self.calendars), default=self.through)
 
 
-@dataclass(frozen=True, slots=True)
-class ShardsHeld:
-    """This engine fires for these shards of its stream from now on, and for no others.
+NOTHING_SETTLED = Checkpoint(through=-1, sequence=0)
 
-    The latest checkpoint of a new shard has to be passed before this.
+
+@dataclass(frozen=True, slots=True)
+class OwnershipChanged:
+    """This engine fires for its stream from now on, or stands by and fires nothing.
+
+    One that becomes the owner continues where the checkpoint of the owner before says; None if there is none.
     """
 
-    shards: frozenset[int]
+    is_owner: bool
+    checkpoint: Checkpoint | None = None
 
 
 class ContentRead(NamedTuple):
@@ -323,8 +325,7 @@ Input = (
     | HistoryRead
     | CaughtUp
     | ContactLost
-    | CheckpointLoaded
-    | ShardsHeld
+    | OwnershipChanged
     | ContentRead
     | DuplicateRead
     | ProposalsApplied

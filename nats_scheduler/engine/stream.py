@@ -46,7 +46,7 @@ from nats_scheduler.engine.inputs import (
     BodiesCompared,
     CalendarsRead,
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     ContactLost,
     ContentRead,
     DrainRequested,
@@ -59,6 +59,7 @@ from nats_scheduler.engine.inputs import (
     HistoryRead,
     Input,
     MessagesRead,
+    OwnershipChanged,
     ProposalsApplied,
     PublishConcluded,
     PurgeConcluded,
@@ -67,11 +68,11 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     SchedulesPurged,
     ServerLimited,
-    ShardsHeld,
     StreamChanged,
     Unanswered,
     Unknown,
 )
+from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.reading.admission import Admission, Places
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
@@ -80,8 +81,6 @@ from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.reading.replaced import OfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import Holdings
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.snapshots.snapshots import Snapshots
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.pages import Sliced
@@ -127,7 +126,7 @@ class StreamEngine:
         self._actions: list[Action] = []
         moves = Moves(moves_all=rules.moves_subjects)
         self._roster = Roster()
-        self.ownership = Ownership(reads_all=reads_all)
+        self.ownership = Ownership(limits.longest_ahead, reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         self.landed = Landed(self._roster, rules.subjects, moves)
         self.contents = Contents(ContentMemory() if memory is None else memory)
@@ -150,8 +149,8 @@ class StreamEngine:
         self._deadlines = Deadlines(lifecycle, rules)
         self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, self._deadlines, limits)
         self.inactive = Inactive(lifecycle)
-        self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
-        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
+        self._takeover = Takeover(lifecycle, self._course, self._purges, self.inactive)
+        self.calendars = Calendars(lifecycle, self._course, self._purges, self._takeover, notify_named)
         self._places = Places(self._roster, rules.restrictions)
         self.replacements = Replacements(lifecycle, debounces=rules.debounces)
         self.of_server = OfServer(self.replacements, rules.max_age) if is_native else None
@@ -160,7 +159,7 @@ class StreamEngine:
             lifecycle,
             self._course,
             self._purges,
-            self._holdings,
+            self._takeover,
             self.inactive,
             self.calendars,
             self._places,
@@ -183,7 +182,7 @@ class StreamEngine:
             lifecycle,
             self._outcomes,
             self._purges,
-            self._holdings,
+            self._takeover,
             self.inactive,
             self._deadlines,
             rules,
@@ -238,9 +237,9 @@ class StreamEngine:
 
     @property
     def is_troubled(self) -> bool:
-        """True if the server denied or refuses us anything, or a shard of another holder is neglected."""
+        """True if the server denied or refuses us anything, or the owner seems to fire nothing."""
         ownership = self.ownership
-        return ownership.denied is not None or bool(self._lifecycle.refusals.held) or bool(ownership.neglected)
+        return ownership.denied is not None or bool(self._lifecycle.refusals.held) or ownership.unfired > 0
 
     @property
     def urgency(self) -> tuple[int, int]:
@@ -308,13 +307,13 @@ class StreamEngine:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
         return Sliced(Visit(self._lifecycle, self._purges, self.inactive, now).run())
 
-    def checkpoint(self, now: int) -> CheckpointLoaded:
-        """Return how far everything is settled, for a later holder.
+    def checkpoint(self, now: int) -> Checkpoint:
+        """Return how far everything is settled, for a later owner.
 
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
         rejected = self.admission.settles_nothing_of()
-        return self._holdings.checkpoint(now, self.complete_through, rejected, self.last_message)
+        return self._takeover.checkpoint(now, self.complete_through, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -352,11 +351,8 @@ class StreamEngine:
                 self._caught_up(given, now)
             case ContactLost():
                 self._contact_lost()
-            case CheckpointLoaded():
-                self._holdings.load(given)
-                self._deadlines.load(given)
-            case ShardsHeld():
-                self._shards_held(given, now)
+            case OwnershipChanged():
+                self._owner_changed(given, now)
             case ExpiryConcluded():
                 self._intake.expiry_concluded(given, now)
             case CalendarsRead():
@@ -402,26 +398,29 @@ class StreamEngine:
             return
         self._progress.is_live = True
         self._course.overlaps.caught_up(self._progress.last_read)
-        self.ownership.gained(ALL_SHARDS, now)
+        self.ownership.able_since = now
         self._course.firing.proposals.caught_up()
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
-        self._holdings.begin_with(self.ownership.shards)
-        self.replacements.begin_with(self.ownership.shards)
+        if self.ownership.is_owner:
+            self._takeover.report_late()
+        self.replacements.caught_up()
         self._course.contact_regained(now)
 
     def _contact_lost(self) -> None:
         self._progress.contact_lost()
         self.lifetimes.requests_missed(self._progress.last_read)
 
-    def _shards_held(self, given: ShardsHeld, now: int) -> None:
-        gained = self._holdings.hold(given.shards, now)
-        self.calendars.shards_changed()
-        self._deadlines.shards_changed()
-        if self._progress.is_live:
-            self._holdings.begin_with(gained)
+    def _owner_changed(self, given: OwnershipChanged, now: int) -> None:
+        was_owner = self.ownership.is_owner
+        self._takeover.owner_changed(given, now)
+        self._deadlines.owner_changed(given.checkpoint)
+        if given.is_owner != was_owner:
+            self.calendars.owner_changed()
+        if given.is_owner and not was_owner and self._progress.is_live:
+            self._takeover.report_late()
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
-        self._holdings.removal_requested(given)
+        self._takeover.removal_requested(given)
         self.lifetimes.removal_requested(given, self._roster, self._progress.last_read, now)
         self._course.removal_requested(given, now)
         self.admission.removal_requested(given)
@@ -431,12 +430,12 @@ class StreamEngine:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def _wake(self, now: int) -> None:
-        is_left = self._holdings.change_hands() | self._holdings.work(self._outstanding)
+        is_left = self._takeover.go_on() | self._takeover.work(self._outstanding)
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
         most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)
-        self._guard.each(self._as_many_as_fit(self._roster.pop_woken(now, most), now), self._woken)
-        if self._expiry is not None and ((wake := self._roster.next_wake()) is None or wake > now):
+        self._guard.each(self._as_many_as_fit(self._roster.pop_woken(now - self.ownership.lag, most), now), self._woken)
+        if self._expiry is not None and ((wake := self._next_of_roster()) is None or wake > now):
             self._remove_expired(now)  # or else a schedule may not be woken yet for a fire that is to be made up
         if self._outstanding <= BURST_IN_FLIGHT:
             self._deadlines.work(now)
@@ -452,7 +451,7 @@ class StreamEngine:
             left -= WAKES_PER_DECISION if held.has_history and held.flight is not None else 1
             if left < 0:
                 for other in woken[number:]:
-                    self._roster.wake(other, now)
+                    self._roster.wake(other, now - self.ownership.lag)
                 return woken[:number]
         return woken
 
@@ -461,7 +460,7 @@ class StreamEngine:
         now = self._now
         if has_ended(held, now):
             self._lifecycle.end(held, self.lifetimes.why_expired(held))
-        elif held.flight is None and self._holdings.pass_over(held):
+        elif held.flight is None and self._takeover.pass_over(held):
             return
         elif not (held.calendars and self.calendars.woken(held, now)):
             tried_again(self._lifecycle, held, now)
@@ -475,7 +474,7 @@ class StreamEngine:
 
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
-        instant = _earlier(self._roster.next_wake(), self.contents.next_look())
+        instant = _earlier(self._next_of_roster(), self.contents.next_look())
         is_full = self._outstanding > BURST_IN_FLIGHT
         if not is_full:
             instant = _earlier(instant, self._deadlines.next_look())
@@ -484,6 +483,11 @@ class StreamEngine:
         removal = None if self._expiry is None or is_full else self._expiry.next_wake()
         others = instant, removal, self._purges.next_retry()
         return min((one for one in others if one is not None), default=None)
+
+    def _next_of_roster(self) -> int | None:
+        """Return when (ns) the next schedule is looked at."""
+        wake = self._roster.next_wake()
+        return None if wake is None else wake + self.ownership.lag
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""

@@ -41,6 +41,7 @@ def follower_of(
     in_flight: Callable[[], int] = lambda: 0,
     awaits: Callable[[bytes], bool] = lambda _reply: False,
     last_read: Callable[[], int] = lambda: 0,
+    is_standby: Callable[[], bool] = lambda: False,
 ) -> ConsumerFollower | ScanFollower:
     """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not.
 
@@ -51,7 +52,7 @@ def follower_of(
     if not reads_all(config):
         return scan
     otherwise = partial(scan.follow, 0)
-    return ConsumerFollower(connection, api, config, notify, otherwise, in_flight=in_flight)
+    return ConsumerFollower(connection, api, config, notify, otherwise, in_flight=in_flight, is_standby=is_standby)
 
 
 class StreamContact:
@@ -70,6 +71,7 @@ class StreamContact:
         ack_timeout: float,
         history_after: int | None = None,
         last_read: Callable[[], int] = lambda: 0,
+        is_standby: Callable[[], bool] = lambda: False,
     ) -> None:
         """Make contact; with `history_after`, messages above it that lie under later ones are read too, None: none."""
         stream = config["name"]
@@ -82,6 +84,7 @@ class StreamContact:
             in_flight=lambda: self._publisher.in_flight,
             awaits=lambda reply: self._publisher.awaits(reply),
             last_read=last_read,
+            is_standby=is_standby,
         )
         reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
         self._purger = Purger(connection, api, config, notify, tasks, reach)

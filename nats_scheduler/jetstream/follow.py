@@ -12,6 +12,9 @@ Where a message that is replaced is gone at once (`max_msgs_per_subject` of 1, o
 delivered too, once all is read: only they show what is lost (`engine.reading.replaced`). Not after a large one came, or
 very many, nor where replacement is meant.
 
+A standby leaves a burst to the owner: it asks for few messages at a time, and if these come at once it reads the rest
+a second later, in large runs. So what is stored in a burst does not wait until two have read it.
+
 The rule: the consumer delivers without a gap, or it is replaced by a new one.
 In a cluster its node may be behind the leader of the stream, for long after a restart. Everything is read only when
 the leader has no further message of those that it had when the consumer was created.
@@ -110,6 +113,18 @@ MAX_PULL_BATCH = 5_000
 
 PULL_EXPIRES_SECONDS = 30
 
+STANDBY_PULL_BATCH = 512
+"""Messages of one pull of a standby that has read all."""
+
+STANDBY_BURST_SECONDS = 0.1
+"""If half of them come within this time there is a burst, or a load."""
+
+STANDBY_REST_SECONDS = 1.0
+"""The time for which a standby leaves a burst to the owner. It is no older than that when it takes over."""
+
+STANDBY_REST_CHECK_SECONDS = 0.02
+"""The interval at which it is checked whether it is a standby still."""
+
 CONSUMER_HEARTBEAT_INTERVAL_SECONDS = 0.5
 """The interval between two heartbeats of a consumer, if the node that hosts it may die."""
 
@@ -167,11 +182,13 @@ class ConsumerFollower:
         otherwise: Callable[[], Awaitable[object]],
         wanted: Mapping[str, object] = MappingProxyType({}),
         in_flight: Callable[[], int] = lambda: 0,
+        is_standby: Callable[[], bool] = lambda: False,
     ) -> None:
         """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter.
 
         `otherwise` follows instead if the account allows no more consumers.
-        `in_flight` returns how many fires of this sidecar wait for their acknowledgement.
+        `in_flight` returns how many fires of this sidecar wait for their acknowledgement, `is_standby` whether another
+        instance fires for the stream.
         """
         self._connection = connection
         self._api = api
@@ -188,6 +205,16 @@ class ConsumerFollower:
         """The number of bodies that came, and when (s, by the loop's clock) it was last a multiple of the most."""
         self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH
+        self._is_standby = is_standby
+        self._pending = 0
+        """The messages that were stored and not delivered yet when the last chunk was."""
+        self._pulled_at = 0.0
+        """When (s, by the loop's clock) the last pull was sent."""
+        self._rests_until = 0.0
+        self._rest: asyncio.TimerHandle | None = None
+        """What ends the rest of a standby."""
+        self._reads_rest = False
+        """True from the end of a rest until what was stored meanwhile is read."""
         self._may_walk = bool(connection.server.cluster) and not wanted
         self._may_be_behind = may_lag(connection, config) and not wanted
         self._leader_last = 0
@@ -314,10 +341,11 @@ class ConsumerFollower:
                 self._catch_up()
             self._is_made = self._has_received = True
             if not self._ended.done():  # else another consumer follows, which delivers bodies
-                self._pull()
+                self._pull(self._pull_size)
             return await self._until_ended(name)
         finally:
             self._is_following = False
+            self._end_rest()
             self._connection.unsubscribe(sid)
             await self._delete_consumer(name)
 
@@ -348,6 +376,8 @@ class ConsumerFollower:
 
     def _check_consumer(self) -> None:
         """Give up a consumer that has sent nothing for too long, and probe one that has begun to be silent."""
+        if self._rest is not None:
+            return  # nothing is asked of it
         self._silent = 0 if self._has_received else self._silent + 1
         self._has_received = False
         if self._silent >= MAX_SILENT_CHECKS:
@@ -407,13 +437,43 @@ class ConsumerFollower:
             **self._extra_config,
         }
 
-    def _pull(self) -> None:
+    def _pull_more(self) -> None:
+        """Ask for more messages; a standby leaves a burst to the owner first."""
+        if self._rest is not None:
+            return
+        self._reads_rest = self._reads_rest and self._pending >= STANDBY_PULL_BATCH
+        if self._reads_rest or not (self._caught_up and self._is_standby()):
+            self._pull(self._pull_size)
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._pulled_at < STANDBY_BURST_SECONDS:
+            self._rests_until = now + STANDBY_REST_SECONDS
+            self._rest_on()
+        else:
+            self._pull(min(self._pull_size, STANDBY_PULL_BATCH))
+
+    def _rest_on(self) -> None:
+        """Rest until the burst is old enough, or this instance is the owner; then read what was stored meanwhile."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._rests_until and self._is_standby():
+            self._rest = loop.call_later(STANDBY_REST_CHECK_SECONDS, self._rest_on)
+            return
+        self._rest, self._reads_rest = None, True
+        self._pull(self._pull_size)
+
+    def _end_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+        self._rest, self._reads_rest = None, False
+
+    def _pull(self, batch: int) -> None:
+        self._pulled_at = asyncio.get_running_loop().time()
         request = {
-            "batch": self._pull_size,
+            "batch": batch,
             "expires": PULL_EXPIRES_SECONDS * SECOND,
             "idle_heartbeat": int(self._factor * CONSUMER_HEARTBEAT_INTERVAL_SECONDS * SECOND),
         }
-        self._requested += self._pull_size
+        self._requested += batch
         self._connection.write(frame(self._next, self._inbox, b"", json.dumps(request).encode()))
 
     def _probe(self) -> None:
@@ -430,7 +490,7 @@ class ConsumerFollower:
         if in_order != self._delivered + 1:
             self._finish(f"the consumer delivered {in_order} after {self._delivered}")
             return
-        self._delivered, self._last = in_order, int(sequence)
+        self._delivered, self._last, self._pending = in_order, int(sequence), int(pending)
         self._requested -= 1
         self._call_after_this_chunk()
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
@@ -477,8 +537,14 @@ class ConsumerFollower:
         is_alive = self._is_made and self._ended is not None and not self._ended.done()
         if is_alive and self._caught_up and self._burst.is_known_after(self._last):
             self._finish(BURST_BEGAN)
-        elif is_alive and self._requested <= self._pull_size // 2:
-            self._pull()
+        elif is_alive and self._requested <= self._enough_requested:
+            self._pull_more()
+
+    @property
+    def _enough_requested(self) -> int:
+        """With no more messages to come of what was asked for, more are asked for."""
+        is_paced = self._caught_up and not self._reads_rest and self._is_standby()
+        return (min(self._pull_size, STANDBY_PULL_BATCH) if is_paced else self._pull_size) // 2
 
     def _catch_up(self) -> None:
         self._caught_up = True

@@ -23,7 +23,6 @@ from contextlib import suppress
 
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input, PurgeConcluded, SchedulesPurged
-from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.jetstream.acknowledgements import Sender, purge_answers
 from nats_scheduler.jetstream.api import Config, JetStreamApi, consumer_from, raise_refusal, reads_all, stands_alone
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
@@ -122,9 +121,8 @@ class BlockIndexes:
 # The rule: it removes nothing else. The messages that the filter matches are read from the first one on, headers
 # only, and it goes up to the last one before the first that is not to be purged. What is stored later has a higher
 # sequence. So another schedule on such a subject that lies below ends it at once: then each is purged alone. Only on
-# a server that stands alone, whose consumers and purges see one state, and where the sidecar reads all messages. And
-# only by an instance that holds all shards: others would have to compare a filter with all that they hold, and what
-# they hold lies between.
+# a server that stands alone, whose consumers and purges see one state, and where the sidecar reads all messages.
+# Standbys receive the request too, and compare its filter with what is done (`engine.removing.purges`).
 #
 # While a request is in process the next messages are read. Cost: 5 µs to read a message and 5 to remove it in the
 # server, 2 here. A look at one message where it is not possible, once in `RETRY_SECONDS`.
@@ -154,9 +152,6 @@ RETRY_SECONDS = 10.0
 TURN_SECONDS = 1.0
 """After this time (s) one that goes on begins anew: what did not come to its turn until then, since it is done before
 what was stored before it, is purged alone."""
-
-MIN_SHARDS = SHARDS * 7 // 8
-"""The number of shards of `MIN_JOINT_PURGES` schedules, at least, if this instance holds all shards."""
 
 JointlyPurged = Callable[[Sequence[PurgeSchedule]], None]
 
@@ -212,7 +207,7 @@ class JointPurge:
 
     async def _purge(self) -> bool:
         matched = filter_of(self.open)
-        if matched is None or len(set(map(shard_of, self.open))) < MIN_SHARDS:
+        if matched is None:
             return False
         first = await self._api.message(self._stream, seq=1, next_by_subj=matched)
         if first is None or first.subject not in self.open:

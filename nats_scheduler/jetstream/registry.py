@@ -1,6 +1,6 @@
 """The registry: what has to outlive a sidecar (flagged streams, checkpoints), and what instances exchange.
 
-Instances exchange heartbeats, and leases: which instance holds which shards.
+Instances exchange heartbeats, and records: which instance owns which stream.
 
 It is one key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject
 counts, and it is read from the stream's leader.
@@ -44,8 +44,8 @@ from nats_scheduler.version import VERSION
 # The formats of the values in the registry's bucket: each value says which one it has, and an unknown one is refused.
 #
 # During a rolling update sidecars of two versions share the bucket, and after a rollback an older one finds what a
-# newer one wrote. A reader that guesses would lose what it does not know: fires that count as settled, shards that
-# another instance holds.
+# newer one wrote. A reader that guesses would lose what it does not know: fires that count as settled, a stream that
+# another instance owns.
 #
 # The rules:
 #
@@ -62,7 +62,7 @@ from nats_scheduler.version import VERSION
 FORMAT = "format"
 """The key of the number."""
 
-FORMATS: Mapping[str, int] = {"checkpoint": 1, "instance": 1, "lease": 1, "stream": 1}
+FORMATS: Mapping[str, int] = {"checkpoint": 1, "instance": 1, "owner": 1, "stream": 1}
 """The format of each kind of value that this version writes; the kind is the first token of the key."""
 
 ENTRY_FORMATS: Mapping[str, int] = {"failing": 1, "settings": 1}

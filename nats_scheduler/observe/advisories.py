@@ -279,13 +279,13 @@ KINDS: Mapping[str, Advisory] = {
         },
     ),
     "cannot_serve": Advisory(
-        "This instance lacks what a holder of the stream needs, such as a permission; able instances hold the stream.",
+        "This instance lacks what an owner of the stream needs, such as a permission; an able one owns the stream.",
         {
             "reason": _text("The request that was denied, or the value of a newer version that cannot be read."),
         },
     ),
     "instance_not_firing": Advisory(
-        "An instance is alive but does not fire for the shards that it holds; other instances take them over.",
+        "An instance is alive but does not fire for a stream that it owns; another instance takes it over.",
         {
             "instance": _text("Id of the instance, as `nats-scheduler instances` lists it."),
             "since": _time("The fire time of the oldest missing fire, RFC 3339 in UTC."),

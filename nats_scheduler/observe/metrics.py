@@ -17,6 +17,7 @@ from prometheus_client import (
 )
 
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.ownership.owners import Reason
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.canary import CanaryMetrics
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireMetrics, LabelledCounter
@@ -73,7 +74,13 @@ class Metrics:
         self.expired = self._counter("messages_expired", "Messages removed because their TTL ran out, on 2.10.")
         self.expiries_failed = self._counter("expiries_failed", "Removals of expired messages that failed.")
         self.served = self._gauge("stream_served", "Whether this instance serves a stream: 1 or 0.", "stream")
-        self.shards = self._gauge("shards_held", "Shards of a stream, of 64, that this instance fires for.", "stream")
+        self.owner = self._gauge("stream_owner", "Whether this instance owns a stream and fires: 1 or 0.", "stream")
+        self.takeovers = self._counter("takeovers", "Times that this instance became the owner, by reason.", "reason")
+        self.last_takeover = self._gauge(
+            "last_takeover_timestamp_seconds",
+            "When this instance last became the owner of a stream, in seconds since the Unix epoch; 0 for never.",
+            "stream",
+        )
         self.instances = self._gauge("instances_alive", "Instances that serve the account, this one among them.")
         self.unserved = self._gauge(
             "streams_unserved", "Streams that hold schedules which nothing fires, because they have no flag."
@@ -137,15 +144,24 @@ class Metrics:
             self.dropped.labels(stream, str(code))
         for code in MESSAGE_CODES:
             self.rejected.labels(stream, str(code))
-        self.shards.labels(stream)
+        for reason in Reason:
+            self.takeovers.labels(stream, reason.value)
+        self.owner.labels(stream)
+        self.last_takeover.labels(stream)
         self.failing.labels(stream)
         self.served.labels(stream).set(1)
 
     def stops_serving(self, stream: str) -> None:
         """Show that a stream is not served any more; counters keep their values."""
         self.served.labels(stream).set(0)
-        self.shards.labels(stream).set(0)
+        self.owner.labels(stream).set(0)
         self.failing.labels(stream).set(0)
+
+    def took_over(self, stream: str, reason: str) -> None:
+        """Show that this instance owns a stream from now on."""
+        self.owner.labels(stream).set(1)
+        self.takeovers.labels(stream, reason).inc()
+        self.last_takeover.labels(stream).set_to_current_time()
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of one sample, 0 if nothing was counted yet."""

@@ -207,23 +207,29 @@ class Reporter:
         self._log.info("instances_alive", count=count)
 
     def instance_lost(self, name: str, count: int, *, is_absent: bool) -> None:
-        """Report that an instance is gone, so that others take over its shards; `is_absent` if it is not connected."""
+        """Report that an instance is gone, so that others take over its streams; `is_absent` if it is not connected."""
         self._metrics.instances.set(count)
         reason = "it is not connected any more" if is_absent else "its heartbeats have stopped"
         self.problem("instance_lost", instance=name, alive=count, reason=reason)
 
-    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
-        """Report how many shards of a stream this instance holds from now on."""
-        self._metrics.shards.labels(stream).set(held)
-        self._log.info("shards_changed", stream=stream, held=held, gained=gained, lost=lost)
+    def owner_changed(self, stream: str, *, is_owner: bool, owner: str, before: str, reason: str) -> None:
+        """Report that a stream has another owner, which is this instance if it `is_owner`; "" for none.
+
+        `reason` is one of `engine.ownership.owners.Reason`.
+        """
+        if is_owner:
+            self._metrics.took_over(stream, reason)
+        else:
+            self._metrics.owner.labels(stream).set(0)
+        self._log.info("owner_changed", stream=stream, owner=owner, before=before, reason=str(reason))
 
     def cannot_serve(self, stream: str, reason: str) -> None:
-        """Report that this instance lacks what a holder needs; other able instances hold the stream."""
+        """Report that this instance lacks what an owner needs; an able instance owns the stream."""
         if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
             self._advise("cannot_serve", stream, reason=reason)
 
     def can_serve_again(self, stream: str) -> None:
-        """Report that nothing was denied for a while, so that this instance holds shards again."""
+        """Report that nothing was denied for a while, so that this instance can own the stream again."""
         self._log.info("can_serve_again", stream=stream)
 
     def registry_value_ignored(self, bucket: str, key: str, reason: str) -> None:
@@ -237,7 +243,7 @@ class Reporter:
         self.problem("bucket_adapted", stream=stream, storage=storage, max_bytes=max_bytes, reason=reason)
 
     def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
-        """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
+        """Report that an owner has not fired since the fire time `since` (ns); it is passed over for a while."""
         fields = {"instance": instance, "since": format_rfc3339(since)}
         if self._warn("instance_not_firing", "", {"stream": stream, **fields}):
             self._advise("instance_not_firing", stream, **fields)

@@ -63,6 +63,21 @@ def span_text(nanoseconds: int) -> str:
     return f"{days // 365}y{days % 365}d"
 
 
+def takeover_text(reason: str, before: str) -> str:
+    """Return why an instance owns a stream, whose owner before it was `before`, "" for none."""
+    one = before or "another one"
+    texts = {
+        "first": "the first owner",
+        "order": f"ahead of {one} in the order",
+        "left": f"{one} left",
+        "gone": f"{one} was gone",
+        "not_ready": f"{one} was not ready",
+        "unable": f"{one} was unable",
+        "idle": f"{one} fired nothing",
+    }
+    return texts.get(reason, reason)
+
+
 # Policies in words, and the warning that a server ignores them.
 #
 # Rule: a policy that has no effect is reported wherever its schedule is shown, with the spelling that would have one.

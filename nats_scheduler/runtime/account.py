@@ -1,7 +1,7 @@
 """Serve one account through one connection: put its parts together, run them, and end them.
 
 The parts: `runtime.discovery` finds the streams to check, `runtime.serving` keeps what is known of their flags, decides
-how each is served and runs that, and `runtime.instances` divides their shards among sidecars.
+how each is served and runs that, and `runtime.instances` decides which sidecar owns which of them.
 
 The rule: requests of others are watched before anything is read, so that none is missed in between.
 """
@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
@@ -45,7 +45,7 @@ class Account:
         clock: ServerClock,
         reporter: Reporter,
         services: StreamServices,
-        leases: Leases,
+        owners: Owners,
         unserved: UnservedStreams,
     ) -> None:
         """Watch the requests of others from now on; `prepare` and `serve` do the rest."""
@@ -60,7 +60,7 @@ class Account:
         self._flags = StreamFlags(lambda: self.access.flagged, services.by_name, reporter, self._requests.written)
         restore = self._flags.remember_all
         self.instances = Instances(
-            leases,
+            owners,
             access.registry,
             access.api,
             clock,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
@@ -40,7 +40,7 @@ from nats_scheduler.service.turns import Reused, Turns
 
 def asked_sidecar(
     access: Access,
-    leases: Leases,
+    owners: Owners,
     services: StreamServices,
     not_ready: Callable[[], list[str]],
     notes: Callable[[], list[str]],
@@ -59,11 +59,11 @@ def asked_sidecar(
         access.connection,
         access.api,
         Turns(services),
-        instance=leases.me,
+        instance=owners.me,
         now=clock.now,
         streams=services.by_name,
         left=services.left,
-        leases=leases,
+        owners=owners,
         activity=activity,
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
         store=connection_store(access, ServerClock(clock)),
@@ -114,7 +114,7 @@ class ServerAlone:
         services = StreamServices(access.settings, clock, lambda _stream, _event: None)
         activity = Activity(FireMetrics())
         self._asked = asked_sidecar(
-            access, Leases(""), services, list, lambda: [SERVER_ALONE], clock, activity, examine_nothing, lambda: False
+            access, Owners(""), services, list, lambda: [SERVER_ALONE], clock, activity, examine_nothing, lambda: False
         )
         self._api = access.api
         self._listed: Reused[list[StreamState]] = Reused()

@@ -5,15 +5,15 @@ contact and connection as every other schedule. What is read back of it is recor
 
 The rules:
 
-- It is tested whether *this* instance fires. So the stream is read by an engine of the canary's own, which holds all
-  shards and rejects the canaries of other instances, because they have other targets. No other instance fires ours.
-- Nobody else is disturbed. The stream is in no list of served streams, in no lease and in no checkpoint, its events
+- It is tested whether *this* instance fires. So the stream is read by an engine of the canary's own, which owns it
+  and rejects the canaries of other instances, because they have other targets. No other instance fires ours.
+- Nobody else is disturbed. The stream is in no list of served streams, in no record and in no checkpoint, its events
   are neither logged nor counted with those of users, and its headers are the portable ones, which work on every server
   and need no flag.
 - It begins again after every failure, whatever it is: what is missing then is the canary, and that is the point of it.
 
-Cost: at each interval four requests and their answers. Limit: leases and heartbeats are not tested by it;
-`Sidecar.not_ready` says whether all shards have holders.
+Cost: at each interval four requests and their answers. Limit: records and heartbeats are not tested by it;
+`Sidecar.not_ready` says whether all streams have owners.
 """
 
 import asyncio
@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 from nats_scheduler.engine.events import Event, FireReadBack
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
@@ -125,7 +124,7 @@ class Canary:
         """Fire the canary for as long as the stream's contact lasts."""
         state = await _stream(access.connection, access.api)
         service = self._serving(state, access.server)
-        await service.hold(ALL_SHARDS, None, access.api)
+        await service.own(True, None, access.api)
         publishing = asyncio.create_task(self._keep_publishing(access.connection))
         try:
             contacts = partial(StreamContact, access.connection, access.api)

@@ -1,36 +1,31 @@
-"""The checkpoints of a stream: how far its fires are settled, as its holders write it for each other into the registry.
+"""The checkpoint of a stream: how far its fires are settled, as its owner writes it for the next one into the registry.
 
-One value for each stream and mode, with an entry for each holder: its shards, and how far they are settled.
-It is merged by compare-and-set, so that no instance writes for the shards of another one.
+One value for each stream and mode, written by compare-and-set.
 
 The rules:
 
 - A value that is no checkpoint, belongs to another stream, is ahead of the server's clock, or reaches beyond the end of
   the stream counts as none: using it would lose fires.
 - A stream is distinguished from another one of its name by the time of its creation. Servers up to 2.12 report another
-  time if a stream was updated and they were restarted. So an entry that was written for another creation is not
+  time if a stream was updated and they were restarted. So a checkpoint that was written for another creation is not
   discarded: it applies to the schedules that were stored before the last message that its writer had read. In a stream
   that was created again all schedules are stored later.
-- No exception is ever cut off an entry, since what it names would count as settled. If there is no room, the entries of
-  others about shards that changed hands are left out as a whole: without them work is repeated, and none is lost.
-- A value without entries, as earlier versions wrote it, applies to all shards.
+- A checkpoint that reaches further than ours, and was written since our last one, stays: another instance owns the
+  stream by now. Anything else that was written meanwhile is replaced.
 
-Limit: a forged checkpoint that claims no more than a holder could have settled by now cannot be recognised.
+Limit: a forged checkpoint that claims no more than an owner could have settled by now cannot be recognised.
 Cost: one request to write while no other instance writes, two more each time that another one did.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from nats_scheduler.engine.holding.lifecycle import Denied
-from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.sharing.holdings import OWED_NUMBERS
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -46,100 +41,92 @@ MAX_CHECKPOINT_LEAD_NS = 5 * SECOND
 """A checkpoint that is further (ns) in the future is not true: all instances use the server's clock, of any node."""
 
 LAGGING_LEADER_WAITS_SECONDS = (0.1, 0.2, 0.4)
-"""Waits before the information of a stream is requested again if it ends before what a holder has read.
+"""Waits before the information of a stream is requested again if it ends before what an owner has read.
 
 In a cluster a node may have delivered what the leader applies some hundred milliseconds later.
-"""
-
-MAX_UNSETTLED_NUMBERS = 3_500
-"""The most exceptions that all entries together may name: the registry accepts 64 KiB.
-
-The holders of all shards name fewer; there may be more for a moment while shards change hands.
 """
 
 MAX_CHECKPOINT_WRITE_ATTEMPTS = 8
 """The most attempts at a write while others write; the next checkpoint contains the same and more."""
 
-CREATED = "created"
-"""The key of the stream's creation time, as the server reported it to the writer of a value, or of an entry in it."""
 
+class CheckpointValue(BaseModel):
+    """A checkpoint as it is written; keys that a newer version added are ignored."""
 
-class Entry(BaseModel):
-    """The entry of one holder; keys that a newer version added stay."""
+    model_config = ConfigDict(strict=True)
 
-    model_config = ConfigDict(strict=True, extra="allow")
-
+    created: str
+    """The stream's creation time, as the server reported it to the writer."""
     through: int
     sequence: NonNegativeInt
     unsettled: list[int] = []
-    shards: list[int] | None = None
-    """None for all of them."""
     owed: list[Annotated[list[int], Len(2, 2)]] = []
     """Of the exceptions those that send each missed fire, each with the fire time (ns) of the first."""
     stored_by: int | None = None
     """The instant (ns) at which the last message was stored that the writer had read."""
     calendars: dict[str, int] = {}
     """Calendars that the writer did not know, and up to when (ns) the schedules that name them are settled."""
-    created: str | None = None
-    """For which creation of the stream it was written, if that is another one than the value's."""
 
     @property
-    def size(self) -> int:
-        """The room that its exceptions take, counted in numbers."""
-        return len(self.unsettled) + OWED_NUMBERS * len(self.owed)
+    def latest(self) -> int:
+        """The latest fire time (ns) that it claims to know of."""
+        return max([self.through, *(fire_time for _sequence, fire_time in self.owed), 0])
 
-    @property
-    def left(self) -> frozenset[int]:
-        """The shards that it is about."""
-        return ALL_SHARDS if self.shards is None else frozenset(self.shards)
-
-    def loaded(self) -> CheckpointLoaded:
-        """Return it as an engine takes it."""
-        return CheckpointLoaded(
+    def loaded(self, created: str) -> Checkpoint:
+        """Return it as the engine of a stream that was created then takes it."""
+        return Checkpoint(
             self.through,
             self.sequence,
             frozenset(self.unsettled),
-            self.left,
-            None if self.created is None else self.stored_by,
-            {pair[0]: pair[1] for pair in self.owed},
-            self.calendars,
+            stored_by=None if self.created == created else self.stored_by,
+            owed={pair[0]: pair[1] for pair in self.owed},
+            calendars=self.calendars,
         )
 
 
 class CheckpointKeeper:
     """Writes the checkpoints of one instance for one stream."""
 
-    def __init__(self, registry: Bucket, created: str, key: str) -> None:
+    def __init__(self, registry: Bucket, created: str, key: str, now: Callable[[], int]) -> None:
+        """Write nothing yet; `now` returns the time (ns) by the server's clock."""
         self._registry = registry
         self._created = created
         self._key = key
+        self._now = now
         self._revision = 0
-        self._entries: list[Entry] = []
+        self._reached = -1
+        """How far (ns) another instance settled the stream that wrote last; -1 if that was this one."""
 
-    async def write(self, settled: CheckpointLoaded) -> bool:
-        """Write how far some shards are settled; False if others wrote at each attempt. Raises `JetStreamError`."""
+    async def write(self, settled: Checkpoint) -> bool:
+        """Write how far the fires are settled, unless another instance wrote that they are settled further.
+
+        Returns False if others wrote at each attempt. Raises `JetStreamError`.
+        """
+        value = _value_of(settled, self._created)
         for _ in range(MAX_CHECKPOINT_WRITE_ATTEMPTS):
-            entries = _merged(self._entries, settled)
-            value = {CREATED: self._created, "entries": [entry.model_dump(exclude_defaults=True) for entry in entries]}
+            if settled.through < self._reached:
+                return True
             revision = await self._registry.swap(self._key, value, self._revision)
             if revision is not None:
-                self._revision, self._entries = revision, entries
+                self._revision, self._reached = revision, -1
                 return True
-            known, self._revision = await self._registry.revised(self._key)
-            self._entries, _broken = _entries_of(known, self._created)
+            given, self._revision = await self._registry.revised(self._key)
+            known, _broken = _read(given, self._created)
+            is_credible = known is not None and known.created == self._created and not _leads(known, self._now())
+            self._reached = known.through if known is not None and is_credible else -1
         return False
 
 
 async def read_checkpoint(
     registry: Bucket, api: StreamInformation, stream: str, mode: Mode, now: int
-) -> Sequence[CheckpointLoaded] | None:
-    """Return how far earlier holders settled the fires of a stream: an empty sequence if none wrote it.
+) -> Checkpoint | None:
+    """Return how far earlier owners settled the fires of a stream: `NOTHING_SETTLED` if none wrote it.
 
     None if there is no such stream.
-    What was written in the emulated mode applies to every mode, since both spellings were served then.
-    If several apply to one shard, the last one reaches furthest.
+    What was written in the emulated mode applies to every mode, since both spellings were served then; the one that
+    reaches furthest counts.
 
-    The stream is read last: what a holder writes between the two requests would seem to reach beyond its end.
+    The stream is read last: what an owner writes between the two requests would seem to reach beyond its end.
     """
     keys = [checkpoint_key(stream, written_in) for written_in in sorted({mode, Mode.EMULATED})]
     written = [(key, await registry.get(key)) for key in keys]
@@ -152,37 +139,38 @@ async def read_checkpoint(
     if info is None:
         return None
     state = StreamState.from_info(info)
-    found: list[CheckpointLoaded] = []
-    for key, value in written:
-        found += _read_entries(registry, key, value, state, now)
-    return sorted(found, key=lambda checkpoint: checkpoint.through)
+    found = [_credible(registry, key, value, state, now) for key, value in written]
+    return max(found, key=lambda checkpoint: checkpoint.through)
 
 
-def _read_entries(
-    registry: Bucket, key: str, value: Mapping[str, Any] | None, state: StreamState, now: int
-) -> list[CheckpointLoaded]:
-    entries, broken = _entries_of(value, state.created)
-    for one in broken:
-        registry.broken(key, f"no checkpoint: {str(one)[:MAX_SHOWN_CHARS]}")
-    credible = []
-    for checkpoint in (entry.loaded() for entry in entries):
-        latest = max(checkpoint.through, *checkpoint.owed.values(), 0)
-        if latest > now + MAX_CHECKPOINT_LEAD_NS:
-            ahead = (latest - now) // SECOND
-            claim = f"fires as settled that are due {str(ahead)[:MAX_SHOWN_CHARS]} s ahead of the server's clock"
-            registry.broken(key, f"it claims {claim}")
-        elif checkpoint.sequence <= state.last_sequence:
-            credible.append(checkpoint)
-        elif checkpoint.stored_by is None:  # else it is of another stream
-            beyond = f"{checkpoint.sequence}, and the stream ends at {state.last_sequence}"
-            registry.broken(key, f"it covers messages up to sequence {beyond}: forged, or the stream was rolled back")
-    return credible
+def _credible(registry: Bucket, key: str, value: Mapping[str, Any] | None, state: StreamState, now: int) -> Checkpoint:
+    """Return the checkpoint that a value is, `NOTHING_SETTLED` if it cannot be one of this stream."""
+    known, is_broken = _read(value, state.created)
+    if is_broken:
+        registry.broken(key, f"no checkpoint: {str(value)[:MAX_SHOWN_CHARS]}")
+    if known is None:
+        return NOTHING_SETTLED
+    if _leads(known, now):
+        ahead = str((known.latest - now) // SECOND)[:MAX_SHOWN_CHARS]
+        registry.broken(key, f"it claims fires as settled that are due {ahead} s ahead of the server's clock")
+        return NOTHING_SETTLED
+    if known.sequence <= state.last_sequence:
+        return known.loaded(state.created)
+    if known.created == state.created:  # else it is of another stream
+        beyond = f"{known.sequence}, and the stream ends at {state.last_sequence}"
+        registry.broken(key, f"it covers messages up to sequence {beyond}: forged, or the stream was rolled back")
+    return NOTHING_SETTLED
+
+
+def _leads(known: CheckpointValue, now: int) -> bool:
+    """Return whether a checkpoint is too far ahead of the server's clock to be true."""
+    return known.latest > now + MAX_CHECKPOINT_LEAD_NS
 
 
 def _reaches_beyond(state: StreamState, values: Sequence[Mapping[str, Any] | None]) -> bool:
-    """Return whether an entry covers messages that the stream does not have, or not yet."""
-    known = [entry for value in values for entry in _entries_of(value, state.created)[0] if entry.created is None]
-    return max((entry.sequence for entry in known), default=0) > state.last_sequence
+    """Return whether a checkpoint covers messages that the stream does not have, or not yet."""
+    known = [_read(value, state.created)[0] for value in values]
+    return any(one is not None and one.created == state.created and one.sequence > state.last_sequence for one in known)
 
 
 def checkpoint_key(stream: str, mode: Mode) -> str:
@@ -190,47 +178,31 @@ def checkpoint_key(stream: str, mode: Mode) -> str:
     return f"checkpoint.{stream}.{mode}"
 
 
-def _entries_of(value: Mapping[str, Any] | None, created: str) -> tuple[list[Entry], list[object]]:
-    """Return the entries of a value that may apply to the stream created then, and those that no sidecar wrote.
+def _read(value: Mapping[str, Any] | None, created: str) -> tuple[CheckpointValue | None, bool]:
+    """Return what may apply to the stream created then, and whether no sidecar can have written the value for it.
 
-    Of those that were written for another creation only entries with `stored_by`, each with its `created`.
+    One that was written for another creation may apply if it has `stored_by`.
     """
     if value is None:
-        return [], []
-    listed = value.get("entries", [value])
-    known: list[Entry] = []
-    broken: list[object] = []
-    for one in listed if isinstance(listed, list) else [listed]:
-        written_for = one.get(CREATED, value.get(CREATED)) if isinstance(one, dict) else value.get(CREATED)
-        try:
-            entry = Entry.model_validate(one)
-        except ValidationError:
-            broken += [one] if written_for == created else []
-            continue
-        if written_for == created or entry.stored_by is not None:
-            known.append(entry.model_copy(update={CREATED: None if written_for == created else str(written_for)}))
-    return known, broken
+        return None, False
+    try:
+        known = CheckpointValue.model_validate(value)
+    except ValidationError:
+        return None, value.get("created") == created
+    return (known if known.created == created or known.stored_by is not None else None), False
 
 
-def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
-    ours = Entry(
+def _value_of(settled: Checkpoint, created: str) -> dict[str, Any]:
+    value = CheckpointValue(
+        created=created,
         through=settled.through,
         sequence=settled.sequence,
         unsettled=sorted(settled.unsettled),
-        shards=sorted(settled.shards),
         owed=sorted([sequence, fire_time] for sequence, fire_time in settled.owed.items()),
         stored_by=settled.stored_by,
         calendars=dict(settled.calendars),
     )
-    merged, room = [ours], MAX_UNSETTLED_NUMBERS - ours.size
-    others = [
-        entry.model_copy(update={"shards": sorted(left)}) for entry in entries if (left := entry.left - settled.shards)
-    ]
-    for entry in sorted(others, key=lambda entry: entry.size / len(entry.left)):
-        room -= entry.size
-        if room >= 0:
-            merged.append(entry)
-    return merged
+    return value.model_dump(exclude_defaults=True)
 
 
 # Decide when each stream writes its checkpoint: once a second if there are few streams, and in turn if there are
@@ -297,15 +269,14 @@ class Pace:
 
 # Write the checkpoints of one stream: when it is its turn, or at once after a fire that may be gone already.
 #
-# They are read here too, when shards become ours.
+# They are read here too, when a stream becomes ours.
 #
 # The rules:
 #
-# - A checkpoint is written only if something happened since the last one, and only for shards of which no other
-#   instance writes it: not for those that another instance holds while we fire for them on trial, nor for those that
-#   were handed over.
+# - A checkpoint is written only if something happened since the last one, and only by the owner: not while we fire on
+#   trial in addition to another one, nor after the stream was handed over.
 # - A checkpoint in a format that we do not know says what is settled, and we cannot read it: so it denies us to serve
-#   the stream, like a missing permission (`engine.sharing.leases`). It is not replaced.
+#   the stream, like a missing permission (`engine.ownership.ability`). It is not replaced.
 # - A stream that keeps its fires may wait for its turn. On one that does not, the checkpoint alone shows after a crash
 #   that a fire happened, so it follows each fire closely.
 #
@@ -338,10 +309,10 @@ class CheckpointWriter:
         mode: Mode,
         clock: Clock,
         pace: Pace,
-        shards: Callable[[], frozenset[int]],
+        is_ours: Callable[[], bool],
         was_denied: Callable[[], object] = lambda: None,
     ) -> None:
-        """Prepare; `shards` returns those of which this instance writes the checkpoint at the moment.
+        """Prepare; `is_ours` returns whether this instance writes the checkpoint at the moment.
 
         `was_denied` is called when `denied` has changed.
         """
@@ -350,7 +321,7 @@ class CheckpointWriter:
         self._key = checkpoint_key(state.name, mode)
         self._clock = clock
         self._pace = pace
-        self._shards = shards
+        self._is_ours = is_ours
         self._keeps_fires = reads_all(state.config)
         self._written: tuple[int, int] | None = None
         self._steps_without_news = -1
@@ -402,7 +373,7 @@ class CheckpointWriter:
         if self._progress() == self._written:
             self._steps_without_news = steps
             return False
-        return self._engine.is_live and bool(self._shards())
+        return self._engine.is_live and self._is_ours()
 
     def take_turn(self) -> None:
         """Write a checkpoint now."""
@@ -429,38 +400,34 @@ class CheckpointWriter:
         """Write how far the fires are settled, if that is new; a failure is left to the next checkpoint."""
         keeper = self._keeper_in(registry)
         progress = self._progress()
-        shards = self._shards()
-        if progress == self._written or not self._engine.is_live or not shards:
+        if progress == self._written or not self._engine.is_live or not self._is_ours():
             return
         settled = self._settled()
         try:
-            is_written = await keeper.write(replace(settled, shards=settled.shards & shards))
+            is_written = await keeper.write(settled)
             if is_written and self._keeper == (registry, keeper):  # else it may be in the old bucket
                 self._written = progress
         except UnknownFormatError as error:
-            self._deny(shards, error)
+            self._deny(error)
         except JetStreamError:
             return  # the next one contains the same and more
 
-    async def read(
-        self, registry: Bucket, api: StreamInformation, gained: frozenset[int]
-    ) -> list[CheckpointLoaded] | None:
-        """Return how far the last holders of some shards settled them; None if the stream is gone, or denied to us."""
+    async def read(self, registry: Bucket, api: StreamInformation) -> Checkpoint | None:
+        """Return how far the last owner settled the fires; None if the stream is gone, or that is denied to us."""
         try:
-            read = await read_checkpoint(registry, api, self._name, self._mode, self._clock.now())
+            return await read_checkpoint(registry, api, self._name, self._mode, self._clock.now())
         except UnknownFormatError as error:
-            self._deny(gained, error)
+            self._deny(error)
             return None
-        return None if read is None else [replace(one, shards=one.shards & gained) for one in read]
 
-    def _deny(self, shards: frozenset[int], error: UnknownFormatError) -> None:
-        self.denied = Denied(self._clock.now(), min(shards), str(error))
+    def _deny(self, error: UnknownFormatError) -> None:
+        self.denied = Denied(self._clock.now(), str(error))
         self._was_denied()
 
     def _progress(self) -> tuple[int, int]:
         return self._engine.complete_through, self._engine.fires_stored
 
-    def _settled(self) -> CheckpointLoaded:
+    def _settled(self) -> Checkpoint:
         begun = self._clock.monotonic()
         settled = self._engine.checkpoint(self._clock.now())
         self._last_duration_seconds = (self._clock.monotonic() - begun) / SECOND
@@ -470,5 +437,5 @@ class CheckpointWriter:
         """Return the keeper for this connection; since the last one, the bucket may have been replaced."""
         if self._keeper is None or self._keeper[0] is not registry:
             self.write_anew()
-            self._keeper = registry, CheckpointKeeper(registry, self._created, self._key)
+            self._keeper = registry, CheckpointKeeper(registry, self._created, self._key, self._clock.now)
         return self._keeper[1]

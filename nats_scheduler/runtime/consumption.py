@@ -6,7 +6,7 @@ The rules:
   samples it. A consumer does not deliver if messages wait for it and it has delivered nothing for a day.
 - What cannot be listed is not known, and not guessed: it counts as consumed, and a day begins anew.
 - The targets of schedules that the server itself fires are those on which it has stored a fire of late.
-- The holder of the target's shard reports it, and again after each further day.
+- The owner of the stream reports it, and again after each further day.
 
 Cost: once an hour one list of streams, one of the consumers of each stream with schedules, and one request for each
 target that seems unconsumed, at most `MAX_SUSPECTED` of a stream. Limits: subscribers of core NATS and programs that
@@ -144,7 +144,7 @@ class Consumption:
         self._since = {key: self._since.get(key, now) for key in found}
         for (stream, target), about in found.items():
             since, served = self._since[stream, target], self._services.get(stream)
-            is_ours = served is not None and served.engine.ownership.is_ours_on(target)
+            is_ours = served is not None and served.is_owner
             if is_ours and now - since >= UNCONSUMED_FOR_NS:
                 self._since[stream, target] = now
                 self._reporter.target_unconsumed(stream, target, since, *about)

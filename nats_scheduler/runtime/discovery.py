@@ -179,7 +179,6 @@ class Discovery:
         while not lost.done():
             await self._list()
             listed.set()
-            self._serving.all_are_known()
             await asyncio.wait((lost,), timeout=LIST_INTERVAL_SECONDS)
 
     async def _list(self) -> None:

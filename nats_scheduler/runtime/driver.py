@@ -258,6 +258,8 @@ class StreamDriver:
         """Called after each step that failed, that changed `is_live` of the engine, or after which it `is_troubled`."""
         self._is_urgent = False
         """The last value that was passed to `Moderation.hurry`."""
+        self._is_owner = False
+        """The last value that was passed to `Moderation.owns`."""
         self._ends_schedules = False
         """True if a fire in flight may be the last one of its schedule, which is purged when it is stored."""
         self._urgent_reads: set[int] = set()
@@ -344,7 +346,8 @@ class StreamDriver:
         """Do not step any more."""
         self.wake_at = None
         self._wakes.detach(self)
-        self._is_urgent = False
+        self._wakes.moderation.owns(id(self), is_owner=False)
+        self._is_urgent = self._is_owner = False
         self._stopped = True
         self.engine.contents.end()
         self._idle.set()
@@ -385,7 +388,9 @@ class StreamDriver:
             self.notify_of_change()
             return
         read, is_live = engine.last_read - read_before, engine.is_live
-        self._hurry(is_urgent=not (self._is_guarded and is_live) or self._awaits_something_urgent(read))
+        self._note_owner(len(inputs))
+        is_urgent = not self._is_guarded or self._awaits_something_urgent(read) if self._is_owner else False
+        self._hurry(is_urgent=is_urgent or not is_live or bool(self._urgent_reads))
         if is_live is not was_live or engine.is_troubled:
             self.notify_of_change()
         if read:
@@ -402,12 +407,20 @@ class StreamDriver:
             self._is_urgent = is_urgent
             self._wakes.moderation.hurry(id(self), is_urgent=is_urgent)
 
+    def _note_owner(self, inputs: int) -> None:
+        is_owner = self.engine.ownership.is_owner
+        if is_owner is not self._is_owner:
+            self._is_owner = is_owner
+            self._wakes.moderation.owns(id(self), is_owner=is_owner)
+        if inputs and not is_owner:
+            self._wakes.moderation.stood_by(inputs)
+
     def _awaits_something_urgent(self, read: int) -> bool:
-        """Return whether fires or purges wait for what arrives, or more was `read` than fires bring."""
+        """Return whether fires or purges of an owner wait for what arrives, or more was `read` than fires bring."""
         in_flight = self.engine.in_flight.count
         self._ends_schedules = self._ends_schedules and in_flight > 0
         is_full = in_flight > MAX_IN_FLIGHT_AT_REST
-        return self._ends_schedules or bool(self._urgent_reads) or is_full or read > MAX_READ_AT_REST
+        return self._ends_schedules or is_full or read > MAX_READ_AT_REST
 
     def step_if_restless(self) -> bool:
         """Step if work is in progress and there was no step since the last call of this function, and none is due.

@@ -1,46 +1,47 @@
-"""The instances of an account, and what each of them holds, read from the registry's bucket.
+"""The instances of an account, and what each of them owns or stands by for, read from the registry's bucket.
 
 The rule: what is read is what the instances themselves use; nothing is written.
 Ages are by the server's clock, which also stamps the heartbeats.
 Cost: two requests for each instance, one for each stream.
 Limit: an instance that serves more streams than fit into its heartbeat, or whose heartbeat is of a newer version,
-counts as serving all; what a lease of a newer version says is not known.
+counts as serving all; what a record of a newer version says is not known.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from nats_scheduler.engine.sharing.leases import NO_HOLDER, NO_RECORD, Leases
+from nats_scheduler.engine.ownership.owners import NO_OWNER, NO_RECORD, Owners, Record
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import Registry, UnknownFormatError
-from nats_scheduler.message.foreign_json import Object, inner, server_time
-from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of, number_in
+from nats_scheduler.jetstream.registry import Delivered, Registry, UnknownFormatError
+from nats_scheduler.message.foreign_json import inner, server_time
+from nats_scheduler.runtime.instances import INSTANCE, OWNER, is_instance_name, number_in, record_of
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.port import Fleet, Instance
-from nats_scheduler.service.schemas import HoldsDocument
+from nats_scheduler.service.schemas import OwnsDocument, StandsByDocument
 
 
 async def read_fleet(registry: Registry, api: JetStreamApi, now: Callable[[], int]) -> Fleet:
-    """Read the instances of the account, and what each of them holds; raises `JetStreamError`.
+    """Read the instances of the account, and what each of them owns or stands by for; raises `JetStreamError`.
 
     `now` returns the time (ns) of this machine, for a server that does not say its own.
     """
     info = await api.stream(registry.stream)
     if info is None:
         return Fleet(now(), [])
-    parts = await _parts(registry)
-    known = [
-        await _read_instance(registry, name, parts.pop(name, [])) for name in sorted(await _keys(registry, INSTANCE))
-    ]
-    silent = [Instance(name, None, None, None, held) for name, held in sorted(parts.items())]
+    records = {key: await _record(registry, key) for key in sorted(await _keys(registry, OWNER))}
+    names = [name for name in sorted(await _keys(registry, INSTANCE)) if is_instance_name(name)]
+    known = [one for name in names if (one := await _read_instance(registry, name, records)) is not None]
+    found = {one.name for one in known}
+    gone = sorted({record.owner for record in records.values()} - {NO_OWNER} - found)
+    silent = [Instance(name, None, None, None, _owned(name, records), []) for name in gone]
     # Read last, so that no heartbeat is later than this time.
     at = server_time(await api.stream(registry.stream)) or now()
-    return Fleet(at, [*(one for one in known if one is not None), *silent])
+    return Fleet(at, [*known, *silent])
 
 
 async def is_instance(registry: Registry, name: str) -> bool:
@@ -52,44 +53,63 @@ async def _keys(registry: Registry, kind: str) -> list[str]:
     return await registry.keys(kind.removesuffix("."))
 
 
-async def _parts(registry: Registry) -> dict[str, list[HoldsDocument]]:
-    """Return what each instance holds, by the leases of the streams."""
-    parts: dict[str, list[HoldsDocument]] = {}
-    for key in sorted(await _keys(registry, LEASE)):
-        holders = holders_of(await _value(registry, f"{LEASE}{key}"))
-        mode, _, stream = key.partition(".")
-        for name in set(holders) - {NO_HOLDER}:
-            held = [shard for shard, holder in enumerate(holders) if holder == name]
-            parts.setdefault(name, []).append({"stream": stream, "mode": mode, "shards": held})
-    return parts
+async def _record(registry: Registry, key: str) -> Record:
+    value = await _value(registry, f"{OWNER}{key}")
+    return record_of(value, 0)
 
 
-async def _read_instance(registry: Registry, name: str, parts: Sequence[HoldsDocument]) -> Instance | None:
-    """Return an instance by its last heartbeat; None if it has left and holds nothing."""
-    value = await _value(registry, f"{INSTANCE}{name}", {})
+def _owned(name: str, records: Mapping[str, Record]) -> list[OwnsDocument]:
+    """Return the streams that an instance owns, by their records."""
+    owned: list[OwnsDocument] = []
+    for key, record in records.items():
+        if record.owner == name:
+            mode, _, stream = key.partition(".")
+            since = format_rfc3339(record.since) if record.since else None
+            about: OwnsDocument = {
+                "stream": stream,
+                "mode": mode,
+                "since": since,
+                "before": record.before,
+                "reason": str(record.reason),
+            }
+            owned.append(about)
+    return owned
+
+
+def _stood_by(name: str, serves: Sequence[str], records: Mapping[str, Record]) -> list[StandsByDocument]:
+    """Return the streams that an instance has read and does not own."""
+    keys = [key for key in serves if key not in records or records[key].owner != name]
+    return [{"stream": stream, "mode": mode} for mode, _, stream in (key.partition(".") for key in keys)]
+
+
+async def _read_instance(registry: Registry, name: str, records: Mapping[str, Record]) -> Instance | None:
+    """Return an instance by its last heartbeat; None if it has none."""
+    value = await _value(registry, f"{INSTANCE}{name}")
     heartbeat_at = await registry.written_at(f"{INSTANCE}{name}")
     if value is None or heartbeat_at is None:
-        return Instance(name, None, None, None, parts) if parts else None
-    since, serves = parse_rfc3339(str(value.get("since"))), value.get("serves")
+        return None
+    given = {} if isinstance(value, UnknownFormatError) else value
+    since, serves = parse_rfc3339(str(given.get("since"))), given.get("serves")
     named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
-    unable = {key: str(why) for key, why in inner(value.get("unable")).items()}
+    unable = {key: str(why) for key, why in inner(given.get("unable")).items()}
     started = since if isinstance(since, int) else None
-    return Instance(name, started, heartbeat_at, named, parts, unable, number_in(value, "room"))
+    owns, stands_by = _owned(name, records), _stood_by(name, named or [], records)
+    return Instance(name, started, heartbeat_at, named, owns, stands_by, unable, number_in(given, "standbys"))
 
 
-async def _value(registry: Registry, key: str, unknown: Object | None = None) -> Object | None:
-    """Return a value; `unknown` if a newer version wrote it."""
+async def _value(registry: Registry, key: str) -> Delivered:
+    """Return a value, or why this version cannot read it."""
     try:
         return await registry.get(key)
     except UnknownFormatError as error:
         registry.broken(key, str(error))
-        return unknown
+        return error
 
 
-# Remove from the registry's bucket what instances leave behind there: their own keys, and leases without a holder.
+# Remove from the registry's bucket what instances leave behind there: their own keys, and records without an owner.
 #
 # What may be left: the key of an instance that was killed while no other one ran; the marker by which an instance
-# reports that it has left; the lease of a mode that its stream is not in any more (after `graduate`, after an
+# reports that it has left; the record of a mode that its stream is not in any more (after `graduate`, after an
 # upgrade), or of a stream that is gone. The rule: only what no alive instance uses is removed. It is harmless if it
 # stays, but `nats-scheduler instances` lists it, an instance that begins to follow the bucket counts it for a moment,
 # and there would be more of it with each start. Cost: one request every `LEFTOVERS_CHECK_INTERVAL_SECONDS`, and one
@@ -110,13 +130,13 @@ class Leftovers:
 
     def __init__(
         self,
-        leases: Leases,
+        owners: Owners,
         registry: Registry,
         api: JetStreamApi,
         clock: ServerClock,
         services: Mapping[str, StreamService],
     ) -> None:
-        self._leases = leases
+        self._owners = owners
         self._registry = registry
         self._api = api
         self._clock = clock
@@ -127,30 +147,31 @@ class Leftovers:
         while True:
             await asyncio.sleep(LEFTOVERS_CHECK_INTERVAL_SECONDS)
             with suppress(JetStreamError):
-                await self._remove_leases()
+                await self._remove_records()
                 await self._remove_instances()
 
     async def remove_own(self) -> None:
         """Remove our own key, at the very end: the others have received by now that we left."""
         with suppress(JetStreamError, TimeoutError):
             async with asyncio.timeout(OWN_KEY_REMOVAL_LIMIT_SECONDS):
-                await self._registry.purge(f"{INSTANCE}{self._leases.me}")
+                await self._registry.purge(f"{INSTANCE}{self._owners.me}")
 
     async def _remove_instances(self) -> None:
-        living = {self._leases.me, *self._leases.others}
+        living = {self._owners.me, *self._owners.others}
         for name in await self._registry.keys(INSTANCE.removesuffix(".")):
             written_at = None if name in living else await self._registry.written_at(f"{INSTANCE}{name}")
             if written_at is not None and self._clock.now() - written_at >= ABANDONED_AFTER_NS:
                 await self._registry.purge(f"{INSTANCE}{name}")
 
-    async def _remove_leases(self) -> None:
-        if not self._leases.is_receiving(self._clock.monotonic()):
+    async def _remove_records(self) -> None:
+        if not self._owners.is_receiving(self._clock.monotonic()):
             return  # instances that seem gone may be alive
         served = {service.key for service in self._services.values()}
-        for key in self._leases.on_record():
-            if key in served or self._leases.living(key):
+        for key in self._owners.on_record():
+            if key in served or self._owners.living(key):
                 continue
             stream = key.partition(".")[2]
-            if stream in self._services or await self._api.stream(stream) is None:
-                await self._registry.purge(f"{LEASE}{key}")
-                self._leases.looked_up(key, NO_RECORD)
+            is_name = bool(stream) and "." not in stream
+            if not is_name or stream in self._services or await self._api.stream(stream) is None:
+                await self._registry.purge(f"{OWNER}{key}")
+                self._owners.looked_up(key, NO_RECORD)

@@ -26,6 +26,7 @@ from nats_scheduler.control.errors import ConflictError, ScheduleError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import assembled, refusal_of, too_large
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.stored import PURGED_KINDS, Cause, Finding, HandedOver, Handover, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection, frame
@@ -110,12 +111,12 @@ class Graduation:
         await self._set_clock()
         self._restrictions = restrictions
         name = self._state.name
-        checkpoints = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now()) or ()
+        read = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now())
         self._handover = Handover(
             # On a native stream the server has fired what a policy would have ended.
             replace(self._state.rules, restrictions=restrictions, has_policies=not self._state.is_native),
             self._server,
-            checkpoints,
+            read or NOTHING_SETTLED,
             expired_by_us=self._state.rules.allow_msg_ttl and not self._state.has_servers_ttl,
         )
         handover = self._handover

@@ -1,46 +1,50 @@
-"""This instance among the others of its account: exchange heartbeats, and hold our part of each stream.
+"""This instance among the others of its account: exchange heartbeats, and own our streams or stand by for them.
 
-The policy is `engine.sharing.leases`. Here it is carried out, through the bucket of the registry:
+The policy is `engine.ownership`. Here it is carried out, through the bucket of the registry:
 `instance.<id>` is written twice a second and names the streams that the instance serves, since when it runs, and up to
-when (by the server's clock) it has received what was written,
-`reading`, `ending`, `room` and `surplus` of it say what it is about to serve, that it is about to leave, how many
-further schedules it can hold, and for which of its streams it has no room.
-`lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
+when (by the server's clock) it has received what was written. `reading` and `ending` of it say what it is about to
+serve, and that it is about to leave.
+`owner.<mode>.<stream>` names the owner of a stream and is changed by compare-and-set.
 
-The rules: an instance serves a stream from when it has read it, so that shards are given only to an instance that is
-ready. Nothing here stops a fire: a bucket that is away is waited for, one that was deleted is created again, and
-meanwhile every instance continues with what it holds. What a newer version wrote in a format of its own is left as it
-is: an instance whose heartbeat cannot be read is alive and serves nothing for us, and a stream whose lease cannot be
-read is left to the others.
+The rules:
+
+- An instance serves a stream from when it has read it, so that only an instance that is ready becomes its owner.
+- Nothing here stops a fire: a bucket that is away is waited for, one that was deleted is created again, and meanwhile
+  every instance continues with what it owns.
+- What a newer version wrote in a format of its own is left as it is: an instance whose heartbeat cannot be read is
+  alive and serves nothing for us, and a stream whose record cannot be read is left to the others.
+- Any client may write there. What no instance can have written is no heartbeat and names no owner, and what is noted
+  of all that is bounded.
+
 Cost: two messages a second for each instance, and each instance receives all of them.
 A stream is checked if something was received that concerns it, and otherwise once in `CHECKS_PER_ROUND` checks.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Set
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
 from nats_scheduler.engine.holding.lifecycle import Denied
-from nats_scheduler.engine.sharing.leases import (
+from nats_scheduler.engine.ownership.ability import Ability
+from nats_scheduler.engine.ownership.owners import (
+    GONE_AFTER_NS,
     HEARTBEAT_INTERVAL_NS,
-    LEASE_DURATION_NS,
-    NO_HOLDER,
-    UNHELD,
-    Ability,
-    Holders,
-    Leases,
+    NO_OWNER,
+    Change,
+    Owners,
+    Reason,
     Record,
 )
-from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup, Work, in_turn
-from nats_scheduler.message.foreign_json import Object, inner
+from nats_scheduler.message.foreign_json import Object, inner, time_of
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
@@ -51,16 +55,16 @@ from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.schedule.instants import SECOND, next_multiple
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-# Judge which instances can serve a stream by what its engine has seen: what was denied to us, and which holders do
-# not fire.
+# Judge which instances can serve a stream by what its engine has seen: what was denied to us, and whether its owner
+# fires.
 #
-# The policy is `engine.sharing.leases`. Here the facts for it are collected, and what it decides is reported to the
+# The policy is `engine.ownership.ability`. Here the facts for it are collected, and what it decides is reported to the
 # operator.
 #
-# The rule: a holder that seems idle is judged only after we have read all that was stored when it began to seem so; a
+# The rule: an owner that seems idle is judged only after we have read all that was stored when it began to seem so; a
 # follower that is late sees no fires either. Cost: some comparisons at each check for each stream that changed since
-# the last one, or about which something is noted; a request to the server if a holder seems idle. Limit: on streams
-# whose messages are not all read (work queue, interest) the fires of others are not seen, and no holder is judged by
+# the last one, or about which something is noted; a request to the server if an owner seems idle. Limit: on streams
+# whose messages are not all read (work queue, interest) the fires of others are not seen, and no owner is judged by
 # them.
 
 ALL_REFUSED_LIMIT_NS = 2 * SECOND
@@ -69,18 +73,18 @@ ALL_REFUSED_LIMIT_NS = 2 * SECOND
 STREAM_INFO_LIMIT_SECONDS = 1.5
 """Longest wait for the information about a stream; it is requested again at the next check."""
 
-Relieve = Callable[[str, Mapping[int, int], Sequence[int], int], list[str]]
-"""Takes a stream's key, its neglected shards, when each shard fired last, and the time; see `Leases.relieve_idle`."""
+JudgeOwner = Callable[[str, int, int, int], str | None]
+"""Takes a stream's key, what was not fired, what was fired last, and the time; see `Owners.judge_owner`."""
 
 
 class Judgement:
     """The notes of one instance about the ability of itself and of others."""
 
     def __init__(
-        self, ability: Ability, relieve: Relieve, api: StreamInformation, clock: Clock, reporter: Reporter
+        self, ability: Ability, judge_owner: JudgeOwner, api: StreamInformation, clock: Clock, reporter: Reporter
     ) -> None:
         self._ability = ability
-        self._relieve = relieve
+        self._judge_owner = judge_owner
         self._api = api
         self._clock = clock
         self._reporter = reporter
@@ -88,7 +92,7 @@ class Judgement:
         self._stored: dict[str, tuple[int, int]] = {}
         """By stream that refuses some fires, the number of fires stored, and the instant (ns) at which it changed."""
         self._to_read: dict[str, int] = {}
-        """The sequence up to which a stream has to be read before its holders are judged."""
+        """The sequence up to which a stream has to be read before its owner is judged."""
         self._concerning: dict[str, None] = {}
         """The streams about which something is noted, here or by their engines, in the order in which it was found."""
 
@@ -108,11 +112,11 @@ class Judgement:
             denied, name = stream.denied, stream.state.name
             if denied is not None and denied is not self._denied.get(key):
                 self._denied[key] = denied
-                if self._ability.denied(key, denied.shard, denied.reason[:MAX_KEPT_CHARS], now):
+                if self._ability.denied(key, denied.reason[:MAX_KEPT_CHARS], now):
                     self._reporter.cannot_serve(name, denied.reason)
             if self._refuses_all(key, stream, now):
-                self._ability.end_reliefs(key, now)
-            elif stream.engine.ownership.neglected or key in self._to_read:
+                self._ability.trust_again(key, now)
+            elif stream.engine.ownership.unfired or key in self._to_read:
                 works.append(partial(self._judge, key, stream))
         for key in self._ability.passed(now):
             self._reporter.can_serve_again(key.partition(".")[2])
@@ -122,7 +126,7 @@ class Judgement:
         """Return whether there is anything to judge on a stream: on most there is nothing."""
         is_noted = key in self._stored or key in self._to_read
         engine = stream.engine
-        return is_noted or stream.denied is not None or bool(engine.failing_count or engine.ownership.neglected)
+        return is_noted or stream.denied is not None or bool(engine.failing_count or engine.ownership.unfired)
 
     def _refuses_all(self, key: str, stream: StreamService, now: int) -> bool:
         """Return whether a stream stores none of our fires at the moment."""
@@ -136,12 +140,12 @@ class Judgement:
         return now - since >= ALL_REFUSED_LIMIT_NS
 
     async def _judge(self, key: str, stream: StreamService) -> None:
-        """Relieve the instances that hold shards of a stream and do not fire."""
+        """Pass over the owner of a stream if it does not fire."""
         now = self._clock.monotonic()
         ownership = stream.engine.ownership
-        if not stream.engine.is_live or not ownership.neglected:
+        if not stream.engine.is_live or not ownership.unfired:
             self._to_read.pop(key, None)
-            self._relieve(key, {}, ownership.last_fired, now)
+            self._judge_owner(key, 0, ownership.last_fired, now)
             return
         if key not in self._to_read:
             try:
@@ -152,49 +156,61 @@ class Judgement:
             if info is None:
                 return
             self._to_read[key] = StreamState.from_info(info).last_sequence
-            return  # what seemed neglected may have been read back meanwhile: it is judged at the next check
+            return  # what seemed not to be fired may have been read back meanwhile: it is judged at the next check
         if stream.engine.last_read < self._to_read[key]:
             return
-        since = min(ownership.neglected.values())
-        for holder in self._relieve(key, ownership.neglected, ownership.last_fired, now):
+        since = ownership.unfired
+        idle = self._judge_owner(key, since, ownership.last_fired, now)
+        if idle is not None:
             self._to_read.pop(key, None)
-            self._reporter.instance_not_firing(stream.state.name, holder, since)
+            self._reporter.instance_not_firing(stream.state.name, idle, since)
 
 
-# The record of a stream's lease as the registry's bucket holds it: which instance holds which shards.
+# The record of a stream as the registry's bucket holds it: which instance owns it, since when, and why.
 #
-# The rule: any client may write there, so a shard has no holder if no instance can have written what is there; a
+# The rule: any client may write there, so a stream has no owner if no instance can have written what is there; a
 # record of a newer version is known to exist, and nothing else of it.
+
+REASONS = frozenset(map(str, Reason))
+
+MAX_NAME_CHARS = 64
+"""The longest name of an instance; one that is longer is none."""
 
 
 def record_of(value: Delivered, revision: int) -> Record:
     """Read a record."""
     if isinstance(value, UnknownFormatError):
-        return Record(UNHELD, revision, is_foreign=True)
-    return Record(holders_of(value), revision)
+        return Record(revision=revision, is_foreign=True)
+    given = value or {}
+    reason = given.get("reason")
+    return Record(
+        owner=_instance_in(given.get("owner")),
+        since=time_of(given.get("since")) or 0,
+        before=_instance_in(given.get("before")),
+        reason=Reason(reason) if isinstance(reason, str) and reason in REASONS else Reason.FIRST,
+        revision=revision,
+    )
 
 
-def value_of(holders: Holders) -> Object:
+def value_of(record: Record) -> Object:
     """Write a record."""
-    names = set(holders) - {NO_HOLDER}
-    return {"holders": {name: [n for n, one in enumerate(holders) if one == name] for name in names}}
+    since = format_rfc3339(record.since)
+    return {"owner": record.owner, "since": since, "before": record.before, "reason": str(record.reason)}
 
 
-def holders_of(value: Object | None) -> Holders:
-    """Read the holder of each shard."""
-    holders = [NO_HOLDER] * SHARDS
-    named = (value or {}).get("holders")
-    for name, shards in named.items() if isinstance(named, dict) else ():
-        for shard in shards if isinstance(shards, list) else ():
-            if type(shard) is int and 0 <= shard < SHARDS:
-                holders[shard] = name
-    return tuple(holders)
+def is_instance_name(name: str) -> bool:
+    """Return whether an instance can have this name."""
+    return 0 < len(name) <= MAX_NAME_CHARS
+
+
+def _instance_in(value: object) -> str:
+    return value if isinstance(value, str) and is_instance_name(value) else NO_OWNER
 
 
 # The streams that this instance serves, and which of them changed since they were last checked.
 #
 # Periodic checks visit the streams of which something changed that concerns instances: whether all of it is read,
-# what was denied, which holders neglect it. A stream that only fires costs nothing here.
+# what was denied, whether its owner fires. A stream that only fires costs nothing here.
 #
 # The rule: a driver notifies after each step that changed any of it, and after one that failed.
 # If any stream came, went, or got a new engine, all are checked once more.
@@ -245,7 +261,7 @@ class ServicesByKey:
         return changed
 
 
-DIVISION_CHECK_INTERVAL_SECONDS = 0.25
+CHECK_INTERVAL_SECONDS = 0.25
 """The interval at which it is checked which instances are gone, if nothing was received that calls for a check."""
 
 MIN_HEARTBEAT_PAUSE_NS = HEARTBEAT_INTERVAL_NS * 3 // 4
@@ -282,8 +298,11 @@ MAX_UNABLE_STREAMS_SENT = 100
 SERVES_NOTHING: Object = {"serves": []}
 """The heartbeat that we assume where we cannot read one."""
 
+MAX_UNREADABLE_NOTED = 1_000
+"""The most values of unknown formats that are noted and reported; any client may write more."""
+
 INSTANCE = "instance."
-LEASE = "lease."
+OWNER = "owner."
 
 
 class Instances:
@@ -291,7 +310,7 @@ class Instances:
 
     def __init__(
         self,
-        leases: Leases,
+        owners: Owners,
         registry: Bucket,
         api: StreamInformation,
         clock: Clock,
@@ -306,8 +325,8 @@ class Instances:
         `is_there` asks another instance whether it has a connection; None if nothing says so. `left` are the streams
         that others read.
         """
-        self._leases = leases
-        self._ability = leases.ability
+        self._owners = owners
+        self._ability = owners.ability
         self._registry = registry
         self._api = api
         self._clock = clock
@@ -322,7 +341,8 @@ class Instances:
         self._left = left
         self.decide: Callable[[str], object] = lambda _name: None
         """Called with the name of a stream that is to be read from now on, or is left to others from now on."""
-        self._are_all_known = False
+        self._knows_others = asyncio.Event()
+        """Set when a heartbeat of our own was received."""
         self._check_is_due = asyncio.Event()
         self._concerned: set[str] = set()
         """The streams about which something was received."""
@@ -331,9 +351,9 @@ class Instances:
         """All that was known of the instances at the last check of all streams."""
         self._next_checked = 0
         self._served = ServicesByKey(services)
-        self._named = _named(leases.serves)
+        self._named = _named(owners.serves)
         """The names of what we serve, as a heartbeat contains them."""
-        self._judgement = Judgement(leases.ability, leases.relieve_idle, api, clock, reporter)
+        self._judgement = Judgement(owners.ability, owners.judge_owner, api, clock, reporter)
         self._reported_count = 0
         """The number of alive instances that was reported last."""
         self._sent_at: int | None = None
@@ -345,83 +365,78 @@ class Instances:
         """The keys of values in a format that we do not know; each is reported once."""
 
     def check_soon(self, key: str | None = None) -> None:
-        """Check at once how a stream (None: each stream) is to be divided, because something about it changed."""
+        """Check at once who is to own a stream (None: each stream), because something about it changed."""
         if key is None:
             self._concerns_all = True
         else:
             self._concerned.add(key)
         self._check_is_due.set()
 
-    def reads(self, key: str, size: int = 0, *, is_reading: bool) -> bool:
-        """Return whether a stream is to be read here, if it is not read yet one of at most `size` schedules.
+    async def know_others(self) -> None:
+        """Wait until a heartbeat of our own was received, `FIRST_HEARTBEAT_LIMIT_NS` at most: then we know the others.
 
-        One that is read is left once all shards are handed over.
+        So sidecars that start together do not all begin to read each stream.
         """
-        given_up = self._leases.given_up
+        if wait := self._owners.awaits_others(self._clock.monotonic()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait / SECOND):
+                    await self._knows_others.wait()
+
+    def reads(self, key: str, *, is_reading: bool) -> bool:
+        """Return whether a stream is to be read here. One that is read is left once it is handed over."""
+        given_up = self._owners.given_up
         if not is_reading:
             given_up.discard(key)
-            self._note_held()  # streams that were begun since the last heartbeat count
-            return self._leases.reads(key, size, self._clock.monotonic(), is_reading=False)
+            return self._owners.reads(key, self._clock.monotonic(), is_reading=False)
         service = self._served.by_key().get(key)
-        return key not in given_up or (service is not None and bool(service.shards or self._leases.held(key)))
+        return key not in given_up or (service is not None and (service.is_owner or self._owners.is_owner(key)))
 
     async def may_end_reading(self, key: str) -> bool:
         """Wait until a stream that was handed over may be left; False if it is ours again: the next one is gone."""
         service = self._served.by_key().get(key)
         if service is not None and service.engine.is_live:  # what is not read yet is no loss
-            await asyncio.sleep(LEASE_DURATION_NS / SECOND + DIVISION_CHECK_INTERVAL_SECONDS)
+            await asyncio.sleep(GONE_AFTER_NS / SECOND + CHECK_INTERVAL_SECONDS)
         return not self.reads(key, is_reading=True)
 
-    def _note_held(self) -> None:
-        if self._leases.readers.capacity is not None:
-            sizes = {key: service.may_hold for key, service in self._served.by_key().items()}
-            self._leases.readers.holds(self._leases.me, sizes)
-
-    def all_are_known(self) -> None:
-        """Note that each stream of the account was found: from now on it is known whether there is only one."""
-        self._are_all_known = True
-        self.check_soon()
-
     async def take_part(self) -> None:
-        """Receive, send and divide until cancelled, or until the connection is lost."""
+        """Receive, send and check who owns what, until cancelled, or until the connection is lost."""
         self._ability.reconnected(self._clock.monotonic())
         async with TaskGroup() as tasks:
             tasks.create_task(self._keep_receiving())
             tasks.create_task(self._keep_sending())
             tasks.create_task(self._keep_asking())
-            tasks.create_task(self._keep_dividing())
+            tasks.create_task(self._keep_checking())
 
     async def leave(self) -> None:
-        """Hand over everything that we hold, and report that we are gone; before that, others read what only we do."""
-        self._leases.is_ending = self._leases.readers.is_limited
+        """Hand over everything that we own, and report that we are gone; before that, others read what only we do."""
+        self._owners.is_ending = True
         with suppress(TimeoutError):
             async with asyncio.timeout(SUCCESSORS_LIMIT_SECONDS):
-                while self._leases.is_ending and not all(map(self._leases.has_successor, self._leases.serves)):
+                while not all(map(self._owners.has_successor, self._owners.serves)):
                     self._send_heartbeat()
                     await asyncio.sleep(SUCCESSORS_CHECK_INTERVAL_SECONDS)
-        self._leases.is_leaving = True
+        self._owners.is_leaving = True
         try:
             await in_turn([partial(self._hand_over, key) for key in self._served.by_key()])
         except JetStreamError as error:
             self._reporter.problem("handover_failed", reason=str(error))
-        self._registry.mark_deleted(f"{INSTANCE}{self._leases.me}")
+        self._registry.mark_deleted(f"{INSTANCE}{self._owners.me}")
         for key, service in self._served.by_key().items():
-            holders = self._leases.record(key).holders
-            service.handed_over(frozenset(n for n, name in enumerate(holders) if name not in ("", self._leases.me)))
+            service.handed_over(self._owners.record(key).owner not in (NO_OWNER, self._owners.me))
 
     # -- receiving -----------------------------------------------------------------------------------------------
 
     async def _keep_receiving(self) -> None:
-        wait = DIVISION_CHECK_INTERVAL_SECONDS
+        wait = CHECK_INTERVAL_SECONDS
         while True:
-            self._leases.listening_anew()
+            self._owners.listening_anew()
             self._sent_at = self._last_received = None
             self.check_soon()
             reason = await self._receive_all()
             if reason is None:
                 return
             wait = (
-                DIVISION_CHECK_INTERVAL_SECONDS if reason else min(2 * wait, RETRY_WAIT_LIMIT_SECONDS)
+                CHECK_INTERVAL_SECONDS if reason else min(2 * wait, RETRY_WAIT_LIMIT_SECONDS)
             )  # a permission may come
             try:
                 before = self._registry.created
@@ -440,12 +455,12 @@ class Instances:
 
         Returns why that ended: None if the connection was lost, "" if a permission is missing (reported elsewhere).
         """
-        following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{LEASE}>"), self._received))
+        following = asyncio.create_task(self._registry.follow((f"{INSTANCE}*", f"{OWNER}>"), self._received))
         try:
             silent = 0  # more than one check: after a standstill, the first one finds what is yet to be read
             while not following.done() and silent < MAX_CHECKS_WITHOUT_HEARTBEAT:
                 await asyncio.wait((following,), timeout=OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS)
-                silent = 0 if self._leases.is_receiving(self._clock.monotonic()) else silent + 1
+                silent = 0 if self._owners.is_receiving(self._clock.monotonic()) else silent + 1
         finally:
             following.cancel()
             await asyncio.wait((following,))
@@ -461,39 +476,41 @@ class Instances:
 
     def _received(self, key: str, value: Delivered, message: StoredMessage) -> None:
         self._last_received = message.stored_at
-        if key.startswith(LEASE):
-            self._lease_received(key, value, message.sequence)
+        if key.startswith(OWNER):
+            self._record_received(key, value, message.sequence)
+            return
+        name, before = key.removeprefix(INSTANCE), self._owners.count
+        if not is_instance_name(name):
             return
         if isinstance(value, UnknownFormatError):
-            if key not in self._unreadable:
-                self._unreadable.add(key)
+            if self._is_news(key):
                 self._registry.broken(key, str(value))
             value = SERVES_NOTHING
-        name, before = key.removeprefix(INSTANCE), self._leases.count
         if value is None:
-            self._leases.left(name)
+            self._owners.left(name)
         else:
             serves = value.get("serves")
             named = _names_in(serves) if isinstance(serves, list) else None
             reading, is_ending = _names_in(value.get("reading")), value.get("ending") is True
             last_received, unable = number_in(value, "last_received"), inner(value.get("unable"))
-            room, surplus = number_in(value, "room"), _names_in(value.get("surplus"))
-            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading, room, surplus
-            if self._leases.received(name, *heard, is_ending=is_ending):
+            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading
+            if self._owners.received(name, *heard, is_ending=is_ending):
                 self.check_soon()
-                before *= name != self._leases.me
+                before *= name != self._owners.me
+        if name == self._owners.me:
+            self._knows_others.set()
         self._await_heartbeat(name)
-        if self._leases.count != before:
+        if self._owners.count != before:
             self.check_soon()
-        if self._leases.alive != self._reported_count and self._leases.is_receiving(self._clock.monotonic()):
-            self._reported_count = self._leases.alive
+        if self._owners.alive != self._reported_count and self._owners.is_receiving(self._clock.monotonic()):
+            self._reported_count = self._owners.alive
             self._reporter.instances(self._reported_count)
 
     def _await_heartbeat(self, name: str) -> None:
         """Ask an instance whether it is there if no further heartbeat of it arrives in time."""
         if (awaited := self._awaited.pop(name, None)) is not None:
             awaited.cancel()
-        wait = self._leases.ask_after(name, self._clock.monotonic())
+        wait = self._owners.ask_after(name, self._clock.monotonic())
         if wait is not None:
             self._awaited[name] = self._loop.call_later(wait / SECOND, self._late.put_nowait, name)
 
@@ -504,23 +521,29 @@ class Instances:
 
     async def _ask(self, name: str) -> None:
         is_there = await self._is_there(name)
-        if self._leases.asked(name, is_there, self._clock.monotonic()):
+        if self._owners.asked(name, is_there, self._clock.monotonic()):
             self._await_heartbeat(name)
         if is_there is False:
             self._check_is_due.set()
 
-    def _lease_received(self, key: str, value: Delivered, revision: int) -> None:
-        stream = key.removeprefix(LEASE)
+    def _record_received(self, key: str, value: Delivered, revision: int) -> None:
+        stream = key.removeprefix(OWNER)
         name = stream.partition(".")[2]
-        self._leases.recorded(stream, record_of(value, revision))
+        self._owners.recorded(stream, record_of(value, revision))
         if not isinstance(value, UnknownFormatError):
             if key in self._unreadable:
                 self._unreadable.remove(key)
                 self._reporter.can_serve_again(name)
-        elif key not in self._unreadable:
-            self._unreadable.add(key)
+        elif self._is_news(key):
             self._reporter.cannot_serve(name, str(value))
         self.check_soon(stream)
+
+    def _is_news(self, key: str) -> bool:
+        """Note a value in a format that we do not know; returns whether that is to be reported."""
+        if key in self._unreadable or len(self._unreadable) >= MAX_UNREADABLE_NOTED:
+            return False
+        self._unreadable.add(key)
+        return True
 
     # -- acting --------------------------------------------------------------------------------------------------
 
@@ -530,49 +553,47 @@ class Instances:
             self._send_heartbeat()
             self._check_is_due.set()
             # Alone, nobody can be gone.
-            interval = DIVISION_CHECK_INTERVAL_SECONDS if self._leases.count > 1 else HEARTBEAT_INTERVAL_NS / SECOND
+            interval = CHECK_INTERVAL_SECONDS if self._owners.count > 1 else HEARTBEAT_INTERVAL_NS / SECOND
             now = self._loop.time()
             await asyncio.sleep(next_multiple(now, interval) - now)
 
-    async def _keep_dividing(self) -> None:
+    async def _keep_checking(self) -> None:
         while True:
             self._check_is_due.clear()
             judging = self._judgement.check(self._served.by_key(), self._served.take_changed())
-            if self._concerns_all:
-                self._send_heartbeat()
-            gone = self._leases.discard_gone(self._clock.monotonic())
+            if self._concerns_all or not self._ability.is_flawless:
+                self._send_heartbeat()  # what we cannot serve is handed back to us by those that do not know it
+            gone = self._owners.discard_gone(self._clock.monotonic())
             for name, is_absent in gone.items():
-                self._reporter.instance_lost(name, self._leases.alive, is_absent=is_absent)
-            works: list[Work] = [partial(self._divide, *each) for each in await self._to_divide()]
+                self._reporter.instance_lost(name, self._owners.alive, is_absent=is_absent)
+            works: list[Work] = [partial(self._change, *each) for each in await self._to_change()]
             works += [partial(self._quietly, work) for work in judging]
             await in_turn([*works, *(partial(self._quietly, partial(self._remove_key, name)) for name in gone)])
             await self._check_is_due.wait()
 
-    async def _to_divide(self) -> list[tuple[str, StreamService]]:
-        """Return the streams whose record should change, or of which we should hold other shards.
+    async def _to_change(self) -> list[tuple[str, StreamService]]:
+        """Return the streams whose record should change, or for which we should begin or cease to fire.
 
         Those with the earliest fires come first: if an instance with a thousand streams is gone, it takes a second or
         more to take over all of them, and those that have nothing to fire meanwhile can wait.
         """
         found, keys = [], self._served.by_key()
         left = {one.key: one.state for one in self._left.values()}
-        if self._are_all_known:
-            self._leases.readers.has_one_stream = len(keys) + len(left) == 1
         for number, key in enumerate(self._to_check({**left, **keys} if left else keys), 1):
             if number % MIN_STREAMS_PER_CHECK == 0:
                 await asyncio.sleep(0)  # fires go first
             if key in keys:
                 self._give_up_or_keep(key, keys[key])
-            elif self._leases.reads(key, left[key].subjects, self._clock.monotonic(), is_reading=False):
+            elif self._owners.reads(key, self._clock.monotonic(), is_reading=False):
                 self.decide(left[key].name)
-            if key in keys and self._is_to_divide(key, keys[key], self._clock.monotonic()):
+            if key in keys and self._is_to_change(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
         return sorted(found, key=lambda each: each[1].engine.urgency)
 
     def _give_up_or_keep(self, key: str, service: StreamService) -> None:
-        """Note whether a stream that we read is left to others, and have it left once all of it is handed over."""
-        given_up = self._leases.given_up
-        if self._leases.reads(key, service.state.subjects, self._clock.monotonic(), is_reading=True):
+        """Note whether a stream that we read is left to others, and have it left once it is handed over."""
+        given_up = self._owners.given_up
+        if self._owners.reads(key, self._clock.monotonic(), is_reading=True):
             given_up.discard(key)
         elif key not in given_up:
             given_up.add(key)
@@ -580,15 +601,24 @@ class Instances:
         elif not self.reads(key, is_reading=True):
             self.decide(service.state.name)
 
-    def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
-        if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:
+    def _is_to_change(self, key: str, service: StreamService, now: int) -> bool:
+        if self._owners.change(key, now) is not None or self._owners.fires(key, now) != service.is_owner:
             return True
-        on_trial = self._ability.on_trial(key, now)
-        return bool(on_trial or service.on_trial) and on_trial - self._leases.held(key) != service.on_trial
+        return (
+            self._is_on_trial(key, now) != service.is_on_trial or self._owns(key, service) != service.is_reported_owner
+        )
+
+    def _owns(self, key: str, service: StreamService) -> bool:
+        """Return whether we count as the owner of a stream: also while another client writes that nobody is."""
+        now = self._clock.monotonic()
+        return service.is_owner and (self._owners.is_owner(key) or self._owners.is_unowned(key, now))
+
+    def _is_on_trial(self, key: str, now: int) -> bool:
+        return self._ability.is_on_trial(key, now) and not self._owners.is_owner(key)
 
     def _to_check(self, keys: Mapping[str, object]) -> list[str]:
         """Return the streams that a change concerns, and some of the others."""
-        outlook = self._leases.outlook(self._clock.monotonic())
+        outlook = self._owners.outlook(self._clock.monotonic())
         if self._concerns_all or outlook != self._outlook or not self._ability.is_flawless:
             self._outlook, self._concerns_all = outlook, False
             self._concerned.clear()
@@ -599,79 +629,91 @@ class Instances:
         return list({**dict.fromkeys(islice(keys, first, first + number)), **dict.fromkeys(concerned & keys.keys())})
 
     def _send_heartbeat(self) -> None:
-        if self._leases.is_leaving:
+        if self._owners.is_leaving:
             return
         now, keys = self._clock.monotonic(), self._served.by_key()
-        serves = self._leases.able(self._served.live(), now).intersection(keys)
+        serves = self._owners.able(self._served.live(), now).intersection(keys)
         unable = dict(islice(self._ability.unable.items(), MAX_UNABLE_STREAMS_SENT))
-        is_news = serves != self._leases.serves
-        reading = keys.keys() - serves - self._leases.given_up if len(serves) < len(keys) else frozenset()
-        about: Object = {"reading": _named(reading) or []} | ({"ending": True} if self._leases.is_ending else {})
+        is_news = serves != self._owners.serves
+        reading = keys.keys() - serves - self._owners.given_up if len(serves) < len(keys) else frozenset()
+        about: Object = {"reading": _named(reading) or []} | ({"ending": True} if self._owners.is_ending else {})
         about |= {"unable": unable} if unable else {}
-        self._note_held()
-        about |= {"surplus": sorted(surplus)} if (surplus := self._leases.readers.surplus) else {}
         is_sent = not is_news and about == self._sent_about
         if self._sent_at is not None and now - self._sent_at < MIN_HEARTBEAT_PAUSE_NS and is_sent:
             return
         if is_news:
-            self._concerned |= serves ^ self._leases.serves
+            self._concerned |= serves ^ self._owners.serves
             self._named = _named(serves)
-            self._leases.serves = serves
+            self._owners.serves = serves
             if self._named is None:
-                self._leases.readers.read_all()
+                self._owners.order.read_all()
         self._sent_at, self._sent_about = now, about
-        self._leases.since = self._leases.since or self._clock.now()
-        since, received = format_rfc3339(self._leases.since), self._last_received
-        said: Object = {"serves": self._named, "since": since, "last_received": received, **about}
-        if (room := self._leases.readers.room) is not None:
-            said["room"] = room
-        self._registry.send(f"{INSTANCE}{self._leases.me}", said)
+        self._owners.since = self._owners.since or self._clock.now()
+        since, received = format_rfc3339(self._owners.since), self._last_received
+        standbys = self._owners.order.standbys
+        said: Object = {"serves": self._named, "since": since, "last_received": received, "standbys": standbys, **about}
+        self._registry.send(f"{INSTANCE}{self._owners.me}", said)
 
-    async def _divide(self, key: str, service: StreamService) -> None:
-        """Change the record of a stream and what we hold of it, as needed; a failure is retried at the next check."""
-        if not await self._quietly(partial(self._divide_once, key, service)):
+    async def _change(self, key: str, service: StreamService) -> None:
+        """Change the record of a stream, and whether we fire for it; a failure is retried at the next check."""
+        if not await self._quietly(partial(self._change_once, key, service)):
             self._concerned.add(key)
 
-    async def _divide_once(self, key: str, service: StreamService) -> bool:
-        holders = self._leases.change(key, self._clock.monotonic())
-        is_done = holders is None or self._leases.is_leaving or await self._record(key, holders)
-        held, before = self._leases.to_fire(key, self._clock.monotonic()), service.shards
-        on_trial = self._ability.on_trial(key, self._clock.monotonic()) - self._leases.held(key)
-        service.fires_on_trial(on_trial)
-        if held == before or self._leases.is_leaving:
+    async def _change_once(self, key: str, service: StreamService) -> bool:
+        change = self._owners.change(key, self._clock.monotonic())
+        is_done = change is None or self._owners.is_leaving or await self._record(key, change)
+        now = self._clock.monotonic()
+        service.fires_on_trial(self._is_on_trial(key, now))
+        fires = self._owners.fires(key, now)
+        if self._owners.is_leaving:
             return is_done
-        if not await service.hold(held, self._registry, self._api):
+        if fires != service.is_owner and not await service.own(fires, self._registry, self._api):
             return False
-        self._reporter.shards_changed(service.state.name, len(held), len(held - before), len(before - held))
+        self._report_owner(key, service)
         return is_done
+
+    def _report_owner(self, key: str, service: StreamService) -> None:
+        """Report once that a stream is ours, or not any more."""
+        is_owner, record = self._owns(key, service), self._owners.record(key)
+        if is_owner != service.is_reported_owner:
+            service.is_reported_owner = is_owner
+            name, owner = service.state.name, self._owners.me if is_owner else record.owner
+            self._reporter.owner_changed(
+                name, is_owner=is_owner, owner=owner, before=record.before, reason=str(record.reason)
+            )
 
     async def _remove_key(self, name: str) -> None:
         async with _within_limit():
             await self._registry.purge(f"{INSTANCE}{name}")
 
-    async def _record(self, key: str, holders: Holders) -> bool:
+    async def _record(self, key: str, change: Change) -> bool:
+        """Write who owns a stream; returns False if another instance has written the record since."""
         async with _within_limit():
-            known = self._leases.record(key).revision
-            revision = await self._registry.swap(f"{LEASE}{key}", value_of(holders), known)
+            known = self._owners.record(key)
+            if change.owner == known.owner:
+                record = known
+            else:
+                record = Record(change.owner, self._clock.now(), known.owner, change.reason)
+            revision = await self._registry.swap(f"{OWNER}{key}", value_of(record), known.revision)
             if revision is None:
-                await self._read_record(key, known)
+                await self._read_record(key, known.revision)
                 return False
-        self._leases.recorded(key, Record(holders, revision))
+        self._owners.recorded(key, replace(record, revision=revision))
         return True
 
     async def _read_record(self, key: str, known: int) -> None:
         """Take what is stored as the record: what was received may be of another bucket, with higher revisions."""
         try:
-            value, revision = await self._registry.revised(f"{LEASE}{key}")
+            value, revision = await self._registry.revised(f"{OWNER}{key}")
         except UnknownFormatError:
             return  # it is delivered to us, too, and decides
-        if self._leases.record(key).revision == known:
-            self._leases.looked_up(key, record_of(value, revision))
+        if self._owners.record(key).revision == known:
+            self._owners.looked_up(key, record_of(value, revision))
 
     async def _hand_over(self, key: str) -> None:
         for _ in range(MAX_HANDOVER_ATTEMPTS):
-            holders = self._leases.change(key, self._clock.monotonic())
-            if holders is None or await self._record(key, holders):
+            change = self._owners.change(key, self._clock.monotonic())
+            if change is None or await self._record(key, change):
                 return
 
     async def _quietly(self, work: Work) -> bool:
@@ -680,7 +722,7 @@ class Instances:
             return await work() is not False
         except JetStreamError as error:
             if not isinstance(error, ConnectionLostError):
-                self._reporter.problem("lease_update_failed", reason=str(error))
+                self._reporter.problem("owner_update_failed", reason=str(error))
             return False
 
 

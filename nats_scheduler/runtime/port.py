@@ -124,6 +124,7 @@ class Contacts(Protocol):
         ack_timeout: float,
         history_after: int | None,
         last_read: Callable[[], int],
+        is_standby: Callable[[], bool],
     ) -> StreamPort:
         """Make contact; the tasks that it begins belong to the task group."""
         ...

@@ -209,10 +209,6 @@ class Serving:
         if not done:
             self._begin_checking_later(name)
 
-    def all_are_known(self) -> None:
-        """Note that each stream of the account was checked once."""
-        self._instances.all_are_known()
-
     def begin_check(self, name: str) -> None:
         """Begin to check a stream, unless that has begun."""
         if name not in self._decided:
@@ -297,7 +293,8 @@ class Serving:
     async def _serve(self, state: StreamState, mode: Mode) -> StreamService | None:
         """Serve a stream, and return its service; None if it is left to other instances."""
         name = state.name
-        if not self._instances.reads(key_of(name, mode), state.subjects, is_reading=name in self._services.by_name):
+        await self._instances.know_others()
+        if not self._instances.reads(key_of(name, mode), is_reading=name in self._services.by_name):
             await self._leave(state, mode)
             return None
         if not self._serves_the_same(state, mode):

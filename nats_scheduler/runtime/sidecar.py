@@ -12,9 +12,8 @@ from contextlib import suppress
 from functools import partial
 
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.engine.sharing.leases import Leases
-from nats_scheduler.engine.sharing.readers import Readers
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.ownership.order import Order
+from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
@@ -75,9 +74,9 @@ async def keep_sampling(activity: Activity, clock: Clock) -> None:
 #
 # The rules:
 #
-# - It fires until what it holds is handed over, or until that gets no answer: if it stopped first and waited for the
+# - It fires until what it owns is handed over, or until that gets no answer: if it stopped first and waited for the
 # bucket then, nothing would fire meanwhile.
-# - The last checkpoint is not waited for long: it saves the next holder work, but that one reads the stream anyway.
+# - The last checkpoint is not waited for long: it saves the next owner work, but that one reads the stream anyway.
 #
 # Cost: some requests to the bucket. Limit: `Instances.leave` decides how long a hand-over is tried.
 
@@ -90,7 +89,7 @@ async def leave(
 ) -> bool:
     """Give up everything; False if what was in flight could not be finished within the time.
 
-    Without `instances` nothing is divided, and there is no instance to hand over to.
+    Without `instances` there is none to hand over to.
     """
     if instances is not None:
         await instances.leave()
@@ -188,11 +187,10 @@ class Sidecar:
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
         """The current connection."""
-        readers = Readers(settings.instances_per_stream, capacity=settings.schedules_per_instance)
-        self._leases = Leases(secrets.token_hex(6), readers=readers)
-        failures = shared_failures(self._leases.me, lambda: {one.key: one.engine for one in self.served.values()})
+        self._owners = Owners(secrets.token_hex(6), order=Order(settings.standbys))
+        failures = shared_failures(self._owners.me, lambda: {one.key: one.engine for one in self.served.values()})
         reporter.listen(failures.changed, FireRefused)
-        self._shared = failures, kept_settings(self._leases.me, settings)
+        self._shared = failures, kept_settings(self._owners.me, settings)
         self._keeping = FailureKeeping(settings, reporter)
         self._consumption = Consumption(self.served, self._clock.now, reporter, Turns(self._services))
         self._unserved = UnservedStreams(reporter)
@@ -210,7 +208,7 @@ class Sidecar:
         self._canary = (
             None
             if self._canary_record is None
-            else Canary(settings, self._leases.me, self._services, self._clock, reporter, self._canary_record)
+            else Canary(settings, self._owners.me, self._services, self._clock, reporter, self._canary_record)
         )
 
     @property
@@ -221,7 +219,7 @@ class Sidecar:
     @property
     def instance(self) -> str:
         """The id of this instance, among those of the account and in the micro service."""
-        return self._leases.me
+        return self._owners.me
 
     def stop(self) -> None:
         """Begin to end: nothing new is started, what is in flight is finished, then `run` returns."""
@@ -236,7 +234,7 @@ class Sidecar:
         if not self.serving.is_set():
             return ["the streams of the account are not known yet"]
         found = [self._why_not_ready(name, one) for name, one in self.served.items()]
-        found += [self._unassigned(name, one.key) for name, one in self._services.left.items()]
+        found += [self._unowned(name, one.key) for name, one in self._services.left.items()]
         reasons = [reason for reason in found if reason]
         return reasons if self._canary_record is None else [*reasons, *self._canary_record.not_ready()]
 
@@ -248,15 +246,15 @@ class Sidecar:
         """Return why not all schedules of a stream fire at this moment; "" if they do."""
         if not service.is_ready:
             return f"stream {name} is not read to its end"
-        if unassigned := self._unassigned(name, service.key):
-            return unassigned
-        if coming := self._leases.held(service.key) - service.shards:
-            return f"{len(coming)} shards of stream {name} are not taken over yet"
+        if unowned := self._unowned(name, service.key):
+            return unowned
+        if self._owners.is_owner(service.key) and not service.is_owner:
+            return f"stream {name} is not taken over yet"
         return ""
 
-    def _unassigned(self, name: str, key: str) -> str:
-        count = self._leases.unassigned(key, self._clock.monotonic())
-        return f"no instance fires for {count} of the {SHARDS} shards of stream {name}" if count else ""
+    def _unowned(self, name: str, key: str) -> str:
+        is_unowned = self._owners.is_unowned(key, self._clock.monotonic())
+        return f"no instance owns stream {name}" if is_unowned else ""
 
     # -- what the metrics read in the thread of a scrape: copies or single values, and nothing waits ---------------
 
@@ -270,7 +268,7 @@ class Sidecar:
 
     def unable(self) -> int:
         """Return how many of them this instance cannot serve."""
-        ability = self._leases.ability
+        ability = self._owners.ability
         return sum(not ability.can_serve(one.key) for one in list(self.served.values()))
 
     def clock_offset(self) -> int | None:
@@ -322,7 +320,7 @@ class Sidecar:
 
     async def _serve(self, connection: Connection) -> bool:
         account = Account(
-            connection, self._settings, self._clock, self._reporter, self._services, self._leases, self._unserved
+            connection, self._settings, self._clock, self._reporter, self._services, self._owners, self._unserved
         )
         self._keeping.begin(connection)
         self.connection = connection
@@ -366,12 +364,12 @@ class Sidecar:
         serving = asyncio.create_task(account.serve(self._files, self.serving))
         access = account.access
         connection, registry = access.connection, access.registry
-        leftovers = Leftovers(self._leases, registry, access.api, self._clock, self.served)
+        leftovers = Leftovers(self._owners, registry, access.api, self._clock, self.served)
         activity = self._reporter.activity
         examination = partial(self._examination, access)
         asked = asked_sidecar(
             access,
-            self._leases,
+            self._owners,
             self._services,
             self.not_ready,
             self.notes,
@@ -403,7 +401,7 @@ class Sidecar:
                 is_clean = await self._drain(account)
                 if self._canary is not None:
                     await _ended(asides.pop())
-                    await self._canary.leave(access, is_last=not self._leases.others)
+                    await self._canary.leave(access, is_last=not self._owners.others)
                 await leftovers.remove_own()
                 return is_clean
             return True

@@ -2,8 +2,8 @@
 
 The rules:
 
-- It is written in the background, rarely, and in moments in which nothing is due. One instance writes it: the holder of
-  the first shard.
+- It is written in the background, rarely, and in moments in which nothing is due. One instance writes it: the owner of
+  the stream.
 - Its manifest is written last, in place of the one that was there when it was begun. So a reader finds all of a
   snapshot or none of it, and of two writers one.
 - An engine begins with a snapshot at its first contact or never; what happens then is as without one.
@@ -384,19 +384,19 @@ class StreamSnapshots:
         mode: str,
         basis: Callable[[], str],
         clock: Clock,
-        shards: Callable[[], frozenset[int]],
+        is_ours: Callable[[], bool],
     ) -> None:
         """Use and keep none yet.
 
-        `basis` returns the digest of what the engine depends on, `shards` those of which this instance writes what it
-        knows.
+        `basis` returns the digest of what the engine depends on, `is_ours` whether this instance is the one that writes
+        what it knows.
         """
         self._driver = driver
         self._engine = driver.engine
         self._stream, self._mode = stream, mode
         self._basis = basis
         self._clock = clock
-        self._shards = shards
+        self._is_ours = is_ours
         self._is_first = True
         self._generation = ""
         """That of the snapshot that is there, if we wrote it or began with it."""
@@ -478,7 +478,7 @@ class StreamSnapshots:
 
     async def _check(self, bucket: SnapshotBucket, api: StreamContents, reports: Reporter) -> None:
         now = self._clock.monotonic()
-        if 0 not in self._shards() or now < self._not_before:
+        if not self._is_ours() or now < self._not_before:
             return
         if await self._is_due(api):
             self._cost = 0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from sys import maxsize
 
-from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
+from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, ContactLost, Input, MessagesRead
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
@@ -38,7 +38,7 @@ async def read_stream_listing(
     api: JetStreamApi,
     state: StreamState,
     mode: Mode,
-    checkpoints: Sequence[CheckpointLoaded],
+    checkpoint: Checkpoint,
     now: Callable[[], int],
     *,
     query: Query = ALL,
@@ -51,6 +51,7 @@ async def read_stream_listing(
 
     Of its schedules those are returned that the `query` wants. `restrictions` are those of the sidecar; the server
     knows none.
+    `checkpoint` says how far its fires are settled.
     With `removes_expired` it is the sidecar that ends what has a TTL, and not the server.
     `calendars` is read if a schedule names one.
     `notify_read` is called with each batch of messages that was read.
@@ -59,7 +60,7 @@ async def read_stream_listing(
     """
     rules = state.rules
     allowed = replace(rules, restrictions=restrictions)
-    ours = StoredSchedules(allowed, dialects_of(mode), FiredBy.SIDECAR, checkpoints, removes_expired=removes_expired)
+    ours = StoredSchedules(allowed, dialects_of(mode), FiredBy.SIDECAR, checkpoint, removes_expired=removes_expired)
     read = [ours]
     if mode in FIRED_BY:
         read.append(StoredSchedules(rules, (ADR51,), FIRED_BY[mode]))

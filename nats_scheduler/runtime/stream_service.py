@@ -1,4 +1,4 @@
-"""Serve one stream for as long as it is the same stream: its engine, its contacts, its shards, its checkpoints.
+"""Serve one stream for as long as it is the same stream: its engine, its contacts, its checkpoints, and if we own it.
 
 The engine outlives connections, so that after a reconnect only what is new is read.
 It does not outlive the stream: a stream that was deleted and created again, that went back to an earlier state, or that
@@ -18,7 +18,7 @@ from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, Sc
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Denied
-from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ServerLimited, ShardsHeld, StreamChanged
+from nats_scheduler.engine.inputs import CalendarsRead, OwnershipChanged, RemovalRequested, ServerLimited, StreamChanged
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
@@ -38,8 +38,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 HANDOVER_OVERLAP_SECONDS = 0.5
-"""The time for which this instance continues to fire for shards that now belong to another one, which has yet to
-receive that and to read our checkpoint. What both fire is stored once; what neither fires is late."""
+"""The time for which this instance continues to fire for a stream that another one owns now, which has yet to receive
+that and to read our checkpoint. What both fire is stored once; what neither fires is late."""
 
 SILENT_ACK_LIMIT_NS = SECOND
 """Longest wait (ns) for an acknowledgement on a stream that sends none: its fires are read back, or not at all."""
@@ -61,7 +61,7 @@ class _ContactOverError(Exception):
 
 
 def key_of(name: str, mode: Mode) -> str:
-    """Return the name of a stream in leases and heartbeats."""
+    """Return the name of a stream in records and heartbeats."""
     return f"{mode}.{name}"
 
 
@@ -74,7 +74,7 @@ class LeftStream:
 
     @property
     def key(self) -> str:
-        """The name of the stream in leases and heartbeats."""
+        """The name of the stream in records and heartbeats."""
         return key_of(self.state.name, self.mode)
 
     @property
@@ -99,7 +99,7 @@ class StreamService:
         memory: ContentMemory | None = None,
         notify_named: Callable[[], object] = lambda: None,
     ) -> None:
-        """Hold no shards; `wakes`, `pace` and `memory` are shared by the streams of a process, None if there is one.
+        """Fire nothing; `wakes`, `pace` and `memory` are shared by the streams of a process, None if there is one.
 
         `notify_named` is called when a schedule names another calendar.
         """
@@ -107,7 +107,7 @@ class StreamService:
         """The state of the stream as the server reported it last."""
         self.mode = mode
         self._name, self.key = state.name, key_of(state.name, mode)
-        """The name of the stream in leases and heartbeats."""
+        """The name of the stream in records and heartbeats."""
         self._server = server
         self._settings = settings
         self._clock = clock
@@ -119,17 +119,22 @@ class StreamService:
         self._driver = StreamDriver(
             self.engine, clock, self._reported, wakes, is_guarded=server.has_guard, budget=budget
         )
-        self._driver.receive(ShardsHeld(frozenset()))
+        self._driver.receive(OwnershipChanged(False))
         self._max_payload = DEFAULT_MAX_PAYLOAD
         self.limited(server.max_payload)
-        self._shards: frozenset[int] = frozenset()
-        self._on_trial: frozenset[int] = frozenset()
-        self._handed_over: frozenset[int] = frozenset()
-        """Shards that others hold since we began to drain."""
+        self.is_owner = False
+        """True if this instance fires for the stream."""
+        self.is_on_trial = False
+        """True if it does so in addition to the owner, to test whether it can."""
+        self.is_reported_owner = False
+        """True if it was reported that this instance owns the stream."""
+        self._is_handed_over = False
+        self._ceasing: asyncio.TimerHandle | None = None
+        """What ends our fires for a stream that another instance owns."""
         self._checkpoints = CheckpointWriter(
-            self.engine, state, mode, clock, pace or Pace(), self._shards_to_report, self._driver.may_be_unable
+            self.engine, state, mode, clock, pace or Pace(), self._writes, self._driver.may_be_unable
         )
-        self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._shards_to_report)
+        self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._writes)
         self._removals = Removals(self.engine, state, self._driver.receive)
 
     # -- what others may ask -------------------------------------------------------------------------------------
@@ -164,29 +169,14 @@ class StreamService:
         return self.engine.failing(most)
 
     @property
-    def may_hold(self) -> int:
-        """The number of schedules that are held, and as many as may be held as long as not all of them are read."""
-        return max(len(self.engine.held), 0 if self.engine.is_live else self.state.subjects)
-
-    @property
     def is_ready(self) -> bool:
         """True if there is contact with the stream and all that is stored has been read."""
         return self.has_contact and self.engine.is_live
 
     @property
     def denied(self) -> Denied | None:
-        """The last denial by the server of something that a holder of the stream has to do."""
+        """The last denial by the server of something that the owner of the stream has to do."""
         return max(filter(None, (self._checkpoints.denied, self.engine.ownership.denied)), default=None)
-
-    @property
-    def shards(self) -> frozenset[int]:
-        """The shards for which this instance fires."""
-        return self._shards
-
-    @property
-    def on_trial(self) -> frozenset[int]:
-        """The shards among them that another instance holds: we fire for them in addition, to test whether we can."""
-        return self._on_trial
 
     def notify_of_changes(self, notify: Callable[[], object]) -> None:
         """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.instances`."""
@@ -242,13 +232,13 @@ class StreamService:
         """Write the next checkpoint even if nothing happened since the last one: the bucket is a new one."""
         self._checkpoints.bucket_replaced()
 
-    def fires_on_trial(self, shards: frozenset[int]) -> None:
-        """Note the shards that another instance holds and for which we fire in addition; it writes their checkpoint."""
-        self._on_trial = shards
+    def fires_on_trial(self, is_on_trial: bool) -> None:
+        """Note whether we fire in addition to the owner, which writes the checkpoint."""
+        self.is_on_trial = is_on_trial
 
-    def handed_over(self, shards: frozenset[int]) -> None:
-        """Note the shards that others hold since we began to drain; they write the checkpoint."""
-        self._handed_over = shards
+    def handed_over(self, is_handed_over: bool) -> None:
+        """Note whether another instance owns the stream since we began to drain; it writes the checkpoint."""
+        self._is_handed_over = is_handed_over
 
     def end(self) -> None:
         """Do nothing any more."""
@@ -327,35 +317,39 @@ class StreamService:
             ack_timeout=ack_timeout / SECOND,
             history_after=self.engine.history_through if self._basis.has_buried else None,
             last_read=lambda: self.engine.last_read,
+            is_standby=lambda: not self.engine.ownership.is_owner,
         )
 
-    # -- shards --------------------------------------------------------------------------------------------------
+    # -- ownership -----------------------------------------------------------------------------------------------
 
-    async def hold(self, shards: frozenset[int], registry: Bucket | None, api: StreamInformation) -> bool:
-        """Fire for these shards from now on; if some are new, read first how far their last holder settled them.
+    async def own(self, is_owner: bool, registry: Bucket | None, api: StreamInformation) -> bool:
+        """Fire for the stream from now on, after it was read how far its last owner settled it; or do not any more.
 
-        We continue to fire for lost shards for `HANDOVER_OVERLAP_SECONDS`, until the next holder does.
+        We continue to fire for a stream that we lost for `HANDOVER_OVERLAP_SECONDS`, until the next owner does.
         Returns False, and changes nothing, if the stream is gone, or what is settled cannot be read.
         """
-        lost = self._shards - shards
-        gained = shards - self._shards
-        if gained and registry is not None:
-            if (checkpoints := await self._checkpoints.read(registry, api, gained)) is None:
+        if is_owner:
+            settled = None
+            if registry is not None and (settled := await self._checkpoints.read(registry, api)) is None:
                 return False
-            for checkpoint in checkpoints:
-                self._driver.receive(checkpoint)
-        self._shards = shards
+            if self._ceasing is None:
+                self._driver.receive(OwnershipChanged(True, settled))
+            else:  # we have not ceased to fire
+                self._ceasing.cancel()
+                self._ceasing = None
+        elif self.is_owner:
+            self._ceasing = asyncio.get_running_loop().call_later(HANDOVER_OVERLAP_SECONDS, self._cease)
+        self.is_owner = is_owner
         self._checkpoints.write_anew()
-        self._driver.receive(ShardsHeld(shards | lost))
-        if lost:
-            asyncio.get_running_loop().call_later(HANDOVER_OVERLAP_SECONDS, self._release_lost)
         return True
 
-    def _release_lost(self) -> None:
-        self._driver.receive(ShardsHeld(self._shards))
+    def _cease(self) -> None:
+        self._ceasing = None
+        self._driver.receive(OwnershipChanged(False))
 
-    def _shards_to_report(self) -> frozenset[int]:
-        return self._shards - self._handed_over - self._on_trial
+    def _writes(self) -> bool:
+        """Return whether this instance writes what is known of the stream, and no other one."""
+        return self.is_owner and not self._is_handed_over and not self.is_on_trial
 
     async def drain(self, within_seconds: float) -> bool:
         """Finish what is in flight; False if it did not finish within the time."""

@@ -39,6 +39,9 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND, next_multiple
 # - *Rest*: after fires were sent, the event loop does not wake for what arrives, but takes it when the next fire is
 #   sent, or after the budget. Acknowledgements and what is read back lose nothing by that.
 #
+# - *Rest of a standby*: what an owner elsewhere stores and asks for is nothing to hurry for. After some of it the event
+#   loop rests too: for the budget, or longer in a process that owns no stream, since no schedule may be due there.
+#
 # The rules: no fire is sent before its time. Nothing rests while something urgent is awaited, or much arrives. With
 # few fires a second nothing is changed.
 #
@@ -47,6 +50,9 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND, next_multiple
 
 MIN_FIRES_FOR_REST = 0.5
 """Fires that come within the budget, at the rate of the moment: with fewer nothing rests."""
+
+STANDBY_REST_SECONDS = 0.025
+"""The rest of a process that owns no stream: it takes over within 50 ms, and is asked whether it is there."""
 
 MIN_FIRES_SHARED = 2.0
 """Fires that come within the budget, at the rate of the moment: with fewer each is sent at its own time."""
@@ -72,15 +78,15 @@ class RestingLoop(Protocol):
         """Read nothing that arrives before `at` (s of the loop's clock): run only timers. 0: read it at once."""
 
 
-class FireRate:
-    """The number of fires that are sent in a second."""
+class Rate:
+    """How often something happens in a second: a fire is sent, or a standby takes what it received."""
 
     def __init__(self) -> None:
         self._since = 0.0
         self._current = self._previous = 0
 
-    def sent(self, count: int, now: float) -> None:
-        """Count fires that were sent at `now` (s of a clock that never goes back)."""
+    def count(self, count: int, now: float) -> None:
+        """Count what happened at `now` (s of a clock that never goes back)."""
         self._go_on(now)
         self._current += count
 
@@ -102,7 +108,11 @@ class Moderation:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._rest_until = loop.rest_until if isinstance(loop, RestingLoop) else None
-        self._rate = FireRate()
+        self._rate, self._rate_standing_by = Rate(), Rate()
+        self._received_standing_by = 0
+        """Inputs that the standbys of the process took in this turn."""
+        self._owners: set[int] = set()
+        """The keys of those that own their streams."""
         self._per_second = 0.0
         """The rate when fires were sent last."""
         self._hurried: set[int] = set()
@@ -118,6 +128,17 @@ class Moderation:
         """Note that `count` fires were sent in this turn."""
         self._sent += count
 
+    def stood_by(self, count: int) -> None:
+        """Note that a standby took `count` inputs in this turn."""
+        self._received_standing_by += count
+
+    def owns(self, key: int, *, is_owner: bool) -> None:
+        """Note whether the one with this key owns its stream, so that what arrives for it may be due."""
+        if is_owner:
+            self._owners.add(key)
+        else:
+            self._owners.discard(key)
+
     def hurry(self, key: int, *, is_urgent: bool) -> None:
         """Note whether the one with this key awaits something urgent, which ends a rest."""
         if is_urgent:
@@ -132,15 +153,29 @@ class Moderation:
         self._turn_began_at = self._loop.time()
 
     def turn_ended(self, budget: float) -> None:
-        """Note that drivers were stepped; the least `budget` (s) of them decides how long is rested after fires."""
-        if not self._sent or self._rest_until is None:
+        """Note that drivers were stepped; the least `budget` (s) of them decides how long is rested."""
+        if self._rest_until is None:
+            return
+        if not self._sent:
+            if self._received_standing_by:
+                self._rest_standing_by(budget)
             return
         now = self._loop.time()
-        self._rate.sent(self._sent, now)
+        self._received_standing_by = 0
+        self._rate.count(self._sent, now)
         self._sent, self._began_at = 0, self._turn_began_at
         self._per_second = self._rate.per_second(now)
         rests = self._per_second * budget >= MIN_FIRES_FOR_REST
         self._rests_until = self._began_at + budget if rests else 0.0
+
+    def _rest_standing_by(self, budget: float) -> None:
+        """Rest after a turn in which standbys took what they received, unless an earlier rest lasts longer."""
+        now, received = self._loop.time(), self._received_standing_by
+        self._received_standing_by = 0
+        self._rate_standing_by.count(received, now)
+        length = budget if self._owners else STANDBY_REST_SECONDS
+        if self._rate_standing_by.per_second(now) * length >= MIN_FIRES_FOR_REST:
+            self._rests_until = max(self._rests_until, self._turn_began_at + length)
 
     def rest(self, turn_at: float) -> None:
         """Rest until `turn_at` (of the loop's clock), just before the next turn, or until the rest is over.
@@ -192,7 +227,7 @@ TICK_INTERVAL_SECONDS = 0.5
 CONTACT_STANDSTILL_LIMIT_NS = 1_500 * MILLISECOND
 """A process that did not check its clocks for this time (ns) did not run: other instances may have taken over.
 
-It is less than `engine.sharing.leases.LEASE_DURATION_NS`, after which they do; the check is made every
+It is less than `engine.ownership.owners.GONE_AFTER_NS`, after which they do; the check is made every
 `TICK_INTERVAL_SECONDS`.
 It is well inside the shortest useful duplicate window, within which the server drops a repeated fire.
 """

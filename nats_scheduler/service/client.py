@@ -42,6 +42,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.service.endpoint import SHORTENED, SUBJECTS
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
+from nats_scheduler.service.ownership import instances_document
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer, FiresDocument
 from nats_scheduler.service.read_back import read_misnamed, read_rejected, read_schedule
 from nats_scheduler.service.schemas import (
@@ -246,9 +247,9 @@ class ServiceClient:
         return answer
 
     async def instances(self) -> InstancesDocument:
-        """Return the instances of the account, by id."""
+        """Return the instances of the account by id, and the owner and the standbys of each stream."""
         page, items = await self.pages("instances.list", {}, InstancesAnswer)
-        return {"at": page["at"], "instances": items}
+        return instances_document(page["at"], items)
 
     async def modes(self) -> list[StreamModeDocument]:
         """Return the streams of the account that carry schedules, by name."""

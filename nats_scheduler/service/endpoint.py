@@ -9,16 +9,17 @@ import base64
 import binascii
 import json
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.engine.sharing.leases import NO_HOLDER, Holders, Leases
-from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners, Record
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -31,7 +32,7 @@ from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import (
     BAD_REQUEST,
-    HOLDER_DEADLINE_SECONDS,
+    INSTANCE_DEADLINE_SECONDS,
     NOT_FOUND,
     UNAVAILABLE,
     Questions,
@@ -78,6 +79,10 @@ class Known:
     """The sequence up to which the stream was read for that."""
 
 
+class UnansweredError(ServiceError):
+    """No other instance that could answer a request does."""
+
+
 @dataclass
 class Asked:
     """The sidecar that is asked, on one connection.
@@ -97,8 +102,8 @@ class Asked:
     """The streams that this instance serves, by name."""
     left: Mapping[str, KnownStream]
     """The streams that it leaves to others, by name: of them nothing is held here."""
-    leases: Leases
-    """The leases, as this instance knows them: they say which instance fires what."""
+    owners: Owners
+    """The owners of the streams, as this instance knows them: they say which instance fires what."""
     activity: Activity
     """The fires of the last hour, as far as this instance sent them."""
     store: ScheduleStore
@@ -156,18 +161,36 @@ class Asked:
         under.rule, under.store = rule, self.store.admitting(rule.check_schedule)
         return under
 
-    def holders(self, stream: str) -> frozenset[str]:
-        """Return the instances that hold shards of a stream, as this one knows it."""
-        return frozenset(self._holders(stream)) - {NO_HOLDER}
+    def owner(self, stream: str) -> str | None:
+        """Return the instance that fires for a stream, as this one knows it; None if none that is alive does."""
+        return self.ownership(stream).owner or None
 
-    def holder(self, stream: str, subject: str) -> str | None:
-        """Return the instance that fires for a subject of a stream, as this one knows it; None if none does."""
-        holder = self._holders(stream)[shard_of(subject)]
-        return None if holder == NO_HOLDER else holder
+    def other_owner(self, stream: str) -> str | None:
+        """Return the owner of a stream if it is another instance, and not the server."""
+        owner = self.owner(stream)
+        return None if owner == self.instance or not self.asks_others else owner
 
-    def _holders(self, stream: str) -> Holders:
-        served = self.known_stream(stream)
-        return self.leases.record("" if served is None else served.key).holders
+    def unanswered(self, stream: str) -> list[str]:
+        """Return the owner of a stream if it is another instance: what is said of the stream here is not its answer."""
+        owner = self.owner(stream)
+        return [] if owner in (None, self.instance) else [owner]
+
+    def ownership(self, stream: str) -> Record:
+        """Return the record of a stream's owner, as this instance knows it; `NO_RECORD` if that one is not alive."""
+        known = self.known_stream(stream)
+        record = NO_RECORD if known is None else self.owners.record(known.key)
+        return record if record.owner == self.instance or record.owner in self.owners.others else NO_RECORD
+
+    def standbys(self, stream: str) -> list[str]:
+        """Return the instances that have read a stream and do not own it, in the order in which they take it over."""
+        known = self.known_stream(stream)
+        return [] if known is None else self.owners.standbys(known.key)
+
+    def readers(self, stream: str) -> list[str]:
+        """Return the other instances that can answer about a stream: its owner first, then the standbys."""
+        known = self.known_stream(stream)
+        serving = () if known is None else self.owners.served_by_others(known.key)
+        return [one for one in (self.ownership(stream).owner, *self.standbys(stream)) if one in serving]
 
     def known_stream(self, name: str) -> KnownStream | None:
         """Return a stream that this instance serves or leaves to others; None if it is not served."""
@@ -223,7 +246,7 @@ class Asked:
         endpoint: str,
         form: type[T],
         request: Mapping[str, object],
-        seconds: float = HOLDER_DEADLINE_SECONDS,
+        seconds: float = INSTANCE_DEADLINE_SECONDS,
     ) -> T | None:
         """Return what another instance answers, None if it does not answer in this form and in time."""
         questions = self.connection.one(Questions)
@@ -231,26 +254,35 @@ class Asked:
         return None if answer is None else read_answer(form, answer)
 
     async def relay(self, endpoint: str, stream: str, request: BaseModel) -> bytes:
-        """Return what an instance answers that reads the stream; raises the `ServiceError` that it answers.
+        """Return what another instance answers that reads the stream; raises the `ServiceError` that it answers.
 
-        The holder of the schedule in question is asked first, and the next one if there is no answer.
+        The owner is asked first, and if this instance does not read the stream, the standbys one after the other while
+        there is no answer. Raises `UnansweredError` if none can answer.
         """
-        holder = self.holder(stream, getattr(request, "subject", None) or "")
-        refusal = ServiceError(UNAVAILABLE, f"no instance that reads stream {shown(stream)} answers: ask again")
+        refusal = UnansweredError(UNAVAILABLE, f"no instance that reads stream {shown(stream)} answers: ask again")
         questions, body = self.connection.one(Questions), request.model_dump_json().encode()
-        for reader in sorted(self.leases.served_by_others(self.left[stream].key), key=lambda one: one != holder):
+        readers = self.readers(stream) if stream in self.left else filter(None, (self.other_owner(stream),))
+        for reader in readers:
             reply = await questions.reply(f"{SUBJECTS}.{endpoint}.{reader}", body, READER_DEADLINE_SECONDS)
             if reply is not None and not reply.block:
                 return reply.body
             code, sentence = (UNAVAILABLE, "") if reply is None else error_of(reply.block)
-            if sentence:
-                refusal = ServiceError(code, sentence)
             if sentence and code != UNAVAILABLE:
-                break
+                raise ServiceError(code, sentence)
+            if sentence:
+                refusal = UnansweredError(code, sentence)
         raise refusal
 
 
 Handler = Callable[[Asked, R], Awaitable[Document]]
+
+
+class Answers(Enum):
+    """Who can answer a request about a stream."""
+
+    ANY = "any instance"
+    READER = "an instance that reads it"
+    OWNER = "its owner, or else another one that reads it"
 
 
 @dataclass(frozen=True)
@@ -266,8 +298,8 @@ class Endpoint(Generic[R]):
     handle: Handler[R]
     is_for_one: bool = False
     """True if there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
-    is_of_readers: bool = False
-    """True if only who reads a stream can answer about it; there is `<name>.<id>` then, for what others leave to it."""
+    answers: "Answers" = Answers.ANY
+    """Who can answer about a stream; there is `<name>.<id>`, for what others relay, if not any instance can."""
     prefix: str = SUBJECTS
     """The beginning of its subject, without the dot before the name."""
     admit: Callable[[Asked, bytes], None] = lambda _asked, _body: None
@@ -279,10 +311,17 @@ class Endpoint(Generic[R]):
         return f"{self.prefix}.{self.name}"
 
     async def handled(self, asked: Asked, request: R) -> Document:
-        """Return the answer: that of an instance that reads the stream of the request, if this one does not."""
+        """Return the answer: that of another instance, if this one is not the one that can give it.
+
+        In place of an owner that does not answer, a standby answers.
+        """
         stream = getattr(request, "stream", None)
-        if self.is_of_readers and asked.relays and stream is not None and stream in asked.left:
-            return await asked.relay(self.name, stream, request)
+        if asked.relays and stream is not None and self.answers is not Answers.ANY:
+            if stream in asked.left:
+                return await asked.relay(self.name, stream, request)
+            if self.answers is Answers.OWNER and asked.other_owner(stream) is not None:
+                with suppress(UnansweredError):
+                    return await asked.relay(self.name, stream, request)
         return await self.handle(asked, request)
 
     def answering(self, asked: Asked) -> Responder:
@@ -428,7 +467,7 @@ def _shortened(value: Any) -> Any:
 
 # Ask other instances the same, for an answer that is put together from what each of them knows.
 #
-# The rule: all are asked at once, each within `HOLDER_DEADLINE_SECONDS`, and an answer names those that did not
+# The rule: all are asked at once, each within `INSTANCE_DEADLINE_SECONDS`, and an answer names those that did not
 # answer. An instance of an older version, which does not have the endpoint, counts as one that did not answer, and so
 # does one whose answer has another form.
 
@@ -443,18 +482,19 @@ async def ask_each(
     return [answer for answer in found if answer is not None], unanswered
 
 
-async def ask_readers(
+async def ask_owners(
     asked: Asked, streams: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
 ) -> tuple[list[T], list[str]]:
-    """Ask, about those of the `streams` that others read, one reader of each; return as `ask_each` does.
+    """Ask, about those of the `streams` that others own, the owner of each; return as `ask_each` does.
 
-    A stream that no instance serves at the moment is in no answer.
+    A standby is asked about a stream that this instance does not read and that has no owner. One that no instance
+    serves at the moment is in no answer.
     """
     parts: dict[str, list[str]] = {}
-    for name in streams:
-        readers = asked.leases.served_by_others(asked.left[name].key) if name in asked.left else []
-        if readers:
-            parts.setdefault(min(readers, key=lambda one: len(parts.get(one, ()))), []).append(name)
+    for name in streams if asked.relays else ():
+        readers = asked.readers(name) if name in asked.left else [asked.other_owner(name)]
+        if readers and readers[0] is not None:
+            parts.setdefault(readers[0], []).append(name)
     asking = (
         asked.ask(reader, endpoint, form, {**request, "streams": names}, READER_DEADLINE_SECONDS)
         for reader, names in parts.items()

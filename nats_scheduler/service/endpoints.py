@@ -24,7 +24,7 @@ from nats_scheduler.service import (
     streams,
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
-from nats_scheduler.service.endpoint import Asked, Document, Endpoint, Handler
+from nats_scheduler.service.endpoint import Answers, Asked, Document, Endpoint, Handler
 from nats_scheduler.service.micro import FORBIDDEN, Limited, MicroService, Responder, Served, ServiceError
 from nats_scheduler.service.rules import MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, Rule
 from nats_scheduler.service.shares import Budget, Places
@@ -37,7 +37,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.StreamsRequest,
         schemas.StreamsAnswer,
         streams.list_streams,
-        is_of_readers=True,
+        answers=Answers.OWNER,
     ),
     Endpoint(
         "streams.modes",
@@ -52,7 +52,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.SchedulesRequest,
         schemas.SchedulesAnswer,
         schedules.list_schedules,
-        is_of_readers=True,
+        answers=Answers.OWNER,
     ),
     Endpoint(
         "schedules.get",
@@ -60,8 +60,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.ScheduleRequest,
         schemas.ScheduleAnswer,
         schedules.get,
-        is_for_one=True,
-        is_of_readers=True,
+        answers=Answers.OWNER,
     ),
     Endpoint(
         "schedules.next",
@@ -69,7 +68,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.NextRequest,
         patterns.NextAnswer,
         patterns.next_fires,
-        is_of_readers=True,
+        answers=Answers.READER,
     ),
     Endpoint(
         "check",
@@ -77,7 +76,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.CheckRequest,
         patterns.CheckAnswer,
         patterns.check,
-        is_of_readers=True,
+        answers=Answers.READER,
     ),
     Endpoint(
         "explain",
@@ -92,7 +91,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.MessagesRequest,
         schemas.RejectedAnswer,
         schedules.list_rejected,
-        is_of_readers=True,
+        answers=Answers.READER,
     ),
     Endpoint(
         "misnamed.list",
@@ -100,15 +99,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.MessagesRequest,
         schemas.MisnamedAnswer,
         schedules.list_misnamed,
-        is_of_readers=True,
-    ),
-    Endpoint(
-        "failing.list",
-        "The schedules whose fires the server refuses, of those that the sidecar that answers fires.",
-        schemas.OptionalStreamRequest,
-        schemas.FailingAnswer,
-        schedules.list_failing,
-        is_for_one=True,
+        answers=Answers.READER,
     ),
     Endpoint(
         "fires.list",
@@ -153,7 +144,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         now.TimelineRequest,
         now.TimelineAnswer,
         now.list_timeline,
-        is_of_readers=True,
+        answers=Answers.READER,
     ),
     Endpoint(
         "findings.list",
@@ -165,7 +156,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     ),
     Endpoint(
         "instances.list",
-        "The sidecars of the account, and what each of them holds.",
+        "The sidecars of the account, and which streams each of them owns and stands by.",
         schemas.ListRequest,
         schemas.InstancesAnswer,
         streams.list_instances,
@@ -319,7 +310,7 @@ def _served_by_rules(asked: Asked, budget: Budget) -> Iterator[Served]:
         places = Places(MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, budget, allowed.name.encode())
         for one in (*CONTROL_ENDPOINTS, *map(_within_a_rule, ENDPOINTS_WITHIN_RULES)):
             prefix = f"{CONTROL_SUBJECTS}.for.{allowed.name}"
-            own = replace(one, prefix=prefix, admit=admit, is_for_one=False, is_of_readers=False)
+            own = replace(one, prefix=prefix, admit=admit, is_for_one=False, answers=Answers.ANY)
             yield _served(own, under, places, {"rule": allowed.name}, f"-for-{allowed.name}")
 
 
@@ -327,7 +318,7 @@ def _answering_one(one: Endpoint[Any], asked: Asked) -> Responder | None:
     """Return what answers a request for exactly this instance; None if there is none."""
     if one.is_for_one:
         return one.answering(asked.alone())
-    return one.answering(asked.relayed()) if one.is_of_readers else None
+    return one.answering(asked.relayed()) if one.answers is not Answers.ANY else None
 
 
 def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str], suffix: str = "") -> Served:

@@ -46,7 +46,7 @@ from nats_scheduler.service.shares import Buckets, Places, Refused, Shares, clie
 #
 # Cost: one subscription for each connection that has asked.
 
-HOLDER_DEADLINE_SECONDS = 0.5
+INSTANCE_DEADLINE_SECONDS = 0.5
 """Longest wait for another instance: the requester waits 2 s by default, and gets an answer without it."""
 
 INBOX = "asked"
@@ -64,7 +64,7 @@ class Questions:
         self._numbers = unguessable_numbers()
         connection.subscribe(f"{self._inbox}.*", self._answered)
 
-    async def ask(self, subject: str, body: bytes, seconds: float = HOLDER_DEADLINE_SECONDS) -> Object | None:
+    async def ask(self, subject: str, body: bytes, seconds: float = INSTANCE_DEADLINE_SECONDS) -> Object | None:
         """Return the object that another instance answers; None if there is none in time, or an error."""
         reply = await self.reply(subject, body, seconds)
         return None if reply is None or reply.block else read_object(reply.body)
@@ -74,7 +74,7 @@ class Questions:
         reply = await self.reply(subject, b"")
         return None if reply is None else not reply.block.startswith(NO_RESPONDERS)
 
-    async def reply(self, subject: str, body: bytes, seconds: float = HOLDER_DEADLINE_SECONDS) -> Reply | None:
+    async def reply(self, subject: str, body: bytes, seconds: float = INSTANCE_DEADLINE_SECONDS) -> Reply | None:
         """Return the answer of another instance, or of the server if none subscribes; None if none comes in time."""
         token = b"%d" % next(self._numbers)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

@@ -7,7 +7,7 @@ The rules:
   stream. A restart loses both.
 - What the server itself fires no instance counts: the one that answers reads it with the server's schedules
   (`service.server_schedules`), the fires of schedules that are stored.
-- Every instance holds all schedules, so the one that answers what comes due asks no other.
+- The owner and the standbys of a stream hold all its schedules, so one that answers what comes due asks no other.
 
 Cost: a sample of the counts, about a microsecond for each stream; a look at the last `MAX_RECENT_FIRES` fires, about a
 millisecond; one request to each other instance. What comes due takes a visit of each schedule, in slices: about half a
@@ -51,7 +51,7 @@ from nats_scheduler.service.endpoint import (
     Document,
     Views,
     ask_each,
-    ask_readers,
+    ask_owners,
     not_served,
     with_items,
 )
@@ -152,7 +152,7 @@ class TimelineAnswer(Answer):
 async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     """Return what all instances fired in the last minutes."""
     _check_stream(asked, request.stream)
-    others = asked.leases.others
+    others = asked.owners.others
     answers, unanswered = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
     read = (fires.hour.last(asked.now(), request.minutes) for fires in (await _of_server(asked, request)).values())
@@ -237,7 +237,7 @@ def read_activity(answer: ActivityAnswer) -> LastMinutes:
 
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of all instances, newest first."""
-    others = asked.leases.others
+    others = asked.owners.others
     answers, unanswered = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
     own = newest(asked.activity.recent, request)
     read = await _of_server(asked, request)
@@ -280,7 +280,7 @@ async def _recent_answer(asked: Asked, fires: list[RecentFireDocument], unanswer
 
 
 def _identity(fire: RecentFireDocument) -> tuple[str, int]:
-    """Return what two instances have in common that both read back a fire while its shard changed hands."""
+    """Return what two instances have in common that both read back a fire while its stream got another owner."""
     return fire["stream"], fire["sequence"]
 
 
@@ -312,7 +312,7 @@ async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
 
     (timeline, views), (answers, unanswered) = await asyncio.gather(
         asked.timelines.get((tuple(names), request.minutes), count),
-        ask_readers(asked, names, "timeline.list", TimelineAnswer, {"minutes": request.minutes}),
+        ask_owners(asked, asked.left.keys() & names, "timeline.list", TimelineAnswer, {"minutes": request.minutes}),
     )
     read = Counter[str]()
     for answer in answers:
@@ -323,7 +323,7 @@ async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
             (format_rfc3339(timeline.start + number * MINUTE), count) for number, count in enumerate(timeline.counts)
         )
     ]
-    unread = [one for one in names if one in asked.left and not asked.leases.served_by_others(asked.left[one].key)]
+    unread = [one for one in names if one in asked.left and not asked.readers(one)]
     are_complete = not (unanswered or unread) and all(answer["complete"] for answer in answers)
     head = {
         **asked.head(timeline.now),

@@ -5,15 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
+from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.documents import ReportDocument, UnexaminedDocument
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.schemas import HoldsDocument
+from nats_scheduler.service.schemas import OwnsDocument, StandsByDocument
 
 # The last examination of this sidecar: it is made when it is asked for, and at most once in five minutes.
 #
@@ -101,7 +100,7 @@ class KnownStream(Protocol):
 
     @property
     def key(self) -> str:
-        """Its name in leases."""
+        """Its name in the records of owners."""
         ...
 
     @property
@@ -138,31 +137,29 @@ class AskedStream(KnownStream, Protocol):
         """The number of schedules that this instance fires and whose fires the server refuses at the moment."""
         ...
 
-    def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
-        """Return at most `most` of them by sequence, those that fail longest first, and why."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A sidecar, by its last heartbeat; `heartbeat_at` is None if it holds shards and has no heartbeat stored."""
+    """A sidecar, by its last heartbeat; `heartbeat_at` is None if it owns a stream and has no heartbeat stored."""
 
     name: str
     since: int | None
     heartbeat_at: int | None
     serves: Sequence[str] | None
-    parts: Sequence[HoldsDocument]
-    """The shards that it holds, by stream."""
+    owns: Sequence[OwnsDocument]
+    """The streams that it owns, as their records say."""
+    stands_by: Sequence[StandsByDocument] = ()
+    """The streams that it has read and does not own."""
     unable: Mapping[str, str] = field(default_factory=dict)
     """The streams that it cannot serve, by mode and name, and why."""
-    room: int | None = None
-    """How many further schedules it can hold (`schedules_per_instance`), less than 0 if too many; None: no limit."""
+    standbys: int | None = None
+    """How many standbys it wants for each stream (the setting `standbys`); None if it does not say."""
 
     def state(self, at: int) -> Literal["alive", "silent", "gone"]:
-        """Return its state; one that is silent has lost its shards to other instances, if there are any."""
+        """Return its state; one that is silent has lost its streams to other instances, if there are any."""
         if self.heartbeat_at is None:
             return "gone"
-        return "alive" if at - self.heartbeat_at < LEASE_DURATION_NS else "silent"
+        return "alive" if at - self.heartbeat_at < GONE_AFTER_NS else "silent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
-    Count,
     CountsDocument,
     MisnamedDocument,
     Number,
@@ -197,12 +196,12 @@ class FlightDocument(TypedDict):
 
 
 class ScheduleAnswer(Answer):
-    """All that is known of one schedule, by its holder, if that answered."""
+    """All that is known of one schedule, by the owner of its stream, if that answered."""
 
-    holder: str | None
+    owner: str | None
     """The instance that fires the schedule; null if none does, or if the server itself does."""
-    holder_answered: bool
-    """True if this is the answer of the holder, or if no sidecar fires the schedule.
+    owner_answered: bool
+    """True if this is the answer of the owner, or if no sidecar fires the schedule.
 
     Without it, `flight` and a failing state are not known.
     """
@@ -214,32 +213,43 @@ class ScheduleAnswer(Answer):
     """Set if the message on the subject has headers that look like those of a schedule and are none."""
 
 
-class StreamDocument(TypedDict):
-    """A stream, and what is known of its schedules."""
+class OwnerDocument(TypedDict):
+    """The owner and the standbys of a stream."""
 
     stream: str
     mode: str
     """`emulated`, `portable`, `native` or `dormant`."""
+    owner: str | None
+    """The instance that fires its schedules; null if none does."""
+    owner_since: Time | None
+    """When the owner took it over: the last takeover."""
+    takeover_reason: str | None
+    """Why the owner took it over, as in `owns` of `instances.list`."""
+    standbys: Rows[str]
+    """The instances that have read it and do not own it, in the order in which they take it over."""
+
+
+class StreamDocument(OwnerDocument):
+    """A stream, and what is known of its schedules."""
+
     ready: bool
     """True if the instance that answers has read it to its end; all that follows is null or 0 if not."""
     unread: str | None
     """Why what the server itself fires was not read for this answer, so that `schedules` and `next` are null."""
     schedules: CountsDocument | None
     failing: Number
-    """The number of schedules that fail, those included that no holder names."""
+    """The number of schedules that fail; 0 if the owner did not answer."""
     rejected: Number
     misnamed: Number
     next: ScheduleDocument | None
     """The schedule that fires next."""
-    holders: Rows[str]
-    """The instances that fire its schedules."""
 
 
 class StreamsAnswer(Answer):
     """A page of streams, by name."""
 
     unanswered: Rows[str]
-    """The holders that did not answer: their failing schedules are missing."""
+    """The instances that did not answer: what only they know, such as their failing schedules, is missing."""
     cursor: str | None
     streams: Rows[StreamDocument]
 
@@ -280,36 +290,25 @@ class MisnamedAnswer(OfStreamAnswer):
     misnamed: Rows[MisnamedDocument]
 
 
-class FailingReasonDocument(TypedDict):
-    """Schedules that the server refuses for one reason."""
-
-    err_code: Number
-    description: str
-    schedules: Rows[Annotated[list[Annotated[Number, Field(gt=0)]], Field(min_length=2, max_length=2)]]
-    """Sequence, and since when it fails in nanoseconds since the Unix epoch."""
-
-
-class StreamFailingDocument(TypedDict):
-    """The schedules of one stream that fail, as far as the instance that answers fires them."""
-
-    total: Count
-    reasons: Rows[FailingReasonDocument]
-
-
-class FailingAnswer(Answer):
-    """The schedules that fail, by stream, as far as the instance that answers fires them."""
-
-    complete: bool
-    """True if all of them are named: at most 1,000 are, those that fail longest, and as many as the answer can hold."""
-    streams: dict[str, StreamFailingDocument]
-
-
-class HoldsDocument(TypedDict):
-    """The shards of a stream that an instance holds."""
+class OwnsDocument(TypedDict):
+    """A stream that an instance owns: it fires the schedules."""
 
     stream: str
     mode: str
-    shards: Rows[Number]
+    since: Time | None
+    """When it took the stream over."""
+    before: str
+    """The owner before; empty if there was none."""
+    reason: str
+    """Why it took the stream over: `first` (nobody owned it), `order` (it is earlier in the order of the stream),
+    `left`, `gone`, `not_ready`, `unable` or `idle` (what the owner before was)."""
+
+
+class StandsByDocument(TypedDict):
+    """A stream that an instance has read and does not own: it can take it over."""
+
+    stream: str
+    mode: str
 
 
 class UnableDocument(TypedDict):
@@ -329,23 +328,38 @@ class InstanceDocument(TypedDict):
     age_nanoseconds: Number | None
     serves: list[str] | None
     unable: Rows[UnableDocument]
-    room: NotRequired[Number]
-    """How many further schedules it can hold; only of a sidecar that has a limit for that."""
-    holds: Rows[HoldsDocument]
+    owns: Rows[OwnsDocument]
+    stands_by: Rows[StandsByDocument]
+    standbys: Number | None
+    """How many standbys it wants for each stream (the setting `standbys`); null if it does not say."""
+
+
+class OwnershipDocument(OwnerDocument):
+    """The owner and the standbys of a stream, as the instances of the account say."""
+
+    owner_before: str
+    """The owner before; empty if there was none."""
+    lost_owner: str | None
+    """The instance that its record names and that is not alive: nothing fires until another one takes the stream over.
+    Then `owner` is null."""
+    lacks_standby: bool
+    """True if it is to have a standby and has none, although more than one instance is alive."""
 
 
 class InstancesDocument(TypedDict):
-    """Instances, by id."""
+    """The instances by id, and who owns and stands by each stream, as `nats-scheduler instances --json` prints it."""
 
     at: Time
     """The time at which they were read, by the server's clock."""
     instances: Rows[InstanceDocument]
+    streams: Rows[OwnershipDocument]
 
 
-class InstancesAnswer(Answer, InstancesDocument):
+class InstancesAnswer(Answer):
     """A page of instances, by id."""
 
     cursor: str | None
+    instances: Rows[InstanceDocument]
 
 
 class FindingsAnswer(Answer, ReportDocument):

@@ -1,4 +1,4 @@
-"""The endpoints about streams and instances: what is held, who fires it, who is ready, and what is wrong (the doctor).
+"""The endpoints about streams and instances: what is held, who owns it, who is ready, and what is wrong (the doctor).
 
 The rules: who fires a stream is looked up when it is asked, also if no sidecar serves it. What is wrong is the doctor's
 report, as far as this sidecar can examine it by itself.
@@ -23,7 +23,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
-    ask_readers,
+    ask_owners,
     encode_item,
     name_cursor,
     page_by_name,
@@ -32,13 +32,12 @@ from nats_scheduler.service.endpoint import (
 )
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.port import Fleet, Instance
-from nats_scheduler.service.schedules import Failures, failing_elsewhere, known_of
 from nats_scheduler.service.schemas import (
     HealthAnswer,
     InstanceDocument,
-    InstancesDocument,
     ListRequest,
     NoKeys,
+    OwnerDocument,
     StreamDocument,
     StreamsAnswer,
     StreamsRequest,
@@ -53,16 +52,13 @@ async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     after = read_name_cursor(request.cursor)
     names = [name for name in asked.names(request.streams) if name > after]
     page = names[: request.limit]
-    (answers, unanswered), failures = await asyncio.gather(
-        ask_readers(asked, page, "streams.list", StreamsAnswer, {"limit": request.limit}),
-        failing_elsewhere(asked, [name for name in page if name in asked.streams]),
-    )
+    answers, unanswered = await ask_owners(asked, page, "streams.list", StreamsAnswer, {"limit": request.limit})
     read = {one["stream"]: one for answer in answers for one in answer["streams"]}
-    unanswered += [*failures.unanswered, *(one for answer in answers for one in answer["unanswered"])]
+    unanswered += [one for answer in answers for one in answer["unanswered"]]
     left, items = asked.room, list[bytes]()
     last, until = "", asyncio.get_running_loop().time() + READ_WAIT_SECONDS
     for name in page:
-        document = read.get(name) or await _described(asked, name, failures, until)
+        document = read.get(name) or await _described(asked, name, until)
         item = encode_item(document, asked.room) if document is not None else b""
         left -= len(item) + 2
         if left < 0 and items:
@@ -77,7 +73,7 @@ async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     return with_items(answer, "streams", items)
 
 
-async def _described(asked: Asked, name: str, failures: Failures, until: float) -> StreamDocument | None:
+async def _described(asked: Asked, name: str, until: float) -> StreamDocument | None:
     """Return a stream; None if it is not served any more.
 
     What is not held has to be read by the instant `until` of the loop's clock, for all streams of the page.
@@ -94,29 +90,39 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
             unread = str(error)
     now = asked.now()
     if is_ready and unread is None:
-        failing = known_of(failures, name)
-        counts = await asked.counts.get(name, lambda: asked.turns.do(view.counts(now, failing=failing)))
-        page = await asked.turns.do(view.page(now, limit=1, failing=failing))
+        counts = await asked.counts.get(name, lambda: asked.turns.do(view.counts(now)))
+        page = await asked.turns.do(view.page(now, limit=1))
         following = next((one for one in page.schedules if one.next_fire is not None), None)
     return {
-        "stream": name,
-        "mode": stream.mode,
+        **_owner(asked, name, stream.mode),
         "ready": is_ready,
         "unread": unread,
         "schedules": None if counts is None else counts_document(counts),
-        "failing": stream.failing_count + failures.totals.get(name, 0),
+        "failing": stream.failing_count,
         "rejected": view.rejected_count,
         "misnamed": view.misnamed_count,
         "next": None if following is None else schedule_document(name, stream.mode, following),
-        "holders": sorted(asked.holders(name)),
+    }
+
+
+def _owner(asked: Asked, name: str, mode: str) -> OwnerDocument:
+    """Return who owns a stream, since when and why, and who stands by, as this instance knows it."""
+    record = asked.ownership(name)
+    is_owned = bool(record.owner)
+    return {
+        "stream": name,
+        "mode": mode,
+        "owner": record.owner or None,
+        "owner_since": format_rfc3339(record.since) if record.since else None,
+        "takeover_reason": record.reason.value if is_owned else None,
+        "standbys": asked.standbys(name),
     }
 
 
 def _unknown(asked: Asked, name: str, mode: str) -> StreamDocument:
     """Return a stream that others read, and of which none of them answered."""
     return {
-        "stream": name,
-        "mode": mode,
+        **_owner(asked, name, mode),
         "ready": False,
         "unread": None,
         "schedules": None,
@@ -124,7 +130,6 @@ def _unknown(asked: Asked, name: str, mode: str) -> StreamDocument:
         "rejected": 0,
         "misnamed": 0,
         "next": None,
-        "holders": sorted(asked.holders(name)),
     }
 
 
@@ -144,19 +149,17 @@ async def list_instances(asked: Asked, request: ListRequest) -> Document:
         fleet = await asked.fleet()
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, f"the registry's bucket cannot be read: {error}") from None
-    rows = instances_document(fleet)["instances"]
-    return await page_by_name(asked, request, asked.head(fleet.at), "instances", rows, "id")
+    return await page_by_name(asked, request, asked.head(fleet.at), "instances", instance_documents(fleet), "id")
 
 
-def instances_document(fleet: Fleet) -> InstancesDocument:
+def instance_documents(fleet: Fleet) -> list[InstanceDocument]:
     """Return all instances, by id."""
-    by_id = sorted(fleet.instances, key=lambda one: one.name)
-    return {"at": format_rfc3339(fleet.at), "instances": [_instance(one, fleet.at) for one in by_id]}
+    return [_instance(one, fleet.at) for one in sorted(fleet.instances, key=lambda one: one.name)]
 
 
 def _instance(one: Instance, at: int) -> InstanceDocument:
     """Return an instance, as it is at an instant (ns) of the server's clock."""
-    found: InstanceDocument = {
+    return {
         "id": one.name,
         "state": one.state(at),
         "since": None if one.since is None else format_rfc3339(one.since),
@@ -164,11 +167,10 @@ def _instance(one: Instance, at: int) -> InstanceDocument:
         "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": None if one.serves is None else list(one.serves),
         "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
-        "holds": list(one.parts),
+        "owns": list(one.owns),
+        "stands_by": list(one.stands_by),
+        "standbys": one.standbys,
     }
-    if one.room is not None:
-        found["room"] = one.room
-    return found
 
 
 MAX_REASONS = 100

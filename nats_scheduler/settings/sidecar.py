@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from nats_scheduler.engine.sharing.readers import ALL_INSTANCES
+from nats_scheduler.engine.ownership.order import ALL_INSTANCES, DEFAULT_STANDBYS
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject, request_beginnings
 from nats_scheduler.schedule.durations import format_duration, parse_duration
@@ -75,7 +75,7 @@ DEFAULT_BUDGET_NS = 5 * MILLISECOND
 """How late (ns) a fire may be sent to share its wake with others, unless the operator says so."""
 
 MAX_BUDGET_NS = 500 * MILLISECOND
-"""The process reads nothing for so long after fires: heartbeats of others have to arrive well within a lease."""
+"""The process reads nothing for so long after fires: it has to receive the heartbeats of others in time."""
 
 
 def _with_valid_budget(entry: str) -> str:
@@ -111,9 +111,6 @@ MAX_WINDOW = 8192
 
 MIN_BUCKET_BYTES = 64 * 1024
 """The least maximum size of a bucket."""
-
-MAX_SCHEDULES_PER_INSTANCE = 10**12
-"""The largest limit for the schedules of one instance: no machine holds so many."""
 
 MIN_WEB_TOKEN_LENGTH = 20
 """Characters: a token that nobody guesses makes a limit on attempts unnecessary."""
@@ -273,27 +270,14 @@ class SidecarSettings(BaseModel):
         le=10_000,
         description="Maximum number of advisories of one kind that are kept about one schedule: the last 1 to 10000.",
     )
-    instances_per_stream: int | None = Field(
-        default=None,
-        ge=1,
+    standbys: int = Field(
+        default=DEFAULT_STANDBYS,
+        ge=0,
         le=ALL_INSTANCES,
         description=(
-            "How many instances read each stream, and hold its schedules: 1 to 1000. A stream that has fewer instances "
-            "than that is read by all, and 1000 stands for all. If it is not set, 2 do, or all if the account has one "
-            "stream only. With 1, what was to fire while the only reader is replaced is late until the stream was read "
-            "again. Give all sidecars of an account the same value."
-        ),
-    )
-    schedules_per_instance: int | None = Field(
-        default=None,
-        ge=0,
-        le=MAX_SCHEDULES_PER_INSTANCE,
-        description=(
-            "How many schedules this instance holds before it leaves further streams to others: 0 to 1000000000000. "
-            "A stream that is yet to be read counts by its subjects, and is begun only if there is room for it, or "
-            "if no other instance reads it. So streams may have fewer readers than instances_per_stream says. "
-            "What is a quarter more than that is given up again once others serve it. "
-            "If it is not set, there is no limit."
+            "How many instances read each stream besides its owner, and hold its schedules, so that they can fire at "
+            "once: 0 to 1000; 1000 stands for all. With 0, what was to fire while the owner is replaced is late until "
+            "the stream was read again. Give all sidecars of an account the same value."
         ),
     )
     keep_snapshots: bool = Field(
@@ -366,7 +350,7 @@ class SidecarSettings(BaseModel):
     registry_bucket: BucketName = Field(
         default="nats_scheduler",
         description=(
-            "Key-value bucket for leases, heartbeats, checkpoints and flags: letters, digits, _ and -, "
+            "Key-value bucket for owners, heartbeats, checkpoints and flags: letters, digits, _ and -, "
             "1 to 200 characters."
         ),
     )

@@ -29,11 +29,12 @@ from nats_scheduler.engine.actions import (
 from nats_scheduler.engine.events import Event, ScheduleRejected
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
+    NOTHING_SETTLED,
     CalendarsRead,
-    CheckpointLoaded,
     ContactLost,
     DrainRequested,
     Input,
+    OwnershipChanged,
     Refused,
     RemovalRequested,
     Stored,
@@ -131,7 +132,7 @@ class ScheduleWorld:
         """The events that the sidecar reported, in order."""
         self.network = network
         """Decides about the requests of contacts that begin from now on."""
-        self.checkpoint = CheckpointLoaded(through=-1, sequence=0)
+        self.checkpoint = NOTHING_SETTLED
         """The last checkpoint that the sidecar has written."""
         self._calendars = dict(calendars or {})
         self._dialects = tuple(dialects)
@@ -225,7 +226,7 @@ class ScheduleWorld:
         self._wake = None
         self._pass(_duration(after), self._deliver)
         if not with_checkpoint:
-            self.checkpoint = CheckpointLoaded(through=-1, sequence=0)
+            self.checkpoint = NOTHING_SETTLED
         self._boot()
 
     def lose_contact(self) -> None:
@@ -259,7 +260,7 @@ class ScheduleWorld:
     def _boot(self) -> None:
         self._wake = None
         # A new list: inputs for the sidecar before it are lost.
-        self._inbox = [CalendarsRead(self._known_calendars()), self.checkpoint]
+        self._inbox = [CalendarsRead(self._known_calendars()), OwnershipChanged(True, self.checkpoint)]
         rules, guard = self.stream.rules, self.stream.guard
         limits = ServerLimits(guard=guard)
         removes_expired = rules.allow_msg_ttl and not guard

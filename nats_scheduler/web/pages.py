@@ -17,12 +17,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from nats_scheduler.observe.documents import ScheduleDocument, due_of, instant_of
 from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
-from nats_scheduler.observe.texts import what_happened
+from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import answers
 from nats_scheduler.service.answers import NOTHING, Answers, Part
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
+from nats_scheduler.service.ownership import ownership_of
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
 from nats_scheduler.version import VERSION
@@ -32,7 +33,7 @@ from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, SESSION_SECONDS, Con
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
-# -- which instance fires which shards of each stream ----------------------------------------------------------------
+# -- which instance owns each stream ---------------------------------------------------------------------------------
 
 Values = Mapping[str, Any]
 """The values that a template shows, by name."""
@@ -40,42 +41,13 @@ Values = Mapping[str, Any]
 Query = Mapping[str, str]
 """The query in the address of a page: values by name."""
 
-SHARDS = 64
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+COLOURS = 6
 
 
-def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, str]:
-    """Return a letter for each instance, by id."""
-    return {one["id"]: LETTERS[number % len(LETTERS)] for number, one in enumerate(instances)}
-
-
-def stream_shards(instances: Sequence[InstanceDocument]) -> list[Values]:
-    """Return which instance holds each shard, for each stream by name and mode, and how many no instance holds."""
-    held: dict[tuple[str, str], dict[int, str]] = {}
-    for one in instances:
-        for part in one["holds"]:
-            holders = held.setdefault((part["stream"], part["mode"]), {})
-            holders |= {shard: one["id"] for shard in part["shards"] if 0 <= shard < SHARDS}
-    return [
-        {
-            "stream": stream,
-            "mode": mode,
-            "holders": [holders.get(shard) for shard in range(SHARDS)],
-            "free": SHARDS - len(holders),
-        }
-        for (stream, mode), holders in sorted(held.items())
-    ]
-
-
-def ranges_text(numbers: Sequence[int]) -> str:
-    """Return numbers as ranges: `0–31, 40`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, tuple[str, str]]:
+    """Return a letter for each instance and the class of its colour, by id."""
+    return {one["id"]: (LETTERS[n % len(LETTERS)], f"c{n % COLOURS}") for n, one in enumerate(instances)}
 
 
 # One schedule: its next fires with what the clock does to them, and what the sidecars say about it.
@@ -294,14 +266,13 @@ class Pages:
         return {"cursor": cursor, "listed": await self._source.get(answers.STREAMS, {"cursor": cursor})}
 
     async def _instances(self, _query: Query) -> Values:
-        """Ask for the sidecars, and which of them fires what."""
+        """Ask for the sidecars, and which of them owns what."""
         known = (await self._source.get(answers.INSTANCES)).data
         listed = [] if known is None else known["instances"]
         return {
             "letters": letters_of(listed),
-            "alphabet": LETTERS,
-            "pictures": stream_shards(listed),
-            "ranges": ranges_text,
+            "owned": [] if known is None else ownership_of(listed),
+            "takeover": takeover_text,
         }
 
     async def _rejected(self, query: Query) -> Values:

@@ -12,6 +12,7 @@ from typing import Literal
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.answers import Part
+from nats_scheduler.service.ownership import ownership_of
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
 from nats_scheduler.web.rendering import address, clock_text, plural
 
@@ -138,6 +139,12 @@ def _of_instances(answer: InstancesAnswer) -> list[Reason]:
         if one["state"] == "alive" and one["unable"]:
             number = plural(len(one["unable"]), "stream")
             reasons.append(Reason("warn", f"Instance {one['id']} cannot serve {number}.", "/instances"))
+    streams = ownership_of(answer["instances"])
+    alone = [one["stream"] for one in streams if one["lacks_standby"]]
+    if alone:
+        which = f"Stream {alone[0]} has" if len(alone) == 1 else f"{len(alone):,} streams have"
+        sentence = f"{which} no standby: if the owner goes, another instance has to read it first."
+        reasons.append(Reason("warn", sentence, "/instances"))
     return reasons
 
 
@@ -162,8 +169,8 @@ def _of_stream(stream: StreamDocument, now: int) -> list[Reason]:
         reasons.append(Reason("warn", f"Stream {name} is not read to its end: its schedules do not all fire yet."))
     if stream["mode"] == "dormant":
         reasons.append(Reason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it."))
-    if counts is not None and counts["total"] and not stream["holders"] and stream["mode"] != "native":
-        reasons.append(Reason("bad", f"No instance holds the schedules of stream {name}: nothing fires them."))
+    if counts is not None and counts["total"] and stream["owner"] is None and stream["mode"] != "native":
+        reasons.append(Reason("bad", f"Stream {name} has no owner: nothing fires its schedules.", "/instances"))
     if stream["failing"]:
         subject = plural(stream["failing"], "schedule")
         href = address("/schedules", stream=name, state="failing")

@@ -25,8 +25,8 @@ EXIT_AIM_MISSED = 4
 
 
 @click.command(epilog="Ends with 1 where a scenario failed, 3 with a regression, 4 with an aim that is not met.")
-@click.option("--quick", "profile", flag_value="quick", help="A spread and two bursts: about two minutes.")
-@click.option("--million", "profile", flag_value="million", help="Everything, with 1,000,000 schedules: 1.5 hours.")
+@click.option("--quick", "profile", flag_value="quick", help="A spread and two bursts: about three minutes.")
+@click.option("--million", "profile", flag_value="million", help="Everything, with 1,000,000 schedules: 2 hours.")
 @click.option("--ten-million", "profile", flag_value="ten-million", help="Hold 10,000,000 schedules, and nothing else.")
 @click.option("--only", multiple=True, metavar="NAME", help="A scenario such as herd-20000, or a family such as herd.")
 @click.option("--side", "sides", multiple=True, type=click.Choice([kind.name for kind in KINDS]))

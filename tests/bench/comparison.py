@@ -1,7 +1,7 @@
 """The changes between a saved run and this one, by more than noise.
 
-The rule: ratios to the native side are compared, because machines differ; a figure without a native counterpart is
-compared only with one from the same machine.
+The rule: ratios to the native side are compared, and for the pair of sidecars those to a single one, because machines
+differ; a figure without such a counterpart is compared only with one from the same machine.
 Noise is the range over the repeats of either run, and never less than a floor, which is wide where a run was not
 repeated: then nothing is known of its noise.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.bench.measures import MEASURES, Measure
 from tests.bench.runs import Ratio, Run, range_of
-from tests.bench.sides import NATIVE
+from tests.bench.sides import NATIVE, base_of
 from tests.bench.tables import ratio_text
 
 FLOOR = 1.15
@@ -50,7 +50,7 @@ class Move:
 
     def _text(self, value: float) -> str:
         if self.is_ratio:
-            return f"{ratio_text(value)} ÷ native"
+            return f"{ratio_text(value)} ÷ {base_of(self.side)}"
         return f"{self.measure.text(value)} {self.measure.unit}"
 
 
@@ -69,7 +69,7 @@ def moves(before: Run, now: Run) -> Iterator[Move]:
             continue
         worse_by = old.median / new.median if measure.more_is_better else new.median / old.median
         noise = max(_spread(old), _spread(new), _floor(before, now, scenario))
-        unit = (now.value(scenario, name, NATIVE.name) or 0.0) if is_ratio else 1.0
+        unit = (now.value(scenario, name, base_of(side)) or 0.0) if is_ratio else 1.0
         if max(worse_by, 1 / worse_by) > noise and abs(new.median - old.median) * unit > measure.grain:
             yield Move(scenario, measure, side, old.median, new.median, worse_by, noise, is_ratio)
 

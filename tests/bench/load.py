@@ -72,12 +72,16 @@ def reminder(subject: str, pattern: str, prefix: bytes, extras: Extras = PLAIN) 
 
 
 def schedule(subject: str, pattern: str, prefix: bytes, target: str, extras: Extras = PLAIN) -> bytes:
-    """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers."""
+    """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers.
+
+    Without a `target` the publisher's own headers name one.
+    """
     source, time_zone, ttl, headers, body = extras
     block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n" % (prefix, pattern.encode())
     if time_zone:
         block += b"%bNats-Schedule-Time-Zone: %b\r\n" % (prefix, time_zone.encode())
-    block += b"%bNats-Schedule-Target: %b\r\n" % (prefix, target.encode())
+    if target:
+        block += b"%bNats-Schedule-Target: %b\r\n" % (prefix, target.encode())
     if source:
         block += b"%bNats-Schedule-Source: %b\r\n" % (prefix, source.encode())
     if ttl:

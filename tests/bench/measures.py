@@ -126,6 +126,12 @@ def _of_an_instance(who: str) -> tuple[Measure, Measure, Measure, Measure]:
 
 READ_BY_ALL = _of_an_instance("all read all")
 READ_BY_FEW = _of_an_instance("few read each")
+ONE_OWNER_P99 = _declared("one stream, one owner, p99", "ms", grain=1.0)
+TWO_OWNERS_P99 = _declared("divided, two owners, p99", "ms", grain=1.0)
+ONE_OWNER_CPU = _cpu_each("CPU per fire, one owner")
+TWO_OWNERS_CPU = _cpu_each("CPU per fire, two owners")
+LARGEST_SHARE = _declared("most streams of an instance", "%", 0, is_compared=False)
+FIRING_CPU = _cpu_share("CPU while schedules fire", 1, grain=1.0)
 READ_AGAIN = _declared("after a kill, read again after", "s", grain=0.5)
 QUIET_SPREAD_P99 = _declared("spread, not asked, p99", "ms", grain=1.0)
 ASKED_SPREAD_P99 = _declared("spread, asked, p99", "ms", grain=1.0)

@@ -2,7 +2,8 @@
 
 The runs are in docs/operating/performance.json, one for each machine and day; `--save` adds to them. A test compares
 the page and its picture with what this module would write, so that its figures are all of the same runs.
-The rule: what several runs found is given as a range, by the side that fires on 2.11, beside the native one.
+The rule: what several runs found is given as a range, by the side that fires on 2.11, beside the native one, or by the
+pair of sidecars beside a single one. A table has the rows that were measured so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from tests.bench import measures as m
 from tests.bench.curve import drawn
 from tests.bench.profiles import scenario
 from tests.bench.runs import Run, read_runs
-from tests.bench.sides import EMULATED, NATIVE
+from tests.bench.sides import EMULATED, NATIVE, PAIR
 from tests.bench.tables import between, markdown, ratio_text, span
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "performance.md"
@@ -25,6 +26,10 @@ END = "<!-- derived: end {} -->"
 
 RATIO = "÷ native"
 """In place of a side: the figure of the sidecar over the native one."""
+PAIR_RATIO = "÷ one"
+"""In place of a side: the figure of the pair over that of a single sidecar."""
+RATIOS = {RATIO: EMULATED.name, PAIR_RATIO: PAIR.name}
+NOT_MEASURED = "Not in these runs."
 
 
 class Column(NamedTuple):
@@ -40,6 +45,8 @@ class Table(NamedTuple):
 
     scenarios: Sequence[str]
     columns: Sequence[Column]
+    side: str = EMULATED.name
+    """The side that has to be measured for a row."""
 
 
 LATENESS = Table(
@@ -79,6 +86,51 @@ CPU = Table(
     ),
 )
 
+PAIRS = Table(
+    ("spread-2000", "spread-20000", "steady-1000", "mixed-300"),
+    (
+        Column("CPU of a fire: one", m.CPU_FIRE.sum),
+        Column("two", m.CPU_FIRE.sum, PAIR.name),
+        Column(PAIR_RATIO, m.CPU_FIRE.sum, PAIR_RATIO),
+        Column("p99: one", m.P99),
+        Column("two", m.P99, PAIR.name),
+    ),
+    PAIR.name,
+)
+PAIR_BURSTS = Table(
+    ("herd-1000", "herd-20000", "herd-100000", "repeating-20000"),
+    (
+        Column("last stored after: one", m.LAST),
+        Column("two", m.LAST, PAIR.name),
+        Column(PAIR_RATIO, m.LAST, PAIR_RATIO),
+        Column("last purged after: one", m.PURGED),
+        Column("two", m.PURGED, PAIR.name),
+        Column(PAIR_RATIO, m.PURGED, PAIR_RATIO),
+        Column(f"CPU {PAIR_RATIO}", m.CPU_FIRE_PURGE.sum, PAIR_RATIO),
+    ),
+    PAIR.name,
+)
+PARTED = Table(
+    ("partition-2000", "partition-4000"),
+    (
+        Column("p99: one stream", m.ONE_OWNER_P99),
+        Column("divided", m.TWO_OWNERS_P99),
+        Column("CPU of a fire: one stream", m.ONE_OWNER_CPU.sum),
+        Column("divided", m.TWO_OWNERS_CPU.sum),
+        Column("streams of the instance with most", m.LARGEST_SHARE),
+    ),
+)
+FLEETS = Table(
+    ("fleet-1000",),
+    (
+        Column("idle: all instances", m.IDLE_CPU.scheduler),
+        Column("server", m.IDLE_CPU.server),
+        Column("500 fires a second: all instances", m.FIRING_CPU.scheduler),
+        Column("server", m.FIRING_CPU.server),
+        Column("memory of an instance", m.READ_BY_FEW[2]),
+        Column("one is killed: longest wait for any fire", m.TAKEOVER),
+    ),
+)
 HELD = Table(
     ("held-1000", "held-100000", "held-1000000", "ordinary-1000000"),
     (
@@ -123,6 +175,10 @@ def derived_parts(runs: Sequence[Run]) -> Mapping[str, str]:
         "lateness": _table(LATENESS, runs),
         "budget": _table(BUDGET, runs),
         "streams": _table(STREAMS, runs),
+        "fleets": _table(FLEETS, runs),
+        "pairs": _table(PAIRS, runs),
+        "bursts": _table(PAIR_BURSTS, runs),
+        "divided": _table(PARTED, runs),
         "conditions": "\n".join(map(_conditions, runs)),
         "cpu": _table(CPU, runs),
         "held": _table(HELD, runs),
@@ -143,15 +199,23 @@ def page_with(parts: Mapping[str, str]) -> str:
 
 
 def _table(table: Table, runs: Sequence[Run]) -> str:
-    names = [name for name in table.scenarios if any(name in run.scenarios for run in runs)]
+    names = [name for name in table.scenarios if any((name, table.side) in _measured(run) for run in runs)]
+    if not names:
+        return NOT_MEASURED
     rows = [[scenario(name).title, *(_cell(runs, name, column) for column in table.columns)] for name in names]
     return markdown(["load", *(column.head for column in table.columns)], rows)
 
 
+def _measured(run: Run) -> set[tuple[str, str]]:
+    """Return which side was measured in which scenario."""
+    return {(scenario, side) for scenario, _measure, side in run.entries()}
+
+
 def _cell(runs: Sequence[Run], name: str, column: Column) -> str:
-    if column.side != RATIO:
+    if column.side not in RATIOS:
         return span(runs, name, column.measure, column.side)
-    ratios = [ratio.median for run in runs if (ratio := run.ratio(name, column.measure.name, EMULATED.name))]
+    side = RATIOS[column.side]
+    ratios = [ratio.median for run in runs if (ratio := run.ratio(name, column.measure.name, side))]
     return between(ratios, ratio_text)
 
 

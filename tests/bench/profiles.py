@@ -10,6 +10,7 @@ from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
+from tests.bench.scenarios.partition import Partition
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
 from tests.bench.scenarios.streams import HandOver, Streams, Takeover
@@ -38,6 +39,8 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
     "divided": Divided,
+    "fleet": lambda streams: Divided(streams, family="fleet", is_one_each=True),
+    "partition": Partition,
 }
 """The families; the number in a name counts schedules, messages, either a second (`rate`: at most), ms, or streams."""
 
@@ -48,7 +51,8 @@ DEFAULT = (
     *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000"),
     *("held-1000", "held-10000", "held-100000", "busy-20000", "sampling-2000"),
     *("takeover-2000", "handover-2000"),
-    *("streams-100", "streams-1000", "streams-takeover-1000"),
+    *("streams-100", "streams-1000", "streams-takeover-1000", "fleet-1000"),
+    *("partition-2000", "partition-4000"),
 )
 MILLION = (
     *DEFAULT,

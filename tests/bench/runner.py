@@ -40,6 +40,8 @@ async def run(
         for scenario in possible:
             sides: Repeat = {}
             for kind in kinds:
+                if kind.instances > 1 and scenario.sidecars is not None:
+                    continue  # it says itself how many there are
                 tell(f"{scenario.name}: {scenario.title}, {kind.name}, {repeat} of {repeats}")
                 started = time.perf_counter()
                 try:
@@ -61,5 +63,6 @@ def _fits(scenario: Scenario, tell: Tell) -> bool:
 
 async def _measure(scenario: Scenario, kind: Kind, seed: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        async with running(kind, Path(folder), Random(seed), scenario.sidecars, scenario.flags) as side:
+        settings = scenario.sidecars, scenario.flags, scenario.server_config
+        async with running(kind, Path(folder), Random(seed), *settings) as side:
             return await scenario.run(side)

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 
-from tests.bench.sides import KINDS, NATIVE
+from tests.bench.sides import KINDS, base_of
 
 Repeat = dict[str, dict[str, float]]
 """The figures of each side, by the names of side and measure."""
@@ -27,7 +27,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of a side to the native one, over the repeats; or any figure over them."""
+    """The ratio of a side to the one that it is compared with, over the repeats; or any figure over them."""
 
     median: float
     least: float
@@ -108,10 +108,10 @@ class Run:
         return median(found) if found else None
 
     def ratio(self, scenario: str, measure: str, side: str) -> Ratio | None:
-        """Return the ratio to the native side, None if one of them was not measured."""
+        """Return the ratio to the side that it is compared with, None if one of them was not measured."""
         found = []
         for repeat in self.scenarios.get(scenario, []):
-            base = repeat.get(NATIVE.name, {}).get(measure)
+            base = repeat.get(base_of(side), {}).get(measure)
             value = repeat.get(side, {}).get(measure)
             if base and base > 0 and value is not None:
                 found.append(value / base)

@@ -1,7 +1,8 @@
-"""The sides of a comparison: the native scheduler, and the sidecar in its modes, each on a real server of its own.
+"""The sides of a comparison: the native scheduler, the sidecar in its modes, and a pair of it, each on its own server.
 
 The rule: the sidecar is a process of its own, so that its CPU and its memory are its own.
-What is called the scheduler is the process that schedules: the server where it is native, else the sidecar.
+What is called the scheduler is the process that schedules: the server where it is native, else the sidecar, or both
+sidecars of the pair.
 """
 
 import asyncio
@@ -52,6 +53,10 @@ class Kind:
     flagged: bool
     sidecar: bool
     prefix: bytes = b""
+    instances: int = 1
+    """The number of sidecars, unless the scenario itself sets one."""
+    base: str = "native"
+    """The side that it is compared with."""
 
     def stream(self, name: str = STREAM, has_ttl: bool = False) -> dict[str, Any]:
         """Return the configuration of a stream that is measured."""
@@ -68,7 +73,14 @@ class Kind:
 NATIVE = Kind("native", "2.15.1", flagged=True, sidecar=False)
 EMULATED = Kind("emulated", "2.11.11", flagged=True, sidecar=True)
 PORTABLE = Kind("portable", "2.15.1", flagged=False, sidecar=True, prefix=b"X-")
-KINDS = (NATIVE, EMULATED, PORTABLE)
+PAIR = Kind("pair", "2.11.11", flagged=True, sidecar=True, instances=2, base=EMULATED.name)
+"""Two sidecars as everybody should run them, an owner and a standby, beside one."""
+KINDS = (NATIVE, EMULATED, PORTABLE, PAIR)
+
+
+def base_of(side: str) -> str:
+    """Return the name of the side that a side is compared with."""
+    return next((kind.base for kind in KINDS if kind.name == side), NATIVE.name)
 
 
 class Mark(NamedTuple):
@@ -91,10 +103,10 @@ class Sidecar:
     process: subprocess.Popen[bytes]
     log: Path
 
-    async def ready(self) -> None:
-        """Wait until it serves the stream."""
+    async def ready(self, owns: bool = True) -> None:
+        """Wait until it has read the stream, and owns it; with `owns` false it may be a standby."""
         try:
-            await _until(self._is_ready, READY_SECONDS)
+            await _until(partial(self.serves, 1, owns), READY_SECONDS)
         except TimeoutError as error:
             raise StartError(self.log.read_text(errors="replace")) from error
 
@@ -107,15 +119,12 @@ class Sidecar:
             self.process.kill()
             self.process.wait()
 
-    async def _is_ready(self) -> bool:
-        return await self.serves(1)
-
-    async def serves(self, streams: int) -> bool:
-        """Return whether it has read `streams` streams, and fires for them."""
+    async def serves(self, streams: int, owns: bool = True) -> bool:
+        """Return whether it has read `streams` streams, and owns them; with `owns` false it may be a standby."""
         if await self._has_ended():
             raise StartError(self.log.read_text(errors="replace"))
         said = self.log.read_bytes()
-        return min(said.count(b"stream_ready"), said.count(b"shards_changed")) >= streams
+        return all(said.count(event) >= streams for event in (b"stream_ready", *([b"owner_changed"] if owns else [])))
 
     async def _has_ended(self) -> bool:
         return self.process.poll() is not None
@@ -259,7 +268,8 @@ class Side:
             if not has_snapshot:
                 await self.api.call(f"STREAM.DELETE.{SNAPSHOTS}")
             started = time.time_ns()
-            self.start_sidecar()
+            for _ in range(self.kind.instances):
+                self.start_sidecar()
         else:
             await self.server.stop(STOP_SECONDS)
             started = time.time_ns()
@@ -272,8 +282,8 @@ class Side:
     ) -> float | None:
         """Create more streams, start anew, and return the seconds until all are served; None on the native side.
 
-        Of more than one sidecar each is started when those before it are ready; the first reads all streams, and the
-        others those that are theirs.
+        Of more than one sidecar each is started when those before it are ready; the first reads and owns all streams,
+        and the others those that are theirs.
         """
         for name in names:
             await self.api.create_stream(self.kind.stream(name, has_ttl))
@@ -282,9 +292,9 @@ class Side:
             return None
         await self.stop_sidecars()
         started = time.perf_counter()
-        for number in range(sidecars):
+        for number in range(max(sidecars, self.kind.instances)):
             count = 1 if number else len(self.streams)
-            await _until(partial(self.start_sidecar().serves, count), within_seconds)
+            await _until(partial(self.start_sidecar().serves, count, not number), within_seconds)
         return time.perf_counter() - started
 
     async def reconnect(self) -> None:
@@ -308,16 +318,19 @@ async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float
 
 @asynccontextmanager
 async def running(
-    kind: Kind, folder: Path, draw: Random, sidecars: int = 1, flags: tuple[str, ...] = ()
+    kind: Kind, folder: Path, draw: Random, sidecars: int | None = None, flags: tuple[str, ...] = (), config: str = ""
 ) -> AsyncIterator[Side]:
-    """Run one side with an empty stream; `draw` draws when its load is due, and `flags` are settings of the sidecar."""
+    """Run one side with an empty stream; `draw` draws when its load is due.
+
+    `sidecars` is their number, by default that of the kind, `flags` are their settings, and `config` is the server's.
+    """
     binary = find_server(kind.server, CACHE)
-    async with EmbeddedServer(binary, folder / kind.name, ready_seconds=READY_SECONDS) as server:
+    async with EmbeddedServer(binary, folder / kind.name, config=config, ready_seconds=READY_SECONDS) as server:
         side = Side(kind, folder, server, *await _connect(server), draw, flags)
         try:
             await side.api.create_stream(kind.stream())
-            for _ in range(sidecars if kind.sidecar else 0):
-                await side.start_sidecar().ready()
+            for number in range((kind.instances if sidecars is None else sidecars) if kind.sidecar else 0):
+                await side.start_sidecar().ready(owns=not number)
             yield side
         finally:
             await side.stop_sidecars()

@@ -1,10 +1,13 @@
-"""The output of a run: one row for each measure of each scenario, every side, and the ratios to the native one."""
+"""The output of a run: one row for each measure of each scenario, every side, and its ratio to another one.
+
+That is the native side, and for the pair of sidecars the single one.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tests.bench.measures import MEASURES, Measure
 from tests.bench.runs import Run
-from tests.bench.sides import KINDS, NATIVE
+from tests.bench.sides import KINDS, base_of
 
 Row = list[str]
 
@@ -12,14 +15,14 @@ Row = list[str]
 def columns(run: Run) -> list[str]:
     """Return the names of the columns."""
     sides = sides_of(run)
-    ratios = [f"{side} ÷ native" for side in sides if side != NATIVE.name and NATIVE.name in sides]
+    ratios = [f"{side} ÷ {base_of(side)}" for side in _compared(sides)]
     return ["scenario", "measure", "unit", *sides, *ratios]
 
 
 def rows(run: Run) -> Iterator[Row]:
     """Yield the rows of the table."""
     sides = sides_of(run)
-    others = [side for side in sides if side != NATIVE.name and NATIVE.name in sides]
+    others = _compared(sides)
     for scenario in run.scenarios:
         for name in measured(run, scenario):
             values = [_value(run, scenario, name, side) for side in sides]
@@ -36,6 +39,11 @@ def sides_of(run: Run) -> list[str]:
     """Return the sides that were measured, the native one first."""
     found = {side for _scenario, _measure, side in run.entries()}
     return [kind.name for kind in KINDS if kind.name in found]
+
+
+def _compared(sides: Sequence[str]) -> list[str]:
+    """Return the sides whose counterpart was measured too."""
+    return [side for side in sides if side != base_of(side) and base_of(side) in sides]
 
 
 def measured(run: Run, scenario: str) -> Sequence[str]:

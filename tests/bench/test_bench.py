@@ -17,10 +17,11 @@ from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
+from tests.bench.scenarios.partition import Partition
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
 from tests.bench.scenarios.streams import HandOver, Streams, Takeover
-from tests.bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
+from tests.bench.sides import EMULATED, KINDS, NATIVE, PAIR, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
@@ -127,6 +128,32 @@ async def test_streams_are_divided_among_instances_that_each_read_some_of_them()
     assert 100 * 2 / 3 <= (shares[1] or 0.0) <= 100
     assert found.values(scenario.name, m.TAKEOVER.name, EMULATED.name)
     assert found.value(scenario.name, m.TAKEOVER.name, NATIVE.name) is None
+
+
+async def test_many_streams_of_few_schedules_idle_and_fire_among_several_instances() -> None:
+    fleet = Divided(
+        6,
+        instances=3,
+        fires=30,
+        seconds=2.0,
+        lead_seconds=LEAD_SECONDS,
+        idle_seconds=0.2,
+        family="fleet",
+        is_one_each=True,
+    )
+    found = await measured(fleet, (EMULATED, PAIR))
+    for measure in (m.IDLE_CPU.sum, m.FIRING_CPU.sum, m.TAKEOVER):
+        assert found.values(fleet.name, measure.name, EMULATED.name)
+        assert not found.values(fleet.name, measure.name, PAIR.name), "it says itself how many instances there are"
+
+
+async def test_a_load_is_divided_by_a_mapping_into_streams_of_two_owners() -> None:
+    found = await measured(Partition(20, seconds=2.0, lead_seconds=LEAD_SECONDS), (NATIVE, EMULATED, PORTABLE))
+    for kind in (EMULATED, PORTABLE):
+        assert 50 <= (found.value("partition-20", m.LARGEST_SHARE.name, kind.name) or 0.0) < 100
+        for measure in (m.ONE_OWNER_P99, m.TWO_OWNERS_P99, m.ONE_OWNER_CPU.sum, m.TWO_OWNERS_CPU.sum):
+            assert found.values("partition-20", measure.name, kind.name)
+    assert found.value("partition-20", m.TWO_OWNERS_P99.name, NATIVE.name) is None
 
 
 async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:

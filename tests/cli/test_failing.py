@@ -208,7 +208,7 @@ async def test_what_another_instance_fires_does_not_fail(cli: Cli, start_server:
             await listed_with(prompt, 0)
             for each in (first, second):
                 await each.healthy()
-            assert not first.sidecar.served["ORDERS"].shards, "it is ready without a shard, since another holds all"
+            assert not first.sidecar.served["ORDERS"].is_owner, "it is ready without a stream, since another owns it"
 
 
 async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_server: StartServer) -> None:

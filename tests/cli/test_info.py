@@ -151,7 +151,7 @@ async def test_who_fires_it_is_named(cli: Cli, start_server: StartServer) -> Non
             shown, document = await prompt.says(line), await prompt.says(f"{line} --json")
             if shown.exit_code or document.exit_code:  # the settings of the sidecar are not shared yet
                 return "", None
-            return labelled(shown)["fired by"], json.loads(document.stdout)["holder"]
+            return labelled(shown)["fired by"], json.loads(document.stdout)["owner"]
 
         await account.create("ORDERS")
         await account.publish("ORDERS.server", DAILY)
@@ -164,12 +164,12 @@ async def test_who_fires_it_is_named(cli: Cli, start_server: StartServer) -> Non
             for stream in ("ORDERS", "JOBS"):
 
                 async def is_named(name: str = stream) -> bool:
-                    said, holder = await fired_by(name, "portable")
-                    is_mine = said.startswith(f"the sidecar {me}, which holds shard ")
-                    return is_mine and said.endswith("1 serves the stream") and holder == me
+                    said, owner = await fired_by(name, "portable")
+                    is_mine = said.startswith(f"the sidecar {me}, which owns the stream since 20")
+                    return is_mine and said.endswith("Z (the first owner); no other one stands by") and owner == me
 
-                await eventually(is_named, describe=f"the holder of {stream}")
+                await eventually(is_named, describe=f"the owner of {stream}")
             assert await fired_by("ORDERS", "server") == (f"the server itself (version {V2_14})", None)
             request = json.dumps({"stream": "ORDERS", "subject": "ORDERS.portable"}).encode()
             answer = json.loads((await account.connection.request("nats_scheduler.v1.schedules.get", request)).body)
-            assert (answer["holder"], answer["schedule"]["fired_by"]) == (me, "sidecar")
+            assert (answer["owner"], answer["schedule"]["fired_by"]) == (me, "sidecar")

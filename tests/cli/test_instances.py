@@ -1,4 +1,4 @@
-"""The running sidecars as commands report them: who is alive, what each holds, and the settings that it uses.
+"""The running sidecars as commands report them: who is alive, who owns and stands by what, and their settings.
 
 It tests `runtime/fleet.py` too.
 """
@@ -6,17 +6,18 @@ It tests `runtime/fleet.py` too.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from nats_scheduler.cli.session import NOT_SERVED_YET
-from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.ownership.order import order_of
+from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.prompt import NEVER, Prompt
-from tests.harness.account import CLOCK, Account, Running, sidecar_on
+from tests.harness.account import CLOCK, Account, sidecar_on
 from tests.harness.waiting import eventually
 
 KEY = f"$KV.nats_scheduler.{SETTINGS}"
@@ -29,48 +30,50 @@ async def listed(prompt: Prompt) -> dict[str, Any]:
     return {one["id"]: one for one in value["instances"]}
 
 
-def shards_of(running: Running, stream: str) -> list[int]:
-    """Return the shards that a sidecar holds."""
-    return sorted(running.sidecar.served[stream].shards)
+async def streams_listed(prompt: Prompt) -> dict[str, Any]:
+    """Return the streams by their names."""
+    return {one["stream"]: one for one in (await prompt.document("instances"))["streams"]}
 
 
-async def test_each_is_listed_with_what_it_holds(prompt: Prompt) -> None:
+async def test_each_is_listed_with_what_it_owns_and_stands_by(prompt: Prompt) -> None:
     began = CLOCK.now()
     async with sidecar_on(prompt.url) as one, sidecar_on(prompt.url) as other:
+        ids = (one.sidecar.instance, other.sidecar.instance)
         await prompt.account.create("ORDERS")
         await one.ready("ORDERS")
         await other.ready("ORDERS")
-
-        def are_divided() -> bool:
-            mine, theirs = shards_of(one, "ORDERS"), shards_of(other, "ORDERS")
-            return sorted(mine + theirs) == [*range(SHARDS)] and 0 < len(mine) < SHARDS
-
-        await eventually(are_divided, describe="the shards are divided")
-        held = [
-            [{"stream": "ORDERS", "mode": "emulated", "shards": shards_of(each, "ORDERS")}] for each in (one, other)
-        ]
+        owner, standby = order_of("emulated.ORDERS", ids)
 
         async def are_listed() -> dict[str, Any] | None:
-            found = await listed(prompt)
-            return found if {each["state"] for each in found.values()} == {"alive"} else None
+            found = (await streams_listed(prompt)).get("ORDERS", {})
+            return found if (found.get("owner"), found.get("standbys")) == (owner, [standby]) else None
 
-        found = await eventually(are_listed, describe="both are alive")
-        assert sorted((each["holds"] for each in found.values()), key=str) == sorted(held, key=str)
+        stream = await eventually(are_listed, describe="the first in the order owns it, the other one stands by")
+        assert (stream["mode"], stream["lost_owner"], stream["lacks_standby"]) == ("emulated", None, False)
+        assert stream["takeover_reason"] in ("first", "order", "not_ready"), "whoever read it first"
+        found = await listed(prompt)
+        assert [part["stream"] for part in found[owner]["owns"]] == ["ORDERS"]
+        assert found[owner]["owns"][0]["since"] == stream["owner_since"]
+        assert (found[owner]["stands_by"], found[standby]["owns"]) == ([], [])
+        assert found[standby]["stands_by"] == [{"stream": "ORDERS", "mode": "emulated"}]
         for each in found.values():
             assert each["serves"] == ["emulated.ORDERS"]
-            assert 0 <= each["age_nanoseconds"] < LEASE_DURATION_NS
+            assert 0 <= each["age_nanoseconds"] < GONE_AFTER_NS
             since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["last_heartbeat"])
             assert isinstance(since, int)
             assert isinstance(heartbeat_at, int)
             assert began - MINUTE < since <= heartbeat_at
-        table = (await prompt.shows("instances")).splitlines()
-        assert table[0].split() == ["instance", "state", "heartbeat", "stream", "mode", "shards"]
-        assert sorted(line.split()[0] for line in table[1:-1]) == sorted(found)
-        assert all("alive" in line and "ORDERS" in line and f"of {SHARDS}" in line for line in table[1:-1])
-        assert table[-1] == "2 in all: 2 alive"
-        wide = (await prompt.shows("instances --wide")).splitlines()
-        assert "since (UTC)" in wide[0]
-        assert "." not in wide[1].split()[2], "seconds"
+        shown = (await prompt.shows("instances")).splitlines()
+        assert [part.split() for part in re.split("  +", shown[0])] == [
+            *(["instance"], ["state"], ["since", "(UTC)"], ["heartbeat"], ["owns"], ["stands", "by"], ["unable"]),
+        ]
+        rows = {line.split()[0]: line.split()[-3:] for line in shown[1:3]}
+        assert rows == {owner: ["1", "0", "0"], standby: ["0", "1", "0"]}
+        assert shown[3:5] == ["2 in all: 2 alive", ""]
+        assert shown[5].split() == ["stream", "mode", "owner", "since", "(UTC)", "reason", "standbys"]
+        assert (shown[6].split()[:3], shown[6].split()[-1]) == (["ORDERS", "emulated", owner], standby)
+        assert "." not in shown[6].split()[3], "seconds"
+        assert len(shown) == 7, "nothing is wrong"
 
 
 async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Prompt) -> None:
@@ -80,29 +83,56 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Pr
     assert "no sidecar lives on this account" in await prompt.shows("instances"), "it left"
     account = prompt.account
     await account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": null, "since": "soon"}')
-    await account.publish("$KV.nats_scheduler.lease.native.JOBS", body=b'{"holders": {"xyz": [0, 7]}}')
+    record = {"owner": "xyz", "since": "2026-03-01T12:00:00Z", "before": "abc", "reason": "idle"}
+    await account.publish("$KV.nats_scheduler.owner.native.JOBS", body=json.dumps(record).encode())
 
     async def is_silent() -> dict[str, Any] | None:
         found = await listed(prompt)
         return found if found["abc"]["state"] == "silent" else None
 
     found = await eventually(is_silent, describe="who says nothing more is silent")
-    assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
+    assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["owns"]) == (None, None, [])
     unknown = dict.fromkeys(("since", "last_heartbeat", "age_nanoseconds", "serves"))
-    holds = [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]
-    assert found["xyz"] == {"id": "xyz", "state": "gone", **unknown, "unable": [], "holds": holds}
+    about = {"since": "2026-03-01T12:00:00Z", "before": "abc", "reason": "idle"}
+    owns = [{"stream": "JOBS", "mode": "native", **about}]
+    assert found["xyz"] == {
+        "id": "xyz",
+        "state": "gone",
+        **unknown,
+        "unable": [],
+        "owns": owns,
+        "stands_by": [],
+        "standbys": None,
+    }
+    jobs = (await streams_listed(prompt))["JOBS"]
+    assert (jobs["owner"], jobs["lost_owner"], jobs["standbys"]) == (None, "xyz", [])
+    shown = (await prompt.shows("instances")).splitlines()
+    assert shown[-1] == "JOBS has no owner, since xyz is not alive: nothing fires its schedules"
+
+
+async def test_a_stream_without_a_standby_is_shown_if_another_instance_could_be_it(prompt: Prompt) -> None:
+    """The other one is forged: it is alive, and serves nothing."""
+    async with sidecar_on(prompt.url) as running:
+        await prompt.account.create("ORDERS")
+        await running.ready("ORDERS")
+        me = running.sidecar.instance
+
+        async def is_shown() -> bool:
+            await prompt.account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": []}')
+            line = f"ORDERS has no standby: if {me} goes, another instance has to read it first"
+            return line in (await prompt.shows("instances")).splitlines()
+
+        await eventually(is_shown, describe="it has no standby")
 
 
 async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(prompt: Prompt) -> None:
     async with sidecar_on(prompt.url):
-        value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}, "room": -1}
+        value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}}
         await prompt.account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(value).encode())
         found = await listed(prompt)
         assert found["abc"]["unable"] == [{"stream": "JOBS", "reason": "may not\x1b[2J publish"}]
-        assert found["abc"]["room"] == -1
         shown = await prompt.shows("instances")
         assert "abc cannot serve JOBS: may not\\x1b[2J publish" in shown
-        assert shown.count("holds as many schedules as it is to") == 1, "the other one has no limit"
 
 
 # -- other commands --------------------------------------------------------------------------------------------

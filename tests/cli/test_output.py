@@ -38,7 +38,7 @@ async def test_no_cell_of_a_list_is_broken_inside_a_word(prompt: Prompt) -> None
             " Nats-Schedul header 2 schedules; 1 of them invalid; 1 with misnamed headers",
             "ls --invalid": "ORDERS.wrong 10189 what is wrong crontab; seconds: Nats-Schedule may be meant",
             "stream ls": "ORDERS INVOICES emulated sidecars who fires X-Nats-Schedule 2 in all:",
-            "instances": "instance state heartbeat stream shards alive 64 of 64 1 in all:",
+            "instances": "instance state owns stands by unable alive 1 in all: stream owner standbys none",
         }.items():
             for columns in WIDTHS:
                 shown = await prompt.shows(line, columns=columns)

@@ -88,7 +88,7 @@ async def test_the_metrics_are_where_the_settings_say_and_a_closed_terminal_ends
 async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    """It may not write leases, so that it gets no shards, although it has read all that is stored."""
+    """It may not write the record of an owner, so that it owns nothing, although it has read all that is stored."""
     able = permissions_of("2.11")
     unable = [one for one in able if (one.act, one.subject) != ("publish", "$KV.nats_scheduler.>")]
     unable += [Permission("publish", f"$KV.nats_scheduler.{key}", ()) for key in ("instance.*", "stream.*")]
@@ -99,7 +99,7 @@ async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
         with sidecar("run", "-s", limited, "--metrics-port", "0", folder=tmp_path) as process:
             url = await address_of(process)
             await process.wait_for_line("stream_ready.*ORDERS")
-            await answers(url, 503, "no instance fires for 64 of the 64 shards of stream ORDERS\n")
+            await answers(url, 503, "no instance owns stream ORDERS\n")
             reload_config(server, accounts([able]))
             await answers(url, 200, "ok\n")
             assert await process.terminate() == 0
@@ -115,7 +115,7 @@ async def test_a_closed_terminal_drains_as_sigterm_does(start_server: StartServe
     async with account_on(server.url) as account:
         await account.create("S", storage="file", metadata=FLAGGED)
         with sidecar("run", "-s", server.url, folder=tmp_path) as process:
-            await process.wait_for_line("shards_changed")
+            await process.wait_for_line("owner_changed")
             await store_herd(account, "S", CLOCK.now() + 2 * SECOND, BURST)
             await account.wait_for("S", "S.out")
             assert await hang_up(process) == 0
@@ -139,7 +139,7 @@ async def test_a_fire_that_is_left_in_flight_is_exit_code_1(start_server: StartS
         await process.wait_for_line("instances_alive")
         async with account_on(server.url) as account:
             await account.create("S")
-            await process.wait_for_line("shards_changed")
+            await process.wait_for_line("owner_changed")
             for number in range(FIRES):
                 at = in_seconds(1.5 + number * FIRES_APART_SECONDS)
                 await account.publish(f"S.s.{number}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "S.out"})

@@ -96,7 +96,7 @@ async def test_fires_and_failures_are_shown_as_they_come_on_a_terminal_of_any_si
             terminal.resize(columns, rows)
             await until_drawn(terminal, columns, rows)
             await until(terminal, "^READY  1 sidecar alive", columns, rows)
-            await until(terminal, r"^ORDERS .*(now|in 1s)$", columns, rows)
+            await until(terminal, r"^ORDERS .*(now|in 1s)( +[0-9a-f]{12})?( +\d+)?$", columns, rows)
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])

@@ -21,7 +21,7 @@ from nats_scheduler.service import answers as asked
 from nats_scheduler.service.answers import Answers
 from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
 from nats_scheduler.testing.clock import ManualClock
-from tests.cli.top_views import NOW, due, fire, instance, stream, text
+from tests.cli.top_views import NOW, due, fire, instance, owned, stream, text
 
 HEALTH, STREAMS, ACTIVITY = asked.HEALTH.endpoint, asked.STREAMS.endpoint, asked.ACTIVITY.endpoint
 FIRES, TIMELINE = asked.RECENT_FIRES.endpoint, asked.TIMELINE.endpoint
@@ -57,14 +57,14 @@ def instance_document(name: str, **fields: Any) -> dict[str, Any]:
 
 def answers() -> dict[str, dict[str, Any]]:
     """Return what sidecars answer to each question."""
-    held = [("ORDERS", [1, 2]), ("JOBS", [3])]
     alive = instance_document(
         "a",
         since=text(-60),
-        holds=[{"stream": name, "mode": "emulated", "shards": shards} for name, shards in held],
+        owns=[owned("ORDERS"), owned("JOBS")],
+        stands_by=[{"stream": "MAILS", "mode": "emulated"}],
         unable=[{"stream": "JOBS", "reason": "may not publish"}],
     )
-    silent = instance_document("b", state="silent", since=None, holds=[])
+    silent = instance_document("b", state="silent", since=None, owns=[], stands_by=[])
     late = {**fire(1), "lateness_nanoseconds": 900}
     given: dict[str, dict[str, Any]] = {
         HEALTH: {"ready": True, "reasons": []},

@@ -76,7 +76,7 @@ def test_all_that_is_essential_is_on_80_by_24() -> None:
     text = "\n".join(found)
     assert "12:36:05    1.0 ms  ORDERS  orders.fired.0" in text
     assert "12:35:05  fire_refused  ORDERS  orders.refused.1  code 503" in text
-    assert "f6aceb65fa7b  alive        1      64  1h0m0s" in text
+    assert "f6aceb65fa7b  alive     1        2  1h0m0s" in text
     assert found[-1] == KEYS
     heads = [line.split() for line in shown(crowded(), 80, 24) if "/100" in line]
     assert [head[0] for head in heads] == ["STREAM", "DUE", "FIRED", "FAILED", "SIDECAR"]
@@ -117,7 +117,7 @@ def test_what_is_left_out_is_left_out_in_order() -> None:
         assert set(seen) <= set(now), rows
         seen += [part for part in now if part not in seen]
     assert seen == parts
-    order = ["MODE", "P99", "SCHEDULES", "/MIN"]
+    order = ["STANDBYS", "OWNER", "MODE", "P99", "SCHEDULES", "/MIN"]
     for columns in range(20, 100):
         heading = next(line for line in shown(view(), columns, 24) if line.startswith("STREAM")).split()
         left_out = [name for name in order if name not in heading]

@@ -84,13 +84,21 @@ def stream(name: str, **fields: Any) -> StreamRow:
         "rejected": 0,
         "misnamed": 0,
         "next": due(3),
-        "holders": ["a"],
+        "owner": "f6aceb65fa7b",
+        "owner_since": text(-60),
+        "takeover_reason": "first",
+        "standbys": ["e7701473b5eb"],
     }
     return StreamRow(well | fields, activity)
 
 
+def owned(stream: str) -> dict[str, Any]:
+    """Return what an instance says of a stream that it owns."""
+    return {"stream": stream, "mode": "emulated", "since": text(-60), "before": "", "reason": "first"}
+
+
 def instance(name: str, state: str = "alive", reasons: tuple[str, ...] = (), **fields: Any) -> InstanceRow:
-    """Return a sidecar that holds all shards of one stream."""
+    """Return a sidecar that owns a stream and stands by two."""
     well: Any = {
         "id": name,
         "state": state,
@@ -99,7 +107,9 @@ def instance(name: str, state: str = "alive", reasons: tuple[str, ...] = (), **f
         "age_nanoseconds": 0,
         "serves": None,
         "unable": [],
-        "holds": [{"stream": "ORDERS", "mode": "emulated", "shards": list(range(64))}],
+        "owns": [owned("ORDERS")],
+        "stands_by": [{"stream": name, "mode": "emulated"} for name in ("JOBS", "MAILS")],
+        "standbys": 1,
     }
     health: Any = {"at": text(0), "instance": name, "ready": not reasons, "reasons": list(reasons)}
     return InstanceRow(well | fields, health)

@@ -289,9 +289,14 @@ Backing = _MemoryBacking | _ServerBacking
 
 @asynccontextmanager
 async def server_side(
-    url: str, name: str, config: Mapping[str, Any], *, prefix: str = "$JS.API"
+    url: str,
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    prefix: str = "$JS.API",
+    is_standby: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[PortSide]:
-    """Make contact with a stream on a server, through the API under a prefix."""
+    """Make contact with a stream on a server, through the API under a prefix; it `is_standby` of another sidecar."""
     connection = await Dialer(ConnectionSettings(servers=(url,))).dial()
     api = JetStreamApi(connection)
     inputs: list[Input] = []
@@ -308,6 +313,7 @@ async def server_side(
                 lambda given: inputs.extend(each(given)),
                 tasks,
                 holds=lambda _subject: False,
+                is_standby=is_standby,
                 window=256,
                 ack_timeout=ANSWER_SECONDS,
             )

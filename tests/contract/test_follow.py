@@ -228,6 +228,46 @@ async def test_where_others_store_as_much_everything_is_read(shared_server: Shar
         assert_all_is_known(course)
 
 
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+async def test_a_standby_leaves_a_burst_to_the_owner_until_it_owns_the_stream_itself(
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(follow, "STANDBY_REST_SECONDS", 600.0)
+    monkeypatch.setattr(follow, "STANDBY_PULL_BATCH", 50)
+    monkeypatch.setattr(follow, "STANDBY_BURST_SECONDS", 60.0)
+    monkeypatch.setattr(follow, "MAX_PULL_BATCH", 200)
+    url, is_standby = (await shared_server(version)).url, True
+    stands_by = server_side(url, stream_name, {}, is_standby=lambda: is_standby)
+    async with stands_by as side, account_on(url) as others, side.following():
+        course = Course(side, others.connection)
+        for _ in range(10):
+            await asyncio.gather(*(course.store("theirs") for _ in range(100)))
+        await side.reads(200)  # of what was asked for before
+        assert len(side.read) < 400, "the rest is left to the owner"
+        is_standby = False
+        read = await side.reads(1_000)
+        assert [message.sequence for message in read] == list(range(1, 1_001))
+
+
+async def test_a_standby_reads_what_it_left_after_its_rest_and_what_is_stored_slowly_at_once(
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "STANDBY_REST_SECONDS", 0.2)
+    monkeypatch.setattr(follow, "STANDBY_PULL_BATCH", 20)
+    url = (await shared_server(V2_11)).url
+    async with server_side(url, stream_name, {}, is_standby=lambda: True) as side, account_on(url) as others:
+        course = Course(side, others.connection)
+        async with side.following():
+            for number in range(1, 4):
+                await asyncio.gather(*(course.store("theirs") for _ in range(1_000)))
+                await side.reads(1_000 * number)
+            for number in range(3_001, 3_101):
+                await course.store("slowly")
+                await side.reads(number)
+            assert [message.sequence for message in side.read] == list(range(1, 3_101))
+            assert not side.received(ContactLost)
+
+
 # -- consumers whose node died ---------------------------------------------------------------------------------------
 
 STREAM = "S"

@@ -54,11 +54,16 @@ StreamNotReady {J, S}
   - one of two: TWO | stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240
   - a minute: TWO | stream_ready{A, S} 1x40 0x5 1x200
   - no connection, which is NatsSchedulerNotConnected: connected{A} 0x240 | stream_ready{A, S} 0x240
-ShardsNotHeld {J, S}
-    stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240 | shards_held{A, S} 31x240 | shards_held{B, S} 33x240
-  - scrapes between which shards change hands: READY | shards_held{A, S} 31x40 0x200 | shards_held{B, S} 33x41 64x199
-  - nothing is served, and so nothing is held: shards_held{A, S} 0x240
-  - none has contact, which is NatsSchedulerStreamNotReady: stream_ready{A, S} 0x240 | shards_held{A, S} 0x240
+NoOwner {J, S}
+    stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240 | stream_owner{A, S} 1x240 | stream_owner{B, S} 0x240
+  - scrapes between which it gets another owner: READY | stream_owner{A, S} 1x40 0x200 | stream_owner{B, S} 0x41 1x199
+  - nothing is served, and so nothing is owned: stream_owner{A, S} 0x240
+  - none has contact, which is NatsSchedulerStreamNotReady: stream_ready{A, S} 0x240 | stream_owner{A, S} 0x240
+SeveralOwners {J, S}
+    READY | stream_owner{A, S} 1x240 | stream_owner{B, S} 1x240
+  - scrapes between which it gets another owner: READY | stream_owner{A, S} 1x41 0x199 | stream_owner{B, S} 0x40 1x200
+  - one that is cut off: stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240 | stream_owner{A, S} 1x240 |
+        stream_owner{B, S} 1x240
 StreamDormant {J, S}
     stream_mode{A, S, mode="dormant"} 1x240 | stream_mode{B, S, mode="dormant"} 1x240
 Unable {A}

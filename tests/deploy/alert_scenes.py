@@ -1,6 +1,7 @@
 """Whole deployments over an hour and a half: what is ordinary fires no alert, an outage fires those for it and no more.
 
-A scene begins with two healthy sidecars that serve one stream; what happens changes their series from a step on.
+A scene begins with two healthy sidecars that serve one stream; `a` owns it, and `b` stands by. What happens changes
+their series from a step on.
 A step is that of `alert_cases`, a scrape: 15 s. The rule: a scene has all metrics that the rules name.
 """
 
@@ -30,7 +31,7 @@ COUNTERS = {
 GAUGES = {
     **dict.fromkeys(("schedules_failing", "schedules_overdue", "oldest_overdue_age_seconds"), 0.0),
     "stream_ready": 1.0,
-    "shards_held": 32.0,
+    "stream_owner": 0.0,
     "oldest_held_back_age_seconds": 60.0,
     "purges_pending": 3.0,
     'stream_mode|mode="emulated"': 1.0,
@@ -126,6 +127,7 @@ class Scene:
         a, b, c = Sidecar("a"), Sidecar("b"), Sidecar("c")
         for metric in c.values:
             c.set(metric, None, 0)
+        a.set("stream_owner", 1.0, 0)
         self.happens(a, b, c)
         return a.series() | b.series() | c.series()
 
@@ -135,27 +137,26 @@ def nothing(_a: Sidecar, _b: Sidecar, _c: Sidecar) -> None:
 
 
 def rolling_restart(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
-    """Both are replaced by a new version, one after the other; each is away for 30 s and hands its shards over."""
+    """Both are replaced by a new version, one after the other; each is away for 30 s, and the other one owns."""
     for at, one, other in ((40, a, b), (60, b, a)):
         one.gone(at, at + 2)
-        other.set("shards_held", 64.0, at, at + 3)
         one.set("stream_ready", 0.0, at + 2, at + 3)
-        one.set("shards_held", 0.0, at + 2, at + 3)
+        one.set("stream_owner", 0.0, at + 2)
+        other.set("stream_owner", 1.0, at)
 
 
 def failover(a: Sidecar, b: Sidecar, c: Sidecar) -> None:
     """One is killed: the other takes over within 3 s, and a third one comes in its place a minute later."""
-    for metric in b.values:
-        b.set(metric, None, 40)
-    a.set("schedules_overdue", 200.0, 40, 41)
-    a.set("oldest_overdue_age_seconds", 2.5, 40, 41)
-    a.set("shards_held", 64.0, 41, 46)
-    a.rise("fires_missed_total", 41, 500)
+    for metric in a.values:
+        a.set(metric, None, 40)
+    b.set("schedules_overdue", 200.0, 40, 41)
+    b.set("oldest_overdue_age_seconds", 2.5, 40, 41)
+    b.set("stream_owner", 1.0, 41)
+    b.rise("fires_missed_total", 41, 500)
     fresh = Sidecar("c")
     fresh.gone(0, 44)
     c.values = fresh.values
     c.set("up", None, 0, 44)
-    c.set("shards_held", 0.0, 44, 46)
 
 
 def servers_restart(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
@@ -188,7 +189,7 @@ def stream_deleted(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
         gauges = ("stream_ready", "schedules_overdue", "oldest_overdue_age_seconds", "purges_pending", "stream_mode")
         for metric in gauges:
             one.set(metric, None, 40)
-        one.set("shards_held", 0.0, 40)
+        one.set("stream_owner", 0.0, 40)
 
 
 def first_start(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
@@ -196,14 +197,14 @@ def first_start(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
     for one in (a, b):
         one.gone(0, 4)
         one.set("stream_ready", 0.0, 4, 8)
-        one.set("shards_held", 0.0, 4, 9)
+        one.set("stream_owner", 0.0, 4, 9)
 
 
 def scaled_down(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
     """One of two is ended for good, and its target removed."""
-    for metric in b.values:
-        b.set(metric, None, 40)
-    a.set("shards_held", 64.0, 40)
+    for metric in a.values:
+        a.set(metric, None, 40)
+    b.set("stream_owner", 1.0, 40)
 
 
 def server_upgrade(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:

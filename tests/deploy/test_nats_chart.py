@@ -96,7 +96,7 @@ DENIED = {
         "nats_scheduler.control.v1.schedules.pause",
     ],
     "calendars": [
-        *("orders.due", "$KV.nats_scheduler.lease", f"{STREAM}.LIST", f"{STREAM}.INFO.ORDERS"),
+        *("orders.due", "$KV.nats_scheduler.owner", f"{STREAM}.LIST", f"{STREAM}.INFO.ORDERS"),
         *(f"{STREAM}.{act}.KV_nats_scheduler_calendars" for act in ("DELETE", "PURGE")),
     ],
     "web": ["orders.due", "$JS.API.INFO", "nats_scheduler.control.v1.schedules.pause"],

@@ -77,7 +77,7 @@ async def test_an_ordinary_user_can_work_and_has_no_say_in_who_fires(start_serve
         await app.wait_for("ORDERS", "orders.out")
         for subject in (
             "$KV.nats_scheduler.instance.ghost",
-            "$KV.nats_scheduler.lease.emulated.ORDERS",
+            "$KV.nats_scheduler.owner.emulated.ORDERS",
             "$KV.nats_scheduler.checkpoint.ORDERS.emulated",
             *(f"$JS.API.STREAM.{act}.KV_nats_scheduler" for act in ("UPDATE", "DELETE", "PURGE", "MSG.DELETE")),
             "$JS.API.STREAM.LEADER.STEPDOWN.KV_nats_scheduler",

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from nats_scheduler.engine.sharing.shards import SHARDS
 from tests.conftest import StartServer
 from tests.deploy.files import EVERY_ADDRESS, beside
 from tests.deploy.monitoring import RULES, SCRAPES, SELECTOR, alerts, queries, substituted
@@ -161,9 +160,10 @@ async def test_all_that_rules_and_dashboard_ask_for_is_there_and_nothing_fires(
     server = await start_server(V2_11)
     async with scraped(server.url, tmp_path, "--canary-interval", "1s") as seen, account_on(server.url) as account:
         await something_to_see(account)
-        # Two instances share the shards, and each holds all schedules.
-        await seen.shows('count(nats_scheduler_shards_held{stream="ORDERS"} > 0)', 2)
-        await seen.shows('sum(nats_scheduler_shards_held{stream="ORDERS"})', SHARDS)
+        # One of two instances owns the stream, the other one stands by, and each holds all schedules.
+        await seen.shows('count(nats_scheduler_stream_ready{stream="ORDERS"} == 1)', 2)
+        await seen.shows('sum(nats_scheduler_stream_owner{stream="ORDERS"})', 1)
+        await seen.shows('count(nats_scheduler_schedules_held{stream="ORDERS", kind="at"} == 1)', 2)
         await seen.shows('sum(max by (kind) (nats_scheduler_schedules_held{stream="ORDERS"}))', 3)
 
         # Without the filter that hides what is 0.
@@ -200,7 +200,7 @@ async def test_what_goes_wrong_makes_the_expression_of_its_alert_true_and_of_no_
     async with scraped(server.url, tmp_path) as seen:
         async with account_on(server.url) as account:
             await account.create("ORDERS", metadata=FLAGGED, max_msg_size=300, allow_msg_ttl=True)
-            await seen.shows('sum(nats_scheduler_shards_held{stream="ORDERS"})', SHARDS)
+            await seen.shows('sum(nats_scheduler_stream_owner{stream="ORDERS"})', 1)
             await seen.shows('max(nats_scheduler_stream_ready{stream="ORDERS"})', 1)
             await seen.alerts_are()
 

@@ -11,6 +11,7 @@ import pytest
 from nats_scheduler.doctor import gather
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.schedule.instants import HOUR
@@ -266,7 +267,9 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
             def later() -> int:
                 return CLOCK.now() + int(hours * HOUR)
 
-            read = await read_stream_listing(account.connection, account.api, stream.state, Mode.NATIVE, (), later)
+            read = await read_stream_listing(
+                account.connection, account.api, stream.state, Mode.NATIVE, NOTHING_SETTLED, later
+            )
             state = replace(stream.state, config={**stream.config, **config})
             then = replace(stream, state=state, at=later(), schedules=read.schedules)
             found = examine(replace(facts, streams=[then])).findings

@@ -26,7 +26,7 @@ async def served(emulated_server: EmbeddedServer, account: Account, stream_name:
     async with sidecar_on(emulated_server.url) as running:
         await account.create(stream_name, allow_msg_ttl=True)
         await running.ready(stream_name)
-        await running.healthy()  # what is read before its shards are taken over is not reported
+        await running.healthy()  # what is read before it is taken over is not reported
         yield Served(account, stream_name, running, emulated_server.url, emulated_server.version)
         await account.api.call(f"STREAM.DELETE.{stream_name}")
         # What it has in flight is never answered then, which would not be a clean end.

@@ -110,12 +110,12 @@ async def test_a_full_bucket_still_takes_values_in_place_of_others(url: str) -> 
     async with account_on(url_of(url, "full")) as account:
         bucket = Registry(account.connection, account.api, "b", BucketLimits(max_bytes=64 * 1024))
         await bucket.open()
-        await bucket.put("lease.ORDERS", {"holder": "one"})
+        await bucket.put("owner.ORDERS", {"owner": "one"})
         with pytest.raises(ApiError, match="10077"):
             await filled(bucket)
-        for holder in ("two", "six"):
-            await bucket.put("lease.ORDERS", {"holder": holder})
-        assert (await bucket.get("lease.ORDERS")) == {"holder": "six"}
+        for owner in ("two", "six"):
+            await bucket.put("owner.ORDERS", {"owner": owner})
+        assert (await bucket.get("owner.ORDERS")) == {"owner": "six"}
 
 
 async def test_the_doctor_finds_what_does_not_fit_and_what_is_full(url: str) -> None:

@@ -36,7 +36,7 @@ async def test_with_a_budget_fires_are_sent_together_and_each_once_and_none_befo
         await account.create("S", metadata=FLAGGED)
         flags = ("run", "-s", server.url, "--lateness-budget", "S=250ms,0s")
         with sidecar(*flags, folder=tmp_path) as process:
-            await process.wait_for_line("shards_changed")
+            await process.wait_for_line("owner_changed")
             begin, draw = CLOCK.now() + SECOND, Random(1)
             dues = sorted(begin + draw.randrange(SPAN_SECONDS * SECOND) for _ in range(FIRES))
             schedules = [

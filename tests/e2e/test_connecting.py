@@ -251,7 +251,7 @@ async def test_a_sidecar_at_a_leaf_node_serves_the_domain_of_the_hub_beside_one_
             for account, name in ((at_hub, "FAR"), (at_leaf, "NEAR")):
                 kept = {m.subject.split(".", 2)[2] for m in await account.messages("KV_nats_scheduler", "$KV.>")}
                 assert f"stream.{name}" in kept
-                assert {key for key in kept if key.startswith("lease.")} == {f"lease.emulated.{name}"}
+                assert {key for key in kept if key.startswith("owner.")} == {f"owner.emulated.{name}"}
                 assert len([key for key in kept if key.startswith("instance.")]) == 1
 
 

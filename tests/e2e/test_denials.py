@@ -75,6 +75,17 @@ async def test_a_user_held_to_single_streams_serves_them_and_tells_once_of_other
             assert [told["stream"] for told in running.told("stream_read_failed")] == ["OTHER"]
 
 
+async def test_a_stream_is_read_although_no_heartbeat_can_be_written(start_server: StartServer) -> None:
+    """Others are waited for only for a moment: without heartbeats nobody knows who they are."""
+    held = without(permissions_of("portable"), "$KV.nats_scheduler.>")
+    server = await start_server(V2_11, config=accounts([held]))
+    async with account_on(url_of(server.url, "admin-0")) as account:
+        await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=False)
+        async with sidecar_on(url_of(server.url, "sidecar-0"), portable_streams=("ORDERS",)) as running:
+            await running.ready("ORDERS")
+            await running.not_healthy("no instance owns stream ORDERS")
+
+
 @pytest.mark.parametrize("kind", ["CONSUMER.CREATE", "CONSUMER.MSG.NEXT"])
 async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
     start_server: StartServer, kind: str

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, ScheduleRejected
+from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -19,7 +20,7 @@ from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FLAG, FlaggedStream, at, served_on
-from tests.harness.fleet import BUCKET, parts_of
+from tests.harness.fleet import values
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
@@ -191,29 +192,40 @@ async def test_no_crash_stores_a_fire_twice_beyond_the_duplicate_window(
         await streams.expect_no_fire_twice()
 
 
+@asynccontextmanager
+async def standby(url: str, owner: str, settings: dict[str, Any]) -> AsyncIterator[Running]:
+    """Run a sidecar that comes after the owner in the order of the stream."""
+    while True:
+        async with sidecar_on(url, **settings) as running:
+            if order_of("emulated.CRON", [owner, running.sidecar.instance])[0] == owner:
+                yield running
+                return
+
+
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_two_sidecars_divide_the_work_and_one_takes_over(
+async def test_the_standby_takes_over_and_suspects_nobody_meanwhile(
     start_server: StartServer, tmp_path: Path, version: str
 ) -> None:
-    """Neither sees what the other one stores, and none is taken for one that does not fire."""
+    """It does not see what the owner stores, and does not take it for one that does not fire."""
     server = await start_server(version)
     async with account_on(server.url) as account, streams_on(account, "CRON") as streams:
         await streams.schedule_each("@every 2s")
         settings = {"allowed_targets_elsewhere": streams.allowed}
-        async with sidecar_on(server.url, **settings) as second:
-            with started(server.url, streams, tmp_path, "first") as first:
 
-                async def is_divided() -> bool:
-                    record = await account.api.message(BUCKET, last_by_subj="$KV.nats_scheduler.lease.emulated.CRON")
-                    return record is not None and len(parts_of(record)) == 2
+        async def owner() -> str:
+            return str((await values(account, "owner")).get("emulated.CRON", {}).get("owner", ""))
 
-                await eventually(is_divided, describe="both hold a part of the stream")
+        with started(server.url, streams, tmp_path, "first") as first:
+            name = await eventually(owner, describe="it owns the stream")
+            async with standby(server.url, name, settings) as second:
+                await second.ready("CRON")
                 for _ in range(3):
                     await streams.fired_since(CLOCK.now())
+                assert await owner() == name
                 first.kill()
-            for _ in range(2):
-                await streams.fired_since(CLOCK.now())
-            assert "instance_not_firing" not in first.stderr + str(second.problems)
+                for _ in range(2):
+                    await streams.fired_since(CLOCK.now())
+                assert "instance_not_firing" not in first.stderr + str(second.problems)
         await streams.expect_no_fire_twice()
 
 

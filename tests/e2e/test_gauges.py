@@ -29,7 +29,7 @@ async def test_a_server_that_stands_still_shows_as_schedules_that_are_overdue(st
         await served.schedule("daily", "@daily")
         await other.publish("paused", {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "T.out"})
         await running.shows("fires_total", 1, stream="S")
-        await running.shows("shards_held", 64, 64, stream="T")
+        await running.shows("stream_owner", 1, 1, stream="T")
         held = {
             stream: [running.gauge("schedules_held", stream=stream, kind=kind) for kind in KINDS] for stream in "ST"
         }

@@ -1,4 +1,4 @@
-"""Several sidecars on one account: they divide the work, and take over from each other.
+"""Several sidecars on one account: one owns the stream, and the others take it over.
 
 Every test ends with the same account: each fire that came due is stored, and none twice.
 How long a takeover takes is printed: the simulation holds that it is soon enough, on any machine.
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.engine.events import FiresMissed, FireStored
-from nats_scheduler.engine.sharing import leases
-from nats_scheduler.engine.sharing.leases import HEARTBEAT_INTERVAL_NS
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.engine.ownership import owners
+from nats_scheduler.engine.ownership.order import order_of
+from nats_scheduler.engine.ownership.owners import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
@@ -26,9 +26,8 @@ from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FlaggedStream, left_out
-from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
+from tests.harness.fleet import BUCKET, KEY, SCHEDULES, STREAM, Fleet, values
 from tests.harness.permissions import Permission, limited_to, shared_account, url_of, without
-from tests.harness.processes import sidecar
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, reload_config
 from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
@@ -36,20 +35,28 @@ from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
 @asynccontextmanager
 async def fleet_of(account: Account, *urls: str) -> AsyncIterator[tuple[Fleet, list[Running]]]:
-    """Have sidecars in this process, each at its address, divide a stream on which nothing is scheduled yet.
+    """Have sidecars in this process, each at its address, serve a stream on which nothing is scheduled yet.
 
-    All of them read each stream.
+    All of them read it, and the last one owns it.
     """
     await account.create(STREAM, **FLAG)
     fleet = Fleet(account)
     async with AsyncExitStack() as stack:
-        sidecars = [await stack.enter_async_context(sidecar_on(url, instances_per_stream=1_000)) for url in urls]
-        await fleet.divided(len(urls))
-        yield fleet, sidecars
+        sidecars = [await stack.enter_async_context(sidecar_on(url, standbys=1_000)) for url in urls[:-1]]
+        others = [one.sidecar.instance for one in sidecars]
+        while True:
+            last = AsyncExitStack()
+            one = await last.enter_async_context(sidecar_on(urls[-1], standbys=1_000))
+            if order_of(KEY, [*others, one.sidecar.instance])[0] == one.sidecar.instance:
+                break
+            await last.aclose()
+        await stack.enter_async_context(last)
+        await fleet.settled(len(urls))
+        yield fleet, [*sidecars, one]
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(
+async def test_the_next_one_fires_when_the_owner_dies_freezes_or_leaves(
     start_server: StartServer, tmp_path: Path, version: str
 ) -> None:
     server = await start_server(version)
@@ -57,22 +64,23 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(
         await account.create(STREAM, **FLAG)
         fleet = Fleet(account)
         try:
-            died, frozen, leaves = [await fleet.add(server.url, tmp_path) for _ in range(3)]
+            for _ in range(3):
+                await fleet.add(server.url, tmp_path)
             await fleet.schedule_all()
             await fleet.all_fire()
-            assert min((await fleet.parts()).values()) >= 5
-            died.kill()
-            await fleet.divided(2)
+            fleet.names[await fleet.owner()].kill()
+            await fleet.settled(2)
             await fleet.all_fire()
             await fleet.add(server.url, tmp_path)
+            frozen = fleet.names[await fleet.owner()]
             frozen.pause()
-            await fleet.divided(2)
+            await fleet.settled(2)
             await fleet.all_fire()
             frozen.resume()
             await frozen.wait_for_line("the process stood still")
-            await fleet.divided(3)
-            assert await leaves.terminate() == 0
-            await fleet.divided(2)
+            await fleet.settled(3)
+            assert await fleet.names[await fleet.owner()].terminate() == 0
+            await fleet.settled(2)
             await fleet.all_fire()
         finally:
             for process in fleet.processes:
@@ -83,15 +91,14 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(
 async def test_one_that_is_killed_is_replaced_because_the_server_says_that_it_is_not_connected(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lease is longer than the test waits: no heartbeat that is missing has it replaced."""
-    monkeypatch.setattr(leases, "LEASE_DURATION_NS", 600 * SECOND)
-    monkeypatch.setattr(micro, "HOLDER_DEADLINE_SECONDS", PATIENCE_SECONDS)
+    """The test does not wait for so long that it would be gone because of a heartbeat that is missing."""
+    monkeypatch.setattr(owners, "GONE_AFTER_NS", 600 * SECOND)
+    monkeypatch.setattr(micro, "INSTANCE_DEADLINE_SECONDS", PATIENCE_SECONDS)
     server = await start_server(V2_11)
     async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, [left]):
-        killed = sidecar("run", "--server", server.url, folder=tmp_path, name="killed")
         try:
-            await fleet.divided(2)
-            (name,) = (await fleet.parts()).keys() - {left.sidecar.instance}
+            await fleet.add_owner(server.url, tmp_path)
+            name = await fleet.owner()
 
             async def has_answered() -> bool:
                 said = await account.connection.request_json(f"$SRV.STATS.nats-scheduler.{name}")
@@ -101,8 +108,9 @@ async def test_one_that_is_killed_is_replaced_because_the_server_says_that_it_is
             await fleet.schedule_all()
             await fleet.all_fire()
         finally:
-            killed.kill()
-        await fleet.divided(1)
+            for process in fleet.processes:
+                process.kill()
+        await fleet.settled(1)
         await fleet.all_fire()
         (lost,) = left.told("instance_lost")
         assert (lost["instance"], lost["reason"]) == (name, "it is not connected any more")
@@ -113,16 +121,13 @@ async def test_one_that_is_killed_is_replaced_because_the_server_says_that_it_is
 
 
 async def all_settled(account: Account, *streams: str) -> None:
-    """Wait until checkpoints speak for all shards of these streams."""
+    """Wait until there are checkpoints of these streams."""
     for name in streams:
-        key = f"$KV.nats_scheduler.checkpoint.{name}.emulated"
 
-        async def is_settled(key: str = key) -> bool:
-            found = await account.api.stream(BUCKET) and await account.api.message(BUCKET, last_by_subj=key)
-            value = json.loads((found.body if found else b"") or b"{}")
-            return len({shard for entry in value.get("entries", ()) for shard in entry["shards"]}) == SHARDS
+        async def is_settled(name: str = name) -> bool:
+            return f"{name}.emulated" in await values(account, "checkpoint")
 
-        await eventually(is_settled, describe=f"checkpoints of all shards of {name}")
+        await eventually(is_settled, describe=f"a checkpoint of {name}")
 
 
 async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(
@@ -141,7 +146,7 @@ async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_wh
             await all_settled(account, "QUIET", STREAM)
             await account.api.call(f"STREAM.DELETE.{BUCKET}")
             await fleet.all_fire()
-            await fleet.divided(3)
+            await fleet.settled(3)
             for name in ("QUIET", STREAM):
                 found = await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.stream.{name}")
                 assert found is not None, f"it is written down that {name} is flagged"
@@ -149,7 +154,7 @@ async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_wh
         missed = [event for one in sidecars for event in one.of(STREAM, FiresMissed)]
         for schedule, fires in (await fleet.fires_since(0)).items():
             assert left_out(fires, [one for one in missed if one.schedule == schedule]) == set()
-        assert all(one.of(STREAM, FireStored) for one in sidecars)
+        assert [bool(one.of(STREAM, FireStored)) for one in sidecars] == [False, False, True]
         assert len(await quiet.messages("out")) == SCHEDULES
 
 
@@ -199,22 +204,18 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
             await is_as_asked(account, name)
 
 
-async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(start_server: StartServer) -> None:
+async def test_one_takes_over_where_the_account_has_no_place_for_a_consumer(start_server: StartServer) -> None:
     limited = "accounts { A { users [{user: a, password: a}], jetstream { max_consumers: 1 } } }\nno_auth_user: a\n"
     server = await start_server(V2_11, config=limited)
     async with account_on(server.url) as account:
         await account.create(STREAM, metadata={METADATA_FLAG: "true"})
         await account.api.create_consumer(STREAM, "the-only-one", {"ack_policy": "explicit"})
-        async with sidecar_on(server.url) as one:
-            async with sidecar_on(server.url) as other:
-                fleet = Fleet(account)
-                await fleet.divided(2)
-                for number in range(SCHEDULES):
-                    await fleet.stream.schedule(f"s.{number}", f"@at {in_seconds(0.3)}")
-                await fleet.stream.wait_for("out", SCHEDULES)
-                assert one.of(STREAM, FireStored)
-                assert other.of(STREAM, FireStored)
-            await fleet.divided(1)
+        fleet = Fleet(account)
+        async with sidecar_on(server.url), sidecar_on(server.url):
+            await fleet.settled(2)
+            for number in range(SCHEDULES):
+                await fleet.stream.schedule(f"s.{number}", f"@at {in_seconds(0.3)}")
+            await fleet.stream.wait_for("out", SCHEDULES)
         await fleet.expect_no_fire_twice()
 
 
@@ -223,7 +224,7 @@ async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
 @pytest.mark.parametrize("lacks", [f"{STREAM}.>", "$JS.API.STREAM.MSG.GET.*"])
-async def test_who_may_not_fire_gives_up_the_stream_and_takes_it_back_when_it_may(
+async def test_one_that_may_not_fire_gives_up_the_stream_and_owns_it_again_when_it_may(
     start_server: StartServer, version: str, lacks: str
 ) -> None:
     able = limited_to(version, f"{STREAM}.>")
@@ -234,31 +235,27 @@ async def test_who_may_not_fire_gives_up_the_stream_and_takes_it_back_when_it_ma
     users = [url_of(server.url, f"sidecar-{number}") for number in range(2)]
     async with (
         account_on(url_of(server.url, "admin-0")) as account,
-        fleet_of(account, *users) as (fleet, _sidecars),
+        fleet_of(account, *users) as (fleet, [standby, _unable]),
     ):
         advisories = HeardAdvisories(account.connection)
         since = await fleet.schedule_all()
-        await fleet.divided(1)
+        await fleet.settled(2, owner=standby.sidecar.instance)
         await fleet.all_fire()
         print(f"no schedule was silent for longer than {await fleet.longest_silence(since):.2f} s")
         assert (await advisories.first("cannot_serve"))["stream"] == STREAM
         reload_config(server, shared_account([able, able]))
-        await fleet.divided(2)
+        await fleet.settled(2)
         await fleet.expect_no_fire_twice()
 
 
-GHOST = "ghost0000000"
-"""An instance that does not exist: somebody who may write into the bucket reports that it is alive."""
-
-
 @asynccontextmanager
-async def ghost_of(account: Account) -> AsyncIterator[None]:
-    """Write heartbeats of it."""
-    beat = {"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "last_received": None}
+async def ghost_of(account: Account, name: str) -> AsyncIterator[None]:
+    """Write heartbeats of an instance that does not exist, as somebody can who may write into the bucket."""
+    beat = {"serves": [KEY], "since": "2026-01-01T00:00:00Z", "last_received": None}
     timers: list[asyncio.TimerHandle] = []
 
     def write() -> None:
-        account.connection.publish(f"$KV.nats_scheduler.instance.{GHOST}", json.dumps(beat).encode())
+        account.connection.publish(f"$KV.nats_scheduler.instance.{name}", json.dumps(beat).encode())
         timers[:] = [asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL_NS / SECOND, write)]
 
     write()
@@ -269,27 +266,58 @@ async def ghost_of(account: Account) -> AsyncIterator[None]:
 
 
 async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_long(start_server: StartServer) -> None:
-    """It is given a part, fires nothing, and is relieved, with a warning and an advisory.
+    """It becomes the owner, fires nothing, and is passed over, with a warning and an advisory.
 
     A client that can write heartbeats can write the record as well, again and again.
     """
     server = await start_server(V2_11)
-    async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, _sidecars):
+    async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, [one]):
+        me = one.sidecar.instance
+        ghost = next(name for name in map("ghost{:07}".format, range(1_000)) if order_of(KEY, [name, me])[0] == name)
         advisories = HeardAdvisories(account.connection)
-        async with ghost_of(account):
-            await fleet.divided(2)
+        async with ghost_of(account, ghost):
+            await fleet.settled(2, owner=ghost)
             await fleet.schedule_all()
-            await fleet.divided(1)
+            await fleet.settled(2, owner=me)
             await fleet.all_fire()
-            assert GHOST not in await fleet.holders()
-            assert (await advisories.first("instance_not_firing"))["instance"] == GHOST
-            record = json.dumps({"holders": {GHOST: sorted(ALL_SHARDS)}}).encode()
+            assert (await advisories.first("instance_not_firing"))["instance"] == ghost
 
             async def all_fire_although_the_record_denies_it() -> bool:
-                account.connection.publish(f"$KV.nats_scheduler.lease.emulated.{STREAM}", record)
+                forge(account, ghost)
                 return len(await fleet.fires_since(CLOCK.now() - 2 * SECOND)) == SCHEDULES
 
             await eventually(all_fire_although_the_record_denies_it)
+        await fleet.expect_no_fire_twice()
+
+
+def forge(account: Account, owner: object) -> None:
+    """Write into the record of the stream that somebody owns it."""
+    record = {"owner": owner, "since": "2026-01-01T00:00:00Z", "before": owner, "reason": "order"}
+    account.connection.publish(f"$KV.nats_scheduler.owner.{KEY}", json.dumps(record).encode())
+
+
+@pytest.mark.parametrize("name", ["nobody", "x" * 50_000, ["nobody"]], ids=["gone", "long", "no-name"])
+async def test_records_that_name_nobody_stop_no_fires_however_often_they_are_written(
+    start_server: StartServer, name: object
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, fleet_of(account, server.url, server.url) as (fleet, [_, owner]):
+        await fleet.schedule_all()
+        await fleet.all_fire()
+        forge(account, name)
+        await fleet.settled(2)
+        begun = CLOCK.now()
+        for _ in range(3):
+            since = CLOCK.now()
+
+            async def all_fire_although_nobody_owns_it(since: int = since) -> bool:
+                forge(account, name)
+                return len(await fleet.fires_since(since)) == SCHEDULES
+
+            await eventually(all_fire_although_nobody_owns_it)
+        print(f"no schedule was silent for longer than {await fleet.longest_silence(begun):.2f} s")
+        await fleet.settled(2)
+        assert not owner.told("instance_not_firing")
         await fleet.expect_no_fire_twice()
 
 
@@ -337,7 +365,7 @@ async def test_what_is_cut_off_fires_elsewhere_and_does_no_harm_when_it_is_back(
         await fleet.all_fire()
         cut_at = CLOCK.now()
         fault(proxy)
-        await fleet.divided(2)
+        await fleet.settled(2)
         await fleet.all_fire()
         await sidecars[2].told_of("connection_lost")
         if proxy.to_server.delay:
@@ -345,6 +373,6 @@ async def test_what_is_cut_off_fires_elsewhere_and_does_no_harm_when_it_is_back(
         silence = await fleet.longest_silence(cut_at)
         print(f"{fault.__name__}: no schedule was silent for longer than {silence:.2f} s")
         proxy.heal()
-        await fleet.divided(3)
+        await fleet.settled(3)
         await fleet.all_fire()
         await fleet.expect_no_fire_twice()

@@ -1,4 +1,4 @@
-"""Five sidecars of which two read each of twenty streams: what each holds, and what becomes of it when one is killed.
+"""Five sidecars and twenty streams, each with an owner and a standby: what each reads, and what a killed one leaves.
 
 Every sidecar takes snapshots hastily, so that an instance that takes a stream over begins with one.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.sharing.readers import order_of
+from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.headers import MSG_ID, header_value
 from tests.conftest import StartServer
 from tests.harness.account import account_on, in_seconds
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.deep
 STREAMS = [f"S{number}" for number in range(20)]
 INSTANCES = 5
 READERS = 2
+"""The owner of a stream and its standby."""
 FAR = 20
 SOON = 10
 LINE = re.compile(r'^\{.*"event": ?"(?:snapshot_\w+|stream_served|stream_left_to_others)".*\}$', re.M)
@@ -50,7 +51,7 @@ def held_by(process: ChildProcess) -> int:
 
 
 async def readers_by(url: str, folder: Path, instances: int) -> dict[str, frozenset[str]]:
-    """Wait until the first two of so many sidecars read and hold each stream; return who, as `instances` says."""
+    """Wait until the first two of so many sidecars read each stream; return who, as `instances` says."""
     read: Mapping[str, set[str]] = {}
 
     async def are_read() -> bool:
@@ -60,21 +61,21 @@ async def readers_by(url: str, folder: Path, instances: int) -> dict[str, frozen
                 return False
             found = [one for one in json.loads(asked.stdout)["instances"] if one["state"] == "alive"]
         serve = {one["id"]: {key.partition(".")[2] for key in one["serves"] or ()} for one in found}
-        hold = {one["id"]: {held["stream"] for held in one["holds"]} for one in found}
+        own = {about["stream"]: [one["id"]] for one in found for about in one["owns"]}
         read = {name: {one for one, streams in serve.items() if name in streams} for name in STREAMS}
         wanted = {name: set(order_of(f"emulated.{name}", serve)[:READERS]) for name in STREAMS}
-        return len(found) == instances and serve == hold and read == wanted
+        first = {name: order_of(f"emulated.{name}", serve)[:1] for name in STREAMS}
+        return len(found) == instances and own == first and read == wanted
 
     await eventually(are_read, describe=lambda: f"the first {READERS} of {instances} read each stream: {read}")
     return {name: frozenset(names) for name, names in read.items()}
 
 
-async def test_each_of_five_holds_a_part_and_the_others_take_over_what_one_held(
+async def test_each_of_five_reads_some_of_the_streams_and_the_others_take_over_what_one_owned(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     server = await start_server(V2_11)
     command = [*HASTY_PROGRAM.command, "run", "--server", server.url, "--log-format", "json"]
-    command += ["--instances-per-stream", str(READERS)]
     env = clean_environment(tmp_path) | {"PYTHONPATH": str(HASTY_PROGRAM.modules)}
     async with account_on(server.url) as account:
         streams = [FlaggedStream(account, name) for name in STREAMS]

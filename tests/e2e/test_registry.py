@@ -1,6 +1,6 @@
 """The bucket of the registry: values of a newer version are kept and not believed, and leftovers are removed.
 
-Its rule: nobody fires by a checkpoint or a lease that is not understood, until the operator, or a newer sidecar, ends
+Its rule: nobody fires by a checkpoint or a record that is not understood, until the operator, or a newer sidecar, ends
 that.
 """
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.registry import ENTRY_FORMATS, FORMAT
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.runtime import fleet as leftovers
@@ -25,7 +24,7 @@ from tests.harness.servers import V2_11, V2_14
 from tests.harness.waiting import eventually
 
 PREFIX = "$KV.nats_scheduler."
-INSTANCE, LEASE = f"{PREFIX}instance.", f"{PREFIX}lease."
+INSTANCE, OWNER = f"{PREFIX}instance.", f"{PREFIX}owner."
 NEWER = json.dumps({FORMAT: 2, "what": "a later version knows"}).encode()
 DELETED = {"KV-Operation": "DEL"}
 """The header by which `nats kv del` deletes a key."""
@@ -83,18 +82,18 @@ async def test_a_checkpoint_that_cannot_be_read_is_kept_and_its_stream_is_not_se
 
 
 @pytest.mark.parametrize("is_running", [True, False])
-async def test_a_lease_that_cannot_be_read_is_kept_and_nothing_is_claimed(
+async def test_a_record_that_cannot_be_read_is_kept_and_nothing_is_claimed(
     start_server: StartServer, is_running: bool
 ) -> None:
     async with served_before(start_server) as (url, stream):
         heard = HeardAdvisories(stream.account.connection)
         if not is_running:
-            await stream.account.publish(f"{LEASE}emulated.S", body=NEWER)
+            await stream.account.publish(f"{OWNER}emulated.S", body=NEWER)
         async with sidecar_on(url) as running:
             if is_running:
-                await running.shows("shards_held", SHARDS, stream="S")
-                await stream.account.publish(f"{LEASE}emulated.S", body=NEWER)
-            await fires_only_once_it_is_deleted(stream, heard, "lease.emulated.S")
+                await running.shows("stream_owner", 1, stream="S")
+                await stream.account.publish(f"{OWNER}emulated.S", body=NEWER)
+            await fires_only_once_it_is_deleted(stream, heard, "owner.emulated.S")
 
 
 async def test_an_instance_whose_heartbeat_cannot_be_read_is_alive_and_gets_nothing(start_server: StartServer) -> None:
@@ -105,7 +104,7 @@ async def test_an_instance_whose_heartbeat_cannot_be_read_is_alive_and_gets_noth
         assert "format 2" in said["reason"]
         await served.sidecar.shows("instances_alive", 2, 2)
         await served.canary(0.3)
-        assert len(served.sidecar.sidecar.served["S"].shards) == SHARDS
+        assert served.sidecar.sidecar.served["S"].is_owner
         assert len(served.sidecar.told("registry_value_ignored")) == 1
 
 
@@ -128,7 +127,7 @@ async def test_all_that_a_sidecar_writes_into_the_bucket_has_a_format(start_serv
         prefix = "X-" if version == V2_14 else ""
         headers = {f"{prefix}{name}": text for name, text in served.headers(f"@at {in_seconds(0.2)}").items()}
         await served.publish("s", headers, b"x" * 250)  # its fire has more headers than there is room for
-        kinds = {"checkpoint", "instance", "lease", *ENTRY_FORMATS} | ({"stream"} if version == V2_11 else set())
+        kinds = {"checkpoint", "instance", "owner", *ENTRY_FORMATS} | ({"stream"} if version == V2_11 else set())
 
         async def all_written() -> dict[str, bytes] | None:
             names = [subject.removeprefix(PREFIX) for subject in await keys(served.account)]
@@ -183,28 +182,28 @@ async def test_what_the_dead_and_the_departed_left_is_removed(start_server: Star
         assert not served.sidecar.told("instance_lost"), "it said that it left"
         await account.publish(f"{INSTANCE}departed", DELETED, b"")
         await account.publish(f"{INSTANCE}dead", body=b'{"serves": [], "since": "2026-01-01T00:00:00Z"}')
-        await account.publish(f"{LEASE}emulated.GONE", body=json.dumps({"holders": {"dead": [0]}}).encode())
-        await has_only(account, LEASE, ["emulated.S"])
+        for key in ("emulated.GONE", "forged", "forged.as.no.stream"):
+            await account.publish(f"{OWNER}{key}", body=b'{"owner": "dead"}')
+        await has_only(account, OWNER, ["emulated.S"])
         await has_only(account, INSTANCE, [alive])
     async with account_on(server.url) as account:
         await has_only(account, INSTANCE, [])
 
 
 @pytest.mark.usefixtures("often")
-async def test_the_lease_of_a_mode_that_is_over_is_removed_and_that_of_others_stays(start_server: StartServer) -> None:
+async def test_the_record_of_a_mode_that_is_over_is_removed_and_that_of_others_stays(start_server: StartServer) -> None:
     """As `graduate` leaves it: the stream was dormant, and is native now."""
     server = await start_server(V2_14)
-    everything = json.dumps({"holders": {"dead": list(range(SHARDS))}}).encode()
     async with account_on(server.url) as account:
         await account.create("S", allow_msg_schedules=False, **FLAG)
         async with sidecar_on(server.url) as running:
-            await has_only(account, LEASE, ["dormant.S"])
-            await account.publish(f"{LEASE}emulated.S", body=everything)
-            await has_only(account, LEASE, ["dormant.S"])
+            await has_only(account, OWNER, ["dormant.S"])
+            await account.publish(f"{OWNER}emulated.S", body=b'{"owner": "dead"}')
+            await has_only(account, OWNER, ["dormant.S"])
             config = (await account.api.stream("S"))["config"]
             await account.api.update_stream({**config, "allow_msg_schedules": True, "allow_rollup_hdrs": True})
-            await has_only(account, LEASE, ["native.S"])
-            await running.shows("shards_held", SHARDS, stream="S")
+            await has_only(account, OWNER, ["native.S"])
+            await running.shows("stream_owner", 1, stream="S")
 
 
 async def test_one_sidecar_is_counted_once_whatever_lies_in_the_bucket(

@@ -17,16 +17,15 @@ from nats_scheduler.engine.firing.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     ContactLost,
     DuplicateRead,
     MessagesRead,
+    OwnershipChanged,
     Refused,
-    ShardsHeld,
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import ListedSchedule
@@ -425,16 +424,16 @@ def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_d
     assert desk.at(30.1).due == 40
 
 
-def test_what_is_excepted_after_fires_that_an_earlier_holder_settled_is_looked_at_once_and_ends_at_its_end() -> None:
+def test_what_is_excepted_after_fires_that_an_earlier_owner_settled_is_looked_at_once_and_ends_at_its_end() -> None:
     message = named_schedule(end="2026-01-01T00:01:40Z")
     desk = Desk(message, live=False)
-    desk.step(CalendarsRead(TODAY), CheckpointLoaded(START + 50 * SECOND, 1), CaughtUp())
+    desk.step(CalendarsRead(TODAY), OwnershipChanged(True, Checkpoint(START + 50 * SECOND, 1)), CaughtUp())
     for seconds, purges in ((60, []), (100, [(SCHEDULE, 1)])):
         assert desk.at(seconds).purges == purges
         assert [wake for wake in desk.asked(WakeAt) if wake.instant <= desk.now] == [], "it would be woken for ever"
     assert desk.is_held()
     aged = Desk(message, live=False, max_age=60 * SECOND)
-    aged.step(CalendarsRead(TODAY), CheckpointLoaded(START + 50 * SECOND, 1), CaughtUp())
+    aged.step(CalendarsRead(TODAY), OwnershipChanged(True, Checkpoint(START + 50 * SECOND, 1)), CaughtUp())
     assert aged.at(70).asked(ReadContent) != [], "the stream may have removed it"
 
 
@@ -515,12 +514,12 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
     assert [name for name, fault, _count in reported(world) if not fault] == ["work"]
 
 
-def test_who_gains_a_shard_while_a_calendar_is_missing_has_its_schedule_wait_for_it() -> None:
+def test_one_that_takes_over_while_a_calendar_is_missing_has_its_schedules_wait_for_it() -> None:
     message = schedule("@every 10s", Nats_Schedule_X_Except="calendar:work")
     desk = Desk(live=False)
-    desk.step(ShardsHeld(frozenset()), MessagesRead([message]), CalendarsRead(KnownCalendars({})), CaughtUp())
+    desk.step(OwnershipChanged(False), MessagesRead([message]), CalendarsRead(KnownCalendars({})), CaughtUp())
     desk.at(35)
-    desk.step(CheckpointLoaded(START + 15 * SECOND, 1), ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True, Checkpoint(START + 15 * SECOND, 1)))
     assert desk.at(36).reads == []
     checkpoint = desk.engine.checkpoint(desk.now)
     assert checkpoint.calendars == {"work": START + 15 * SECOND}

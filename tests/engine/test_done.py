@@ -7,17 +7,16 @@ import pytest
 from nats_scheduler.engine.events import FinishUnknown, FireNotDone
 from nats_scheduler.engine.fire import CheckFinished, ReadContent
 from nats_scheduler.engine.firing import done
-from nats_scheduler.engine.firing.done import KEPT_FOR_OTHERS_NS
+from nats_scheduler.engine.firing.done import KEPT_BY_STANDBYS_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     ContactLost,
     FinishChecked,
+    OwnershipChanged,
     Refused,
-    ShardsHeld,
     Unanswered,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.testing.clock import START
@@ -169,26 +168,26 @@ def fire_of(schedule: str, sequence: int, **more: str) -> StoredMessage:
 
 
 def test_an_instance_that_takes_over_asks_about_the_fires_of_the_one_before_unless_that_has_asked() -> None:
-    for gained_after, through, is_asked in (
+    for taken_over_after, through, is_asked in (
         (5 * SECOND, 0, True),
         (5 * SECOND, 10 * MINUTE, True),
         (90 * SECOND, 11 * MINUTE, False),
-        (KEPT_FOR_OTHERS_NS + 10 * SECOND, 0, False),
+        (KEPT_BY_STANDBYS_NS + 10 * SECOND, 0, False),
     ):
         desk = Desk(live=False)
-        desk.step(ShardsHeld(frozenset()), CaughtUp())
+        desk.step(OwnershipChanged(False), CaughtUp())
         desk.read(fire_of(SCHEDULE, 2))
         asked: list[CheckFinished] = []
-        for seconds in (600, 600 + gained_after // SECOND):
+        for seconds in (600, 600 + taken_over_after // SECOND):
             asked += desk.at(seconds).asked(CheckFinished)
-        assert asked == [], "its holder asks"
-        desk.step(CheckpointLoaded(START + through, 2), ShardsHeld(ALL_SHARDS))
+        assert asked == [], "the owner asks"
+        desk.step(OwnershipChanged(True, Checkpoint(START + through, 2)))
         asked += desk.asked(CheckFinished)
         assert watched(desk) == [2] * is_asked
-        desk.step(ShardsHeld(frozenset()))
-        desk.step(ShardsHeld(ALL_SHARDS))
+        desk.step(OwnershipChanged(False))
+        desk.step(OwnershipChanged(True))
         assert desk.asked(CheckFinished) == []
-        assert bool(asked) is is_asked, (gained_after, through)
+        assert bool(asked) is is_asked, (taken_over_after, through)
 
 
 def test_what_cannot_be_a_deadline_is_watched_by_nobody() -> None:
@@ -286,10 +285,10 @@ def test_questions_take_turns_and_what_is_beyond_the_bound_is_said(monkeypatch: 
     assert at_start.reported(FinishUnknown) == []
     at_start.read(fire_of("s.b", 7))
     [unknown] = at_start.reported(FinishUnknown)
-    at_start.step(ShardsHeld(frozenset()))
+    at_start.step(OwnershipChanged(False))
     at_start.read(fire_of("s.b", 8))
-    assert at_start.reported(FinishUnknown) == [], "that of another holder"
-    at_start.step(ShardsHeld(ALL_SHARDS))
+    assert at_start.reported(FinishUnknown) == [], "the owner reports it"
+    at_start.step(OwnershipChanged(True))
     assert (unknown.schedule, unknown.reason) == ("s.b", "3 fires of the stream are watched already")
     assert [question.through for question in all_asked(at_start)] == [4, 5, 6]
     at_start.step(ContactLost("for a while"))

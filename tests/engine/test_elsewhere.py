@@ -8,16 +8,16 @@ from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.events import FireForged, FireReadBack, FireRefused, FiresMissed, FireStored, ScheduleEnded
 from nats_scheduler.engine.fire import Fire, LookForFire, ReadContent
 from nats_scheduler.engine.inputs import (
+    NOTHING_SETTLED,
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     DuplicateRead,
     FireLookedFor,
     MessagesRead,
+    OwnershipChanged,
     Refused,
-    ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.generated import MISSED, PREVIOUS
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
@@ -32,7 +32,6 @@ from tests.engine.direct import SCHEDULE, Desk, message_on, plain
 EVERY_5S = {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-X-Target": "jobs.run"}
 AT_10S = {"X-Nats-Schedule": "@at 2026-01-01T00:00:10Z", "X-Nats-Schedule-X-Target": "jobs.run"}
 SHORT = {"duplicate_window": SECOND}
-NO_CHECKPOINT = CheckpointLoaded(through=-1, sequence=0)
 
 
 class Watched(Perfect):
@@ -135,7 +134,7 @@ def test_a_crash_beyond_the_duplicate_window_stores_no_fire_twice(with_checkpoin
     world.publish("cron.a", EVERY_5S)
     world.publish("cron.b", AT_10S)
     world.advance("10s")
-    world.checkpoint = NO_CHECKPOINT
+    world.checkpoint = NOTHING_SETTLED
     world.stream.publish("cron.c", b"", b"")
     world.restart("3s", with_checkpoint=with_checkpoint)
     world.advance("2s")
@@ -336,8 +335,8 @@ def test_all_owes_what_comes_due_after_a_start_that_knew_nothing() -> None:
     world.advance("7s")
     network.fate = Fate(refusal=Refused(503, 10077, "maximum messages exceeded"))
     world.restart("20s", with_checkpoint=False)
-    for shards in (frozenset[int](), ALL_SHARDS):
-        world._pass_on(ShardsHeld(shards))
+    for is_owner in (False, True):
+        world._pass_on(OwnershipChanged(is_owner))
     world.advance("10s")
     assert stored(jobs) == [5]
     network.fate = DONE
@@ -365,22 +364,22 @@ def test_a_fire_of_the_stream_before_is_none_of_the_one_that_was_created_again(g
 
 
 class Other(Desk):
-    """An instance that begins without a shard, of a stream with one schedule into another stream."""
+    """An instance that begins as a standby, of a stream with one schedule into another stream."""
 
     def __init__(self, pattern: str, **more: str) -> None:
         super().__init__(only_schedules=True, live=False)
         into = {"X_Nats_Schedule": pattern, "X_Nats_Schedule_X_Target": "jobs.run"}
         self.message = message_on(SCHEDULE, 1, **into, **more)
-        self.step(ShardsHeld(frozenset()), MessagesRead([self.message]), CaughtUp())
+        self.step(OwnershipChanged(False), MessagesRead([self.message]), CaughtUp())
 
-    def gains(self, seconds: float, checkpoint: CheckpointLoaded) -> None:
-        """Hold all shards from a time in seconds since the start on."""
+    def takes_over_with(self, seconds: float, checkpoint: Checkpoint | None) -> None:
+        """Own the stream from a time in seconds since the start on."""
         self.now = START + int(seconds * SECOND)
-        self.step(checkpoint, ShardsHeld(ALL_SHARDS))
+        self.step(OwnershipChanged(True, checkpoint))
 
     def takes_over(self, seconds: float) -> Fire:
-        """Hold all shards without a checkpoint, and return the fire that is looked for."""
-        self.gains(seconds, NO_CHECKPOINT)
+        """Take over without a checkpoint, and return the fire that is looked for."""
+        self.takes_over_with(seconds, None)
         self.found(self.message)
         [look] = self.asked(LookForFire)
         return look.fire
@@ -403,7 +402,7 @@ def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
     other = Other("@every 5s")
     for seconds in range(1, 300):
         assert other.at(seconds).reads == []
-    assert not other.engine.ownership.neglected
+    assert not other.engine.ownership.unfired
     assert other.at(306).reads == [(SCHEDULE, 1)], "it is read now and then, to notice that it is gone"
     other.found(None, of=other.message)
     assert not other.is_held()
@@ -412,7 +411,7 @@ def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
 def test_a_takeover_looks_for_what_no_checkpoint_contains_and_for_nothing_else() -> None:
     assert Other("@every 5s").takes_over(18).fire_time == START + 15 * SECOND
     settled = Other("@every 5s")
-    settled.gains(18, CheckpointLoaded(START + 17 * SECOND, 1))
+    settled.takes_over_with(18, Checkpoint(START + 17 * SECOND, 1))
     assert settled.at(18).reads == []
     assert settled.fires_at(20)[0] == START + 20 * SECOND
 
@@ -420,16 +419,16 @@ def test_a_takeover_looks_for_what_no_checkpoint_contains_and_for_nothing_else()
 def test_what_another_instance_fired_meanwhile_is_not_reported_as_missed() -> None:
     other = Other("@every 5s", X_Nats_Schedule_X_Report="true")
     for since in (18, 48):
-        other.gains(since, CheckpointLoaded(START + (since - 1) * SECOND, 1))
+        other.takes_over_with(since, Checkpoint(START + (since - 1) * SECOND, 1))
         assert other.reports(since + 2) == (None, b"0"), "it is not known which one was before"
         assert other.reports(since + 7) == (b"2026-01-01T00:00:%dZ" % (since + 2), b"0")
-        other.step(ShardsHeld(frozenset()))
+        other.step(OwnershipChanged(False))
 
 
-def test_a_schedule_that_was_lost_during_the_look_is_left_to_its_holder() -> None:
+def test_a_schedule_that_was_lost_during_the_look_is_left_to_the_owner() -> None:
     other = Other("@every 5s")
     fire = other.takes_over(18)
-    other.step(ShardsHeld(frozenset()))
+    other.step(OwnershipChanged(False))
     other.step(FireLookedFor(fire, (), fire.fire_time))
     assert (other.fires, other.reads, other.engine.is_idle) == ([], [], True)
     assert other.takes_over(40).fire_time == START + 40 * SECOND
@@ -438,7 +437,7 @@ def test_a_schedule_that_was_lost_during_the_look_is_left_to_its_holder() -> Non
 def test_an_identity_that_another_message_of_the_other_stream_has_is_taken_by_a_fire_or_forged() -> None:
     for more, is_fire in ((b"", True), (b"forged", False)):
         other = Other("@every 5s")
-        other.gains(4, CheckpointLoaded(START + 3 * SECOND, 1))
+        other.takes_over_with(4, Checkpoint(START + 3 * SECOND, 1))
         other.at(4.96).found(other.message)
         fire = other.at(5).fire
         other.concluded(fire, Stored(7, duplicate=True))
@@ -459,7 +458,7 @@ def test_an_instance_with_several_looks_is_idle_once_all_are_answered() -> None:
     for message in messages:
         desk.found(message)
         looks += desk.asked(LookForFire)
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     for left, look in ((2, looks[0]), (1, looks[1]), (0, looks[2])):
         desk.step(FireLookedFor(look.fire, (), look.fire.fire_time))
         assert (desk.engine.is_idle, desk.engine.in_flight.count) == (not left, left)

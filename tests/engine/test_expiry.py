@@ -12,15 +12,14 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     ExpiryConcluded,
     HistoryRead,
+    OwnershipChanged,
     PublishConcluded,
     Refused,
     RemovalRequested,
-    ShardsHeld,
     Stored,
     Unknown,
 )
 from nats_scheduler.engine.removing.expiry import MAX_REMOVALS_IN_FLIGHT, MAX_TAKEN_PER_STEP, ExpiryAgenda
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -282,7 +281,7 @@ class TestRemovals:
         assert one.reported(MessagesExpired) == [], "others had removed them"
         assert one.engine.is_idle
 
-    def test_what_expired_first_is_removed_first_whatever_its_shard(self) -> None:
+    def test_what_expired_first_is_removed_first(self) -> None:
         """Removals lag behind: for each that is answered another one is asked for."""
         seconds, each = 20, MAX_REMOVALS_IN_FLIGHT // 4
         dues = {number: 1 + number % seconds for number in range(1, 1 + seconds * each)}
@@ -293,32 +292,39 @@ class TestRemovals:
         while one.removals:
             one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in one.removals))
             asked += one.removals
-        assert len({shard_of(f"t.{number}") for number in dues}) == SHARDS
         assert [dues[sequence] for sequence in asked] == sorted(dues.values())
 
-    def test_what_expired_in_a_shard_of_others_is_removed_when_that_is_ours_for_a_minute(self) -> None:
+    def test_what_expires_while_standing_by_is_removed_by_one_that_takes_over_within_a_minute(self) -> None:
         theirs = [generated(number, f"{5 + 50 * number}s")._replace(subject=f"t.{number}") for number in (1, 2)]
-        others = {shard_of(message.subject) for message in theirs}
         one = desk(*theirs)
-        one.step(ShardsHeld(ALL_SHARDS - others))
+        one.step(OwnershipChanged(False))
         for seconds in (55, 105, 117):
             assert one.at(seconds).removals == []
-        one.step(ShardsHeld(ALL_SHARDS))
+        one.step(OwnershipChanged(True))
         assert one.removals == [2]
         one.step(ExpiryConcluded(2, TARGET))
         assert one.at(10**6).removals == []
 
-    def test_many_that_expire_in_shards_of_others_are_passed_over_in_several_steps(self) -> None:
+    def test_many_that_expired_while_standing_by_are_removed_a_window_at_a_time(self) -> None:
         count = 3 * MAX_TAKEN_PER_STEP
         one = desk(*(generated(number, "5s") for number in range(1, 1 + count)), generated(1 + count, "6s"))
-        one.step(ShardsHeld(ALL_SHARDS - {shard_of(TARGET)}))
-        steps = 0
-        while one.at(5).asked(WakeAt) and one.wake <= 5:
-            assert one.removals == []
-            steps += 1
-        assert steps == 2, "the third one passes over the rest"
-        one.step(ShardsHeld(ALL_SHARDS))
-        assert len(one.removals) == MAX_REMOVALS_IN_FLIGHT
+        one.step(OwnershipChanged(False))
+        assert (one.at(6).removals, one.wake) == ([], 65), "it is woken only to discard them"
+        one.step(OwnershipChanged(True))
+        asked = list(one.removals)
+        while one.removals:
+            assert len(one.removals) <= MAX_REMOVALS_IN_FLIGHT
+            one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in one.removals))
+            asked += one.removals
+        assert sorted(asked) == list(range(1, 2 + count))
+
+    def test_a_standby_discards_what_expired_a_minute_ago(self) -> None:
+        one = desk(*(generated(number, "5s") for number in range(1, 100)), generated(100, "5m"))
+        one.step(OwnershipChanged(False))
+        assert (one.at(65).removals, one.wake) == ([], 360), "a minute after the next one expires"
+        one.step(OwnershipChanged(True))
+        assert one.removals == []
+        assert one.at(300).removals == [100]
 
     def test_a_failure_is_told_and_tried_again_after_a_while_that_grows(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"))
@@ -364,10 +370,10 @@ def test_on_a_network_that_loses_removals_everything_is_removed_in_the_end() -> 
 
 def test_an_agenda_gives_back_what_it_was_given_second_by_second() -> None:
     agenda = ExpiryAgenda()
-    agenda.add(3 * SECOND, (30,))
-    agenda.add(2 * SECOND + 1, (31,))
-    agenda.add(SECOND, (10,))
+    agenda.add(3 * SECOND, 30)
+    agenda.add(2 * SECOND + 1, 31)
+    agenda.add(SECOND, 10)
     assert agenda.next_due() == SECOND
-    assert (agenda.pop_due(SECOND), agenda.pop_due(3 * SECOND - 1)) == ((10, SECOND), None)
-    assert {agenda.pop_due(3 * SECOND), agenda.pop_due(3 * SECOND)} == {(30, 3 * SECOND), (31, 3 * SECOND)}
+    assert (agenda.pop_due(SECOND), agenda.pop_due(3 * SECOND - 1)) == (10, None)
+    assert {agenda.pop_due(3 * SECOND), agenda.pop_due(3 * SECOND)} == {30, 31}
     assert (agenda.pop_due(3 * SECOND), agenda.next_due()) == (None, None)

@@ -21,8 +21,7 @@ from nats_scheduler.engine.holding.far import (
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster
-from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, ShardsHeld
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.policies import Policies
@@ -94,7 +93,7 @@ def test_what_is_unpacked_is_what_was_packed(drawn: list[tuple[object, ...]]) ->
         assert unpacked.place == FIRST_PLACE + place
         assert unpacked.pattern.text == one.pattern.text
         assert row.subject(place) == one.subject.encode()
-        assert row.facts(place) == (one.expires, one.stored_at, one.shard)
+        assert row.facts(place) == (one.expires, one.stored_at)
         found = row.fire_times[place], row.wakes[place], row.sequences[place]
         assert found == (one.fire_time, one.wake, one.sequence)
 
@@ -281,6 +280,7 @@ def fleet(random: Random, count: int, first: int) -> list[StoredMessage]:
     return [*found, found[0]._replace(sequence=first + count), plain(found[1].subject, first + count + 1)]
 
 
+@pytest.mark.parametrize("is_owner", [True, False])
 @pytest.mark.parametrize("live", [True, False])
 @pytest.mark.parametrize(
     "parts",
@@ -288,18 +288,17 @@ def fleet(random: Random, count: int, first: int) -> list[StoredMessage]:
     ids=["usual", "max_age", "removes_expired", "work queue"],
 )
 def test_it_is_held_and_reported_and_read_like_a_near_one(
-    monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], live: bool
+    monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], live: bool, is_owner: bool
 ) -> None:
-    random = generator(f"far like near {parts} {live}")
+    random = generator(f"far like near {parts} {live} {is_owner}")
     far = Desk(live=live, **parts)
     with monkeypatch.context() as patch:
         patch.setattr(Roster, "far_bits", 62)  # nothing is ever far
         near = Desk(live=live, **parts)
     messages = kinds_of_messages(random, 150)
-    ours = frozenset(random.sample(range(SHARDS), 40))
     settled = START + random.choice([-SECOND, 900 * 3600 * SECOND])
     for desk in (far, near):
-        desk.step(CheckpointLoaded(settled, 75), ShardsHeld(ours))
+        desk.step(OwnershipChanged(is_owner, Checkpoint(settled, 75)))
     runs = [messages[first : first + 17] for first in range(0, len(messages), 17)]
     for run in (*runs, fleet(random, 300, 151)):
         for desk in (far, near):
@@ -308,7 +307,7 @@ def test_it_is_held_and_reported_and_read_like_a_near_one(
         known = [
             sorted(
                 (
-                    *(one.subject, one.sequence, one.stored_at, one.shard, one.fire_time),
+                    *(one.subject, one.sequence, one.stored_at, one.fire_time),
                     one.wake,
                     one.expires,
                     one.terms,
@@ -319,7 +318,7 @@ def test_it_is_held_and_reported_and_read_like_a_near_one(
         ]
         assert known[0] == known[1]
     for desk in (far, near):
-        desk.step(CaughtUp(), ShardsHeld(ALL_SHARDS))
+        desk.step(CaughtUp(), OwnershipChanged(True))
     assert far.engine.held.rows.far_count > 30 > near.engine.held.rows.far_count == 0
     for day in range(40):
         assert asked_until(far, day * DAY_SECONDS + 1) == asked_until(near, day * DAY_SECONDS + 1), f"day {day}"

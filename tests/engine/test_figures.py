@@ -5,14 +5,13 @@ from nats_scheduler.engine.inputs import (
     ContactLost,
     FiresStored,
     MessagesRead,
+    OwnershipChanged,
     PurgeConcluded,
     Refused,
     RemovalRequested,
-    ShardsHeld,
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.views.figures import OVERDUE_AFTER_NS, Figures, ScheduleKind
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import delay_of
@@ -36,13 +35,13 @@ def at(after: int, sequence: int = 1, subject: str = SCHEDULE, stored_at: int = 
     return schedule(f"@at {format_rfc3339(START + after)}", sequence, subject, stored_at=stored_at)
 
 
-def test_held_schedules_are_counted_by_kind_and_with_those_of_other_holders() -> None:
+def test_held_schedules_are_counted_by_kind_also_by_a_standby() -> None:
     patterns = ("@every 1h", "@every 2h", "0 0 12 * * *", "@daily", "@hourly")
     messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
     desk = Desk(*messages, at(HOUR, 6, "s.6"))
     counted = {ScheduleKind.AT: 1, ScheduleKind.EVERY: 2, ScheduleKind.CRON: 3}
     assert figures(desk).held == counted
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     assert figures(desk).held == counted
     desk.read(plain("s.6", 7))
     assert figures(desk).held == {**counted, ScheduleKind.AT: 0}
@@ -67,7 +66,7 @@ def test_schedules_with_bounds_are_counted_once_by_their_own_patterns_whatever_t
 
 def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires_it() -> None:
     desk = Desk(at(3 * HOUR, 1, "s.1"), at(HOUR, 2, "s.2"), at(2 * HOUR, 3, "s.3"))
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     assert figures(desk).next_due == START + HOUR
     desk.now = START + HOUR
     assert figures(desk).next_due == START + 2 * HOUR
@@ -145,16 +144,15 @@ def test_a_refused_fire_that_is_made_again_for_a_later_time_is_overdue_since_the
     assert figures(desk).overdue == 0
 
 
-def test_only_what_this_instance_has_to_fire_is_overdue() -> None:
+def test_only_what_the_owner_has_to_fire_is_overdue() -> None:
     subjects = [f"s.{number}" for number in range(1, 200)]
     desk = Desk(*(at(HOUR, number, subject) for number, subject in enumerate(subjects, 1)))
     desk.step(ContactLost("for the test"))
     desk.now = START + 2 * HOUR
     assert figures(desk).overdue == len(subjects)
-    ours = frozenset(range(10))
-    desk.step(ShardsHeld(ours))
-    assert figures(desk).overdue == sum(shard_of(subject) in ours for subject in subjects) > 0
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(False))
+    assert figures(desk).overdue == 0
+    desk.step(OwnershipChanged(True))
     assert figures(desk).overdue == len(subjects)
 
 

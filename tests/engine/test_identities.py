@@ -232,7 +232,7 @@ class TestAnIdentityInProcess:
         assert 0.25 < waits[0] < 1
         assert 2 < waits[-1] < 4
 
-    def test_a_schedule_that_was_handed_over_is_left_to_its_holder(self) -> None:
+    def test_a_schedule_that_was_replaced_is_left_alone(self) -> None:
         scene = Scene()
         scene.asks()
         scene.message = schedule("@every 20s", 7)

@@ -7,9 +7,8 @@ import pytest
 from nats_scheduler.engine.events import Ending, HeadersMisnamed, ScheduleAccepted, ScheduleLost, ScheduleRejected
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
-from nats_scheduler.engine.inputs import CaughtUp, ExpiryConcluded, MessagesRead, SchedulesGone, ShardsHeld
+from nats_scheduler.engine.inputs import CaughtUp, ExpiryConcluded, MessagesRead, OwnershipChanged, SchedulesGone
 from nats_scheduler.engine.reading.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.stored import StoredSchedules
@@ -56,10 +55,10 @@ def test_it_ends_the_active_one_on_its_subject_until_it_is_resumed() -> None:
     assert (desk.purges, listed(desk)) == ([(SCHEDULE, 3)], [(SCHEDULE, State.WAITING)])
     assert desk.in_flight(resumed, 61).sequence == 4
     before = Desk(active, paused("@every 5s", 2), live=False)
-    before.step(ShardsHeld(frozenset()), CaughtUp())
+    before.step(OwnershipChanged(False), CaughtUp())
     assert before.purges == []
-    before.step(ShardsHeld(frozenset(range(64))))
-    assert before.purges == [(SCHEDULE, 1)], "what was stored before the start is purged by the holder of its shard"
+    before.step(OwnershipChanged(True))
+    assert before.purges == [(SCHEDULE, 1)], "what was stored before the start is purged by the owner"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -230,13 +229,13 @@ def test_a_message_that_was_meant_to_be_a_schedule_is_reported_when_it_is_read()
     assert (reported(covered), covered.engine.inactive.misnamed) == ([], {})
 
 
-def test_what_was_stored_before_is_reported_once_by_the_holder_of_its_shard() -> None:
+def test_what_was_stored_before_is_reported_once_by_the_owner() -> None:
     desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), live=False)
-    desk.step(ShardsHeld(frozenset()), CaughtUp())
+    desk.step(OwnershipChanged(False), CaughtUp())
     assert reported(desk) == []
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True))
     assert reported(desk) == [("s.x", 1, ["Nats-Schedul"])]
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True))
     assert reported(desk) == []
 
 

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
-from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, PurgeConcluded, ShardsHeld, Stored
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged, PurgeConcluded, Stored
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.stored import StoredMessage
@@ -45,9 +44,9 @@ def jittered(pattern: str = "@every 1h", sequence: int = 1, subject: str = SCHED
     return schedule(pattern, sequence, subject, Nats_Schedule_X_Jitter="30m")
 
 
-def of_another_holder(*messages: StoredMessage) -> Desk:
+def standing_by(*messages: StoredMessage) -> Desk:
     desk = Desk(live=False)
-    desk.step(ShardsHeld(frozenset()), MessagesRead(messages), CaughtUp())
+    desk.step(OwnershipChanged(False), MessagesRead(messages), CaughtUp())
     return desk
 
 
@@ -206,13 +205,13 @@ def test_a_clock_step_during_the_delay_leaves_the_send_time_as_it_is_by_the_cloc
     assert [time for time, _at in fired(over)] == [START + HOUR], "a step over the send time fires at once"
 
 
-def test_another_holder_that_takes_over_during_the_delay_fires_at_the_same_time() -> None:
+def test_a_standby_that_takes_over_during_the_delay_fires_at_the_same_time() -> None:
     message, at = jittered(), (sent() - START) / SECOND
-    first, second = Desk(message), of_another_holder(message)
+    first, second = Desk(message), standing_by(message)
     middle = 3_600 + (at - 3_600) / 2
-    for desk, shards in ((first, frozenset[int]()), (second, ALL_SHARDS)):
+    for desk, is_owner in ((first, False), (second, True)):
         desk.at(middle)
-        desk.step(CheckpointLoaded(desk.now - 1, 1), ShardsHeld(shards))
+        desk.step(OwnershipChanged(is_owner, Checkpoint(desk.now - 1, 1)))
         assert (desk.reads, desk.fires) == ([], [])
     assert first.at(at + 1).reads == []
     assert second.at(at - 0.9).reads == [(SCHEDULE, 1)]  # with others due near it
@@ -221,20 +220,19 @@ def test_another_holder_that_takes_over_during_the_delay_fires_at_the_same_time(
     assert second.at(at + 0.001).fire.fire_time == START + HOUR
 
 
-def test_a_fire_that_was_sent_late_shows_that_its_holder_fires_and_one_during_the_delay_does_not() -> None:
-    """Two schedules of one shard: the one without a jitter is due during the delay of the other."""
+def test_a_fire_that_was_sent_late_shows_that_the_owner_fires_and_one_during_the_delay_does_not() -> None:
+    """Two schedules: the one without a jitter is due during the delay of the other."""
     message, at = jittered(), (sent() - START) / SECOND
-    other = next(f"s.{n}" for n in range(10_000) if shard_of(f"s.{n}") == shard_of(SCHEDULE))
-    due_last = schedule(f"@every {(sent() - SECOND - START) // SECOND}s", 2, other)
+    due_last = schedule(f"@every {(sent() - SECOND - START) // SECOND}s", 2, "s.other")
     late = Desk(message).at(at - 0.5)
     late.found(message)
-    desk = of_another_holder(message, due_last).at(at + 0.01)
+    desk = standing_by(message, due_last).at(at + 0.01)
     desk.read(stored_fire(late.at(at + 0.001).fire, 3, desk.now))
-    assert desk.at(at + 3).reads == [], "its holder has sent a fire since"
-    assert desk.engine.ownership.neglected == {}
-    due_first = schedule("@every 3601s", 2, other)
+    assert desk.at(at + 3).reads == [], "the owner has sent a fire since"
+    assert desk.engine.ownership.unfired == 0
+    due_first = schedule("@every 3601s", 2, "s.other")
     fire = Desk(due_first).in_flight(due_first, 3_601)
-    desk = of_another_holder(message, due_first).at(3_601)
+    desk = standing_by(message, due_first).at(3_601)
     desk.read(stored_fire(fire, 3, desk.now))
     assert desk.at(at).at(at + 3.1).reads == [(SCHEDULE, 1)], "that was before the delayed fire was to be sent"
 
@@ -250,12 +248,12 @@ def test_a_fire_that_is_read_and_built_holds_back_no_checkpoint_before_its_send_
     assert desk.engine.checkpoint(desk.now).through == sent() - 1
 
 
-def test_a_schedule_of_another_holder_is_neglected_only_after_its_send_time() -> None:
-    desk, at = of_another_holder(jittered()), (sent() - START) / SECOND
+def test_a_schedule_counts_as_unfired_only_after_its_send_time() -> None:
+    desk, at = standing_by(jittered()), (sent() - START) / SECOND
     for seconds, reads in ((3_604, []), (at, []), (at + 2.9, []), (at + 3.1, [(SCHEDULE, 1)])):
         assert desk.at(seconds).reads == reads, seconds
     desk.found(jittered())
-    assert desk.engine.ownership.neglected == {shard_of(SCHEDULE): sent()}
+    assert desk.engine.ownership.unfired == sent()
 
 
 def test_the_lateness_of_a_last_fire_counts_from_its_send_time_also_if_its_schedule_is_gone() -> None:
@@ -285,5 +283,5 @@ def test_a_schedule_waits_during_its_delay_and_shows_both_times() -> None:
 
 def test_a_schedule_without_a_jitter_takes_no_more_memory() -> None:
     held, other = Desk(schedule("@every 1h")).held(), Desk(jittered()).held()
-    assert (vars(held), sys.getsizeof(held)) == ({}, 144)
+    assert (vars(held), sys.getsizeof(held)) == ({}, 136)
     assert other.has_history

@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.engine.holding.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, ShardsHeld, Stored
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, OwnershipChanged, RemovalRequested, Stored
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -176,9 +176,9 @@ def test_a_schedule_that_went_without_a_request_was_evicted_where_the_stream_has
         assert len(lost(desk)) == is_evicted
 
 
-def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -> None:
+def test_a_standby_discards_a_schedule_that_aged_and_reports_nothing() -> None:
     desk = Desk(ONE, max_age=WEEK)
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     assert desk.at(AGE_CHECK).reads == []
     assert desk.at(AGE_CHECK + 60).reads == [(SCHEDULE, 1)]
     desk.found(None, of=ONE)

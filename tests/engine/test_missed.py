@@ -9,16 +9,15 @@ from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     ContentRead,
     MessagesRead,
+    OwnershipChanged,
     PublishConcluded,
     Refused,
-    ShardsHeld,
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.stream import MAX_WAKES_PER_STEP, WAKES_PER_DECISION
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
@@ -176,27 +175,27 @@ def test_refused_fires_are_dropped_once_they_are_later_than_the_grace_and_unknow
     assert unknown.at(3_700).fires == [fire]
 
 
-def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE, *, limit: str = "") -> Desk:
-    """Make an instance that holds no shard and passes by fires that are missed."""
+def kept_standing_by(pattern: str, now: int = 2 * HOUR + MINUTE, *, limit: str = "") -> Desk:
+    """Make an instance that stands by and passes by fires that are missed."""
     desk = Desk(stored_in(pattern, policies("skip", Limit=limit)), live=False)
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.now = START + now
     desk.step(CaughtUp())
     assert desk.reported(FiresMissed) == []
     return desk
 
 
-def test_what_another_holder_drops_is_not_neglected_and_an_at_waits_for_its_purge() -> None:
-    """Nothing is stored that shows it, so another instance drops it too, and reports nothing."""
-    repeating, desk = kept_elsewhere("@every 1h"), kept_elsewhere(ONCE, 2 * HOUR)
+def test_what_the_owner_drops_does_not_count_as_unfired_and_an_at_waits_for_its_purge() -> None:
+    """Nothing is stored that shows it, so a standby drops it too, and reports nothing."""
+    repeating, desk = kept_standing_by("@every 1h"), kept_standing_by(ONCE, 2 * HOUR)
     assert (repeating.due, repeating.reads) == (3 * 3_600, [])
     assert (desk.purges, desk.is_held()) == ([], True)
-    assert desk.at(2 * 3_600 + 29).purges == [], "its holder may be late, and reports what is dropped"
-    desk.step(ShardsHeld(ALL_SHARDS))
+    assert desk.at(2 * 3_600 + 29).purges == [], "the owner may be late, and reports what is dropped"
+    desk.step(OwnershipChanged(True))
     assert desk.purges == [(SCHEDULE, 1)]
 
 
-def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
+def test_what_an_owner_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
     for pattern, limit, count in (("@every 1h", "", 2), ("@every 1h", "2", 2), ("@at 2026-01-01T01:00:00Z", "", 1)):
         for through, read, is_reported in (
             (HOUR - 1, 1, True),
@@ -204,9 +203,9 @@ def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_i
             (HOUR, 0, True),
             (-START - 1, 1, True),
         ):
-            desk = kept_elsewhere(pattern, limit=limit)
+            desk = kept_standing_by(pattern, limit=limit)
             desk.now += MINUTE
-            desk.step(CheckpointLoaded(START + through, read), ShardsHeld(ALL_SHARDS))
+            desk.step(OwnershipChanged(True, Checkpoint(START + through, read)))
             events = desk.reported(FiresMissed)
             desk.at(3 * 3_600)  # a schedule that only waits is looked at when it is woken
             events += desk.reported(FiresMissed)
@@ -225,7 +224,7 @@ def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
 # -- once, and what is the same for all -------------------------------------------------------------------------------
 
 
-# -- what a schedule with `all` owes after a crash or a take-over -----------------------------------------------------
+# -- what a schedule with `all` owes after a crash or a takeover -----------------------------------------------------
 
 
 def test_after_a_crash_in_a_backlog_the_rest_of_it_is_made_up() -> None:
@@ -240,11 +239,11 @@ def test_after_a_crash_in_a_backlog_the_rest_of_it_is_made_up() -> None:
     assert begun_at(60, checkpoint, ALL_10S, back).fire.fire_time == START + 20 * SECOND
 
 
-def begun_at(seconds: int, checkpoint: CheckpointLoaded, *messages: StoredMessage, reads_all: bool = True) -> Desk:
+def begun_at(seconds: int, checkpoint: Checkpoint, *messages: StoredMessage, reads_all: bool = True) -> Desk:
     """Begin with a checkpoint and messages, of which the first one is a schedule that is read then."""
     desk = Desk(live=False, reads_all=reads_all)
     desk.now = START + seconds * SECOND
-    desk.step(checkpoint, MessagesRead(messages), CaughtUp())
+    desk.step(OwnershipChanged(True, checkpoint), MessagesRead(messages), CaughtUp())
     desk.found(messages[0])
     return desk
 
@@ -265,10 +264,10 @@ def test_without_any_trace_of_earlier_fires_only_the_latest_is_made_up() -> None
     assert fired(consumed) == list(range(1, 9)), "a checkpoint settles what consumers removed"
 
 
-def test_a_schedule_that_no_holder_had_read_makes_up_each_fire() -> None:
+def test_a_schedule_that_no_owner_had_read_makes_up_each_fire() -> None:
     """It was stored while no sidecar ran: a checkpoint shows that, and without one nothing does."""
     message = stored_in("@every 10s", policies("all"), sequence=5)
-    for checkpoint, fire_time in ((CheckpointLoaded(START - SECOND, 4), 10), (CheckpointLoaded(-1, 0), 30)):
+    for checkpoint, fire_time in ((Checkpoint(START - SECOND, 4), 10), (Checkpoint(-1, 0), 30)):
         assert begun_at(35, checkpoint, message).fire.fire_time == START + fire_time * SECOND
 
 
@@ -291,17 +290,17 @@ def test_a_refused_backlog_is_named_with_its_first_fire(reads_all: bool) -> None
 def test_of_an_exception_that_names_no_fire_of_the_schedule_no_backlog_is_owed() -> None:
     """It was rejected when the checkpoint was written, and what came due then was not owed; or the fire is invented."""
     for owed in ({}, {1: START + 31 * SECOND}):
-        checkpoint = CheckpointLoaded(START + 55 * SECOND, 1, frozenset({1}), owed=owed)
+        checkpoint = Checkpoint(START + 55 * SECOND, 1, frozenset({1}), owed=owed)
         assert begun_at(61, checkpoint, ALL_10S).fire.fire_time == START + 60 * SECOND, owed
 
 
-def test_a_take_over_goes_on_behind_the_checkpoint_of_the_earlier_holder() -> None:
-    """Without one nothing is owed where fires are consumed: those of the earlier holder cannot be seen there."""
-    for checkpoints, fire_times in (([CheckpointLoaded(START + 45 * SECOND, 1)], [50, 60]), ([], [60])):
+def test_a_takeover_goes_on_behind_the_checkpoint_of_the_owner_before() -> None:
+    """Without one nothing is owed where fires are consumed: those of the owner before cannot be seen there."""
+    for checkpoint, fire_times in ((Checkpoint(START + 45 * SECOND, 1), [50, 60]), (None, [60])):
         desk = Desk(ALL_10S, reads_all=False)
-        desk.step(ShardsHeld(ALL_SHARDS - {shard_of(SCHEDULE)}))
+        desk.step(OwnershipChanged(False))
         desk.at(65)
-        desk.step(*checkpoints, ShardsHeld(ALL_SHARDS))
+        desk.step(OwnershipChanged(True, checkpoint))
         desk.found(ALL_10S)
         for fire_time in fire_times:
             assert desk.fire.fire_time == START + fire_time * SECOND

@@ -17,19 +17,18 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.engine.fire import CheckFinished, Fire, ReadContent
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
+from nats_scheduler.engine.holding.lifecycle import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     FinishChecked,
     MessagesRead,
+    OwnershipChanged,
     Refused,
     RemovalRequested,
-    ShardsHeld,
     Stored,
     Unanswered,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
@@ -378,7 +377,7 @@ def test_a_fire_under_those_of_others_is_found_after_a_restart(overlap: str) -> 
     desk.engine = StreamEngine(world.stream.rules, DIALECTS, ServerLimits(guard=True), reads_all=False)
     desk.now, through = world.now, world.stream.last_sequence
     messages = sorted(last.values(), key=lambda message: message.sequence)
-    desk.step(CheckpointLoaded(desk.now, through), MessagesRead(messages), CaughtUp(through))
+    desk.step(OwnershipChanged(True, Checkpoint(desk.now, through)), MessagesRead(messages), CaughtUp(through))
     desk.at(119.5)
     desk.found(last[SCHEDULE])
     [asked] = desk.at(120).asked(CheckFinished)
@@ -525,7 +524,7 @@ def waiting(overlap: str = "queue") -> tuple[Desk, StoredMessage, CheckFinished]
     return desk, message, question
 
 
-def test_the_question_names_the_last_stored_fire_also_if_another_holder_stored_it() -> None:
+def test_the_question_names_the_last_stored_fire_also_if_another_owner_stored_it() -> None:
     desk, message, question = waiting()
     assert question == CheckFinished(message.subject, 1, "t.out", 1, 2, None)
     assert question.names_one
@@ -540,13 +539,13 @@ def test_the_question_names_the_last_stored_fire_also_if_another_holder_stored_i
     assert (again.after, again.through) == (2, 3)
 
 
-def test_a_holder_that_loses_its_shards_asks_no_more_and_the_answer_is_nothing_to_it() -> None:
+def test_one_that_owns_the_stream_no_more_asks_no_more_and_the_answer_is_nothing_to_it() -> None:
     desk, message, question = waiting()
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.step(FinishChecked(question))
     desk.at(140)
     assert (desk.fires, desk.asked(CheckFinished)) == ([], [])
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True))
     assert desk.reads == [(message.subject, 1)]
     desk.found(message)
     [again] = desk.asked(CheckFinished)
@@ -554,33 +553,33 @@ def test_a_holder_that_loses_its_shards_asks_no_more_and_the_answer_is_nothing_t
     assert [fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE]
 
 
-def test_a_schedule_that_waits_at_another_holder_is_not_neglected_and_rarely_read() -> None:
+def test_a_schedule_that_waits_at_the_owner_does_not_count_as_unfired_and_a_standby_rarely_reads_it() -> None:
     for overlap in ("skip", "queue"):
         message = overlapping(overlap)
         desk = Desk(message)
-        desk.step(ShardsHeld(frozenset()))
+        desk.step(OwnershipChanged(False))
         reads = 0
         for second in range(60, 1_000):
             reads += len(desk.at(second).asked(ReadContent))
             if desk.reads:
                 desk.found(message)
-        assert desk.engine.ownership.neglected == {}
+        assert desk.engine.ownership.unfired == 0
         assert 1 <= reads <= 4
     message = schedule("@every 1m", Nats_Schedule_X_Jitter="1s")
     desk = Desk(message)
-    desk.step(ShardsHeld(frozenset()))
-    desk.at(62 + NEGLECT_LIMIT_NS / SECOND)
+    desk.step(OwnershipChanged(False))
+    desk.at(62 + UNFIRED_LIMIT_NS / SECOND)
     desk.found(message)
-    assert desk.engine.ownership.neglected, "one without an overlap is"
+    assert desk.engine.ownership.unfired, "one without an overlap is"
 
 
-def test_a_new_holder_goes_on_waiting_for_what_the_checkpoint_names() -> None:
+def test_a_new_owner_goes_on_waiting_for_what_the_checkpoint_names() -> None:
     message = overlapping("queue")
     fire = Desk(message).in_flight(message, 60)
     desk = Desk(message, stored_fire(fire, 2, START + MINUTE))
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.at(150)
-    desk.step(CheckpointLoaded(START + 149 * SECOND, 2, frozenset({1})), ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True, Checkpoint(START + 149 * SECOND, 2, frozenset({1}))))
     desk.found(message)
     [question] = desk.asked(CheckFinished)
     assert (question.after, question.through) == (1, 2)

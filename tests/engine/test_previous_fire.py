@@ -5,10 +5,11 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     DuplicateRead,
     FiresStored,
     MessagesRead,
+    OwnershipChanged,
     PublishConcluded,
     Stored,
     Unknown,
@@ -99,20 +100,20 @@ def test_the_fires_of_another_instance_are_known_when_they_are_read_back_and_res
 def test_at_a_start_the_last_fire_that_the_stream_holds_is_known() -> None:
     """A checkpoint takes the schedule past the fire before that is read; it is known all the same."""
     first, second = two_fires()
-    for checkpoints in ([], [SETTLED]):
+    for checkpoint in (None, SETTLED):
         desk = Desk(live=False)
         desk.now = START + 25 * SECOND
-        desk.step(*checkpoints, MessagesRead([TREATED, first, second]), CaughtUp())
+        desk.step(OwnershipChanged(True, checkpoint), MessagesRead([TREATED, first, second]), CaughtUp())
         assert (known(desk), desk.due) == ((20, 12, second.stored_at), 30)
 
 
-SETTLED = CheckpointLoaded(START + 24 * SECOND, 12)
+SETTLED = Checkpoint(START + 24 * SECOND, 12)
 
 
 def test_a_message_that_claims_to_be_an_older_fire_is_not_believed() -> None:
     desk = Desk(live=False)
     desk.now = START + 25 * SECOND
-    desk.step(SETTLED, MessagesRead([TREATED]), CaughtUp())
+    desk.step(OwnershipChanged(True, SETTLED), MessagesRead([TREATED]), CaughtUp())
     desk.read(two_fires()[0]._replace(subject=f"{TARGET}.else"))
     assert (known(desk), len(desk.reported(FireForged))) == (NOTHING, 1)
 

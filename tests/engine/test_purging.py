@@ -13,16 +13,15 @@ from nats_scheduler.engine.inputs import (
     ContactLost,
     ContentRead,
     FiresStored,
+    OwnershipChanged,
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
     SchedulesPurged,
-    ShardsHeld,
     Stored,
     Version,
 )
 from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -304,16 +303,16 @@ def test_a_fire_that_was_stored_before_a_crash_is_rolled_up_when_it_is_read_and_
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_another_holder_rolls_up_what_it_fired_and_its_heir_what_it_may_not_have(is_done: bool) -> None:
+def test_the_owner_rolls_up_what_it_fired_and_the_next_one_what_it_may_not_have(is_done: bool) -> None:
     message = rolling_up()
     desk = Desk(message, rolls_up_by_purge=True)
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.now = START + 5 * SECOND
     desk.read(fire_stored(message))
     assert desk.purges == []
     if is_done:
         desk.step(RemovalRequested(filter=TARGET, below=FIRE))
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True))
     assert desk.purges == ([] if is_done else [(TARGET, FIRE - 1)])
 
 

@@ -7,10 +7,11 @@ from nats_scheduler.engine.events import FiresMissed, ScheduleAccepted, StreamRe
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     ContactLost,
     DrainRequested,
     MessagesRead,
+    OwnershipChanged,
     Refused,
     Stored,
     Unknown,
@@ -89,13 +90,13 @@ def test_what_a_native_server_generated_before_a_downgrade_is_no_rejected_schedu
 
 
 class TestTheCheckpoint:
-    """The checkpoint says what an earlier holder settled if the stream cannot: the messages were consumed."""
+    """The checkpoint says what an earlier owner settled if the stream cannot: the messages were consumed."""
 
     def restarted(self, pattern: str, *, through: float, sequence: int = 1, now: float = 22) -> Desk:
         desk = Desk(live=False)
         desk.now = START + int(now * SECOND)
-        loaded = CheckpointLoaded(START + int(through * SECOND), sequence)
-        desk.step(loaded, MessagesRead([schedule(pattern)]), CaughtUp())
+        loaded = Checkpoint(START + int(through * SECOND), sequence)
+        desk.step(OwnershipChanged(True, loaded), MessagesRead([schedule(pattern)]), CaughtUp())
         return desk
 
     def test_what_it_settled_does_not_fire_again_and_what_came_due_after_it_is_made_up(self) -> None:
@@ -120,7 +121,11 @@ class TestTheCheckpoint:
             settled = desk.engine.checkpoint(desk.now)
             after = Desk(live=False, reads_all=False)
             after.now = START + 60 * SECOND
-            after.step(replace(settled, through=desk.now), MessagesRead([EVERY, unread, later]), CaughtUp(9))
+            after.step(
+                OwnershipChanged(True, replace(settled, through=desk.now)),
+                MessagesRead([EVERY, unread, later]),
+                CaughtUp(9),
+            )
             assert (("s.two", 2) in after.reads, ("s.two", 2) in after.purges) == (fires, not fires)
 
     def test_it_never_passes_a_fire_that_waits_or_is_in_flight_and_reaches_now_when_nothing_is_due(self) -> None:
@@ -143,7 +148,7 @@ class TestTheCheckpoint:
         assert settled.unsettled == {1}
         desk = Desk(live=False)
         desk.now = refusing.now
-        desk.step(settled, MessagesRead([message]), CaughtUp())
+        desk.step(OwnershipChanged(True, settled), MessagesRead([message]), CaughtUp())
         assert (desk.purges, desk.reads) == ([], [("s.one", 1)])
 
     def test_a_fire_that_is_refused_does_not_hold_it_back_and_is_not_settled_by_it(self) -> None:
@@ -199,7 +204,7 @@ def test_a_drain_begins_nothing_and_finishes_what_is_in_flight() -> None:
     assert (desk.at(120).fires, desk.reads) == ([], []), "a drain outlasts a reconnect"
 
 
-def test_what_was_drained_fires_with_the_next_holder() -> None:
+def test_what_was_drained_fires_with_the_next_owner() -> None:
     world = world_holding(EVERY_5S)
     world.advance("7s")
     world.drain()
@@ -209,7 +214,7 @@ def test_what_was_drained_fires_with_the_next_holder() -> None:
     assert fire_times(world) == [5, 10]
 
 
-def test_a_drained_holder_claims_nothing_that_came_due_since() -> None:
+def test_a_drained_owner_claims_nothing_that_came_due_since() -> None:
     for message in (schedule("@at 2026-01-01T00:00:05Z"), EVERY):
         for looked_at in (False, True):
             desk = Desk(message)

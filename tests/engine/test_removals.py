@@ -1,4 +1,4 @@
-"""Removals without a notice or by another holder: what is removed is not held, listed or noted any more."""
+"""Removals without a notice or by the owner: what is removed is not held, listed or noted any more."""
 
 import sys
 
@@ -7,9 +7,8 @@ import pytest
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
-from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, ShardsHeld
+from nats_scheduler.engine.inputs import OwnershipChanged, RemovalRequested, SchedulesGone
 from nats_scheduler.engine.reading.admission import OTHERS_PER_UNIT, ROWS_PER_UNIT
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, stored_fire
@@ -134,19 +133,19 @@ def calls_of(request: RemovalRequested, desk: Desk) -> int:
         (RemovalRequested(sequence=3), False),
     ],
 )
-def test_a_schedule_that_fired_is_over_when_its_holder_removes_it(request_: RemovalRequested, is_over: bool) -> None:
+def test_a_schedule_that_fired_is_over_when_the_owner_removes_it(request_: RemovalRequested, is_over: bool) -> None:
     message = schedule("@at 2026-01-01T00:00:10Z")
     theirs = Desk(message).in_flight(message, 10)
     desk = Desk(message)
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.now = START + 10 * SECOND
     desk.read(stored_fire(theirs, 2, desk.now))
     assert (desk.is_held(), desk.purges) == (True, [])
     desk.step(request_)
     assert desk.is_held() is not is_over
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True))
     assert desk.purges == [(SCHEDULE, 1)], "the request may have been lost with its sender"
-    desk.step(ShardsHeld(frozenset()), ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(False), OwnershipChanged(True))
     assert desk.purges == []
 
 
@@ -159,13 +158,13 @@ def test_a_schedule_that_fired_is_over_when_its_holder_removes_it(request_: Remo
         (RemovalRequested(sequence=2), [(SCHEDULE, 1)]),
     ],
 )
-def test_an_old_version_that_its_holder_removed_is_not_purged_after_a_takeover(
+def test_an_old_version_that_the_owner_removed_is_not_purged_after_a_takeover(
     request_: RemovalRequested, purged: list[tuple[str, int]]
 ) -> None:
     desk = Desk(schedule("@every 1h"))
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.read(schedule("@every 2h", sequence=2))
     assert desk.purges == []
     desk.step(request_)
-    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.step(OwnershipChanged(True))
     assert desk.purges == purged

@@ -14,8 +14,8 @@ from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
     MessagesRead,
+    OwnershipChanged,
     RemovalRequested,
-    ShardsHeld,
     Unanswered,
 )
 from nats_scheduler.engine.reading.replaced import MAX_COMPARED
@@ -91,9 +91,9 @@ def test_what_may_have_fired_or_was_never_to_fire_is_no_loss() -> None:
     assert losses(replaced(version(1, b"one", "@every 1h"), version(2, b"other"))) == []
     assert losses(replaced(version(1, b"one", Nats_TTL="1h"), version(2, b"other"), removes_expired=True)) == []
     desk = Desk()
-    desk.step(ShardsHeld(frozenset()))
+    desk.step(OwnershipChanged(False))
     desk.read(version(1, b"one"), version(2, b"other"))
-    assert losses(desk) == [], "its holder reports it"
+    assert losses(desk) == [], "the owner reports it"
 
 
 def test_what_was_removed_before_is_no_loss() -> None:
@@ -165,7 +165,7 @@ def test_no_more_bodies_are_read_at_once_than_allowed() -> None:
     assert (len(desk.asked(CompareBodies)), len(desk.asked(PurgeSchedule))) == (MAX_COMPARED, 3)
 
 
-def test_what_was_replaced_while_nobody_watched_is_reported_by_the_holder_of_its_shard() -> None:
+def test_what_was_replaced_while_nobody_watched_is_reported_by_the_owner() -> None:
     stored = [bare(version(1, b"one")), bare(version(2, b"other")), bare(version(3, b"3rd", LATER))]
     desk = Desk(*stored, live=False)
     desk.step(CaughtUp())
@@ -175,7 +175,7 @@ def test_what_was_replaced_while_nobody_watched_is_reported_by_the_holder_of_its
     desk.step(MessagesRead(stored), CaughtUp())
     assert losses(desk) == [], "once"
     desk = Desk(live=False)
-    desk.step(ShardsHeld(frozenset()), MessagesRead(stored), CaughtUp())
+    desk.step(OwnershipChanged(False), MessagesRead(stored), CaughtUp())
     assert losses(desk) == []
 
 

@@ -19,7 +19,6 @@ from nats_scheduler.engine.holding.far import (
 )
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, ROW_LENGTH, SPAN_BITS, Roster
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.view import PLACES_PER_UNIT, visit
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
@@ -281,7 +280,7 @@ def hold_new(roster: Roster, subject: str, sequence: int) -> bool:
     assert packed is not None
     if roster.has(subject, key):
         return False
-    roster.hold_far([FarEntry(*packed, sequence, 0, shard_of(subject), MONTH, MONTH - 10, NO_EXPIRY)])
+    roster.hold_far([FarEntry(*packed, sequence, 0, MONTH, MONTH - 10, NO_EXPIRY)])
     return True
 
 

@@ -15,15 +15,14 @@ from nats_scheduler.engine.inputs import (
     ContactLost,
     ContentRead,
     MessagesRead,
+    OwnershipChanged,
     PublishConcluded,
     PurgeConcluded,
-    ShardsHeld,
     Stored,
 )
 from nats_scheduler.engine.reading.landed import Moves
 from nats_scheduler.engine.reading.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -179,13 +178,13 @@ def test_an_instant_before_its_schedule_was_stored_is_overdue_also_if_that_is_go
         assert (event.overdue, event.stored_at - event.fire_time) == (True, past + MILLISECOND)
 
 
-@pytest.mark.parametrize("before", ["read", "contact", "held"])
-def test_what_came_due_before_all_was_read_contact_was_regained_or_its_shard_was_held_is_overdue(before: str) -> None:
+@pytest.mark.parametrize("before", ["read", "contact", "owner"])
+def test_what_came_due_before_all_was_read_contact_was_regained_or_the_stream_was_owned_is_overdue(before: str) -> None:
     desk = Desk(EVERY, live=before != "read").at(4)
     if before != "read":
-        desk.step(ContactLost("gone") if before == "contact" else ShardsHeld(frozenset()))
+        desk.step(ContactLost("gone") if before == "contact" else OwnershipChanged(False))
     desk.at(7)
-    desk.step(ShardsHeld(ALL_SHARDS) if before == "held" else CaughtUp())
+    desk.step(OwnershipChanged(True) if before == "owner" else CaughtUp())
     desk.found(EVERY)
     assert seen(desk).overdue
     desk.at(9)
@@ -193,15 +192,15 @@ def test_what_came_due_before_all_was_read_contact_was_regained_or_its_shard_was
     assert not seen(desk, 3, late=3 * SECOND).overdue, "however late the server stores it"
 
 
-def test_what_its_last_holder_stored_in_time_is_not_overdue_for_the_next() -> None:
-    """The new holder reads it back, and did not publish it."""
-    holder, heir = Desk(EVERY), Desk(EVERY)
-    heir.step(ShardsHeld(frozenset()))
-    fire = holder.in_flight(EVERY, 5)
-    heir.at(5.1)
-    heir.step(ShardsHeld(ALL_SHARDS))
-    heir.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
-    assert [event.overdue for event in heir.reported(FireReadBack)] == [False]
+def test_what_the_last_owner_stored_in_time_is_not_overdue_for_the_next() -> None:
+    """The new owner reads it back, and did not publish it."""
+    owner, standby = Desk(EVERY), Desk(EVERY)
+    standby.step(OwnershipChanged(False))
+    fire = owner.in_flight(EVERY, 5)
+    standby.at(5.1)
+    standby.step(OwnershipChanged(True))
+    standby.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
+    assert [event.overdue for event in standby.reported(FireReadBack)] == [False]
 
 
 SUBJECTS = ["s.one", "s.two", "s.three", "t.out", "o.1", "o.2"]

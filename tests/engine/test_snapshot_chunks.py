@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from nats_scheduler.engine.holding.far import MAX_ROW_BYTES, FarEntry, FarRow, Kinds, kind_and_text
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
-from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.engine.snapshots.chunks import (
     CHUNK_BYTES,
     ChunkWriter,
@@ -36,7 +35,7 @@ from nats_scheduler.schedule.patterns import At
 
 RULES = StreamRules("S", (">",), allow_msg_ttl=True)
 STORED = 1_790_000_000 * SECOND
-REST = Rest(299, LastRead("s.299", 299, STORED), [0] * SHARDS)
+REST = Rest(299, LastRead("s.299", 299, STORED), 0)
 
 
 def read(block: bytes, subject: str, stored_at: int) -> Definition | None:
@@ -49,7 +48,7 @@ def entry(number: int, *, expires: int = NO_EXPIRY, target: str = "t", policies:
     held = Held(f"s.{number}", number, Definition(At(None, STORED + number), terms), 0)
     packed = kind_and_text(held.subject, held.pattern, held.terms, held.fire_time)
     assert packed is not None
-    return FarEntry(*packed, number, STORED, number % 64, held.fire_time, held.fire_time - SECOND, expires)
+    return FarEntry(*packed, number, STORED, held.fire_time, held.fire_time - SECOND, expires)
 
 
 def chunks_of(*entries: FarEntry, history: History | None = None) -> list[bytes]:
@@ -81,7 +80,6 @@ def test_all_columns_are_read_as_they_were_written() -> None:
     (block,) = read_chunk(chunk_of(entry(5, expires=NEVER_EXPIRES), entry(1 << 40)), read).blocks
     assert list(block.columns.sequences) == [5, 1 << 40]
     assert list(block.columns.fire_times) == [STORED + 5, STORED + (1 << 40)]
-    assert list(block.columns.shards) == [5, 0]
     assert block.columns.expiries == {0: NEVER_EXPIRES}
     assert block.columns.texts == b"s.5\0t\0" + f"s.{1 << 40}".encode() + b"\0t\0"
 

@@ -13,17 +13,16 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    CheckpointLoaded,
+    Checkpoint,
     FinishChecked,
     MessagesRead,
+    OwnershipChanged,
     PurgeConcluded,
     Refused,
     SchedulesGone,
-    ShardsHeld,
     Stored,
     Version,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.engine.snapshots.chunks import (
     UNKNOWN,
@@ -158,7 +157,7 @@ def test_what_aged_meanwhile_is_left_out_and_what_ages_later_is_looked_at_then()
     before, after = (Desk(*found, live=bool(found), max_age=aged * SECOND) for found in (messages, []))
     settle(before)
     restored(after, *taken(before), first=first)
-    after.step(CaughtUp(), ShardsHeld(ALL_SHARDS))
+    after.step(CaughtUp(), OwnershipChanged(True))
     kept = {subject: known for subject, known in facts(before).items() if known["sequence"] >= first}  # type: ignore[operator]
     assert 0 < len(kept) < len(facts(before))
     assert facts(after) == kept
@@ -254,10 +253,10 @@ def test_what_fills_more_than_one_chunk_is_complete(pattern: str, policies: Any)
 
 
 def test_what_is_looked_at_later_is_looked_at_when_it_is_due() -> None:
-    before = Desk(schedule("@every 10s"), live=False)
-    before.step(ShardsHeld(frozenset()), CaughtUp())
-    held = before.at(11).held()
-    assert held.wake > held.send_time, "it is left to its holder"
+    before = Desk(schedule("@every 10s"), live=False, reads_all=False)
+    before.step(OwnershipChanged(False), CaughtUp())
+    held = before.at(13.1).held()
+    assert held.wake > held.send_time, "it is left to the owner"
     after = Desk(live=False)
     restored(after, *taken(before))
     assert after.held().wake <= after.held().send_time
@@ -276,13 +275,13 @@ def test_why_one_is_done_is_known() -> None:
         assert flight.ending is ending
 
 
-def test_old_versions_of_another_holder_are_purged_by_the_one_that_takes_over_and_all_of_a_subject() -> None:
+def test_old_versions_that_the_owner_did_not_purge_are_purged_by_the_one_that_takes_over_and_all_of_a_subject() -> None:
     before, after = Desk(live=False), Desk(live=False)
-    before.step(ShardsHeld(frozenset()), CaughtUp())
+    before.step(OwnershipChanged(False), CaughtUp())
     before.read(schedule("@every 3h"), schedule("@every 4h", 5), schedule("@every 5h", 7))
     assert before.purges == []
     restored(after, *taken(before))
-    after.step(ShardsHeld(ALL_SHARDS), CaughtUp())
+    after.step(OwnershipChanged(True), CaughtUp())
     assert after.purges == [(SCHEDULE, 6)]
     ours = Desk(schedule("@every 3h"))
     for sequence in (5, 7):
@@ -402,9 +401,9 @@ def test_the_fire_before_is_named_by_the_next_report_and_each_missed_one_is_owed
             assert header_value(fire.block, b"X-Nats-Schedule-X-Previous") == b"2026-01-01T00:00:10Z"
             assert header_value(fire.block, b"X-Nats-Schedule-X-Missed") == b"2"
             at = START + 20 * SECOND
-            holder = Desk(one)
-            fired(holder, one, 10)
-            after = begun(before, stored_fire(holder.at(20).fire, 3, at), now=at)
+            owner = Desk(one)
+            fired(owner, one, 10)
+            after = begun(before, stored_fire(owner.at(20).fire, 3, at), now=at)
             assert history_of(after.held()) == History(at, 3, at), "it was stored since"
             assert after.due == 30
 
@@ -432,23 +431,22 @@ def test_what_was_dropped_is_neither_sent_nor_counted_again() -> None:
     later = Desk(live=False)
     later.now = START + 25 * SECOND
     restored(later, *taken(Desk(treated(Missed="skip"))))
-    settled = CheckpointLoaded(START + 24 * SECOND, 1, shards=ALL_SHARDS, stored_by=START)
-    later.step(settled, SchedulesGone([(SCHEDULE, 1)]))
+    settled = Checkpoint(START + 24 * SECOND, 1, stored_by=START)
+    later.step(OwnershipChanged(True, settled), SchedulesGone([(SCHEDULE, 1)]))
     assert later.reads == [], "it is not ended before what is settled is passed over"
     later.step(CaughtUp())
     assert later.due == 30
 
 
-def test_what_another_holder_was_to_report_is_reported_by_the_one_that_takes_over() -> None:
-    others = ALL_SHARDS - {shard_of(SCHEDULE)}
+def test_what_the_owner_was_to_report_is_reported_by_the_one_that_takes_over() -> None:
     before, after = Desk(treated(Missed="skip", Grace="1s"), live=False), Desk(live=False)
-    before.step(ShardsHeld(others), CaughtUp())
+    before.step(OwnershipChanged(False), CaughtUp())
     assert before.at(35).held().unreported == START + 10 * SECOND
     after.now = before.now
-    after.step(ShardsHeld(others))
+    after.step(OwnershipChanged(False))
     restored(after, *taken(before))
     after.step(CaughtUp())
-    after.step(ShardsHeld(ALL_SHARDS))
+    after.step(OwnershipChanged(True))
     (event,) = after.at(40).reported(FiresMissed)
     assert (event.first, event.dropped) == (START + 10 * SECOND, 3)
 

@@ -1,8 +1,7 @@
 """Views of stored schedules that the server fires, alone and beside ours, and the findings of a graduation."""
 
 from nats_scheduler.engine.events import FireReadBack
-from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.stored import (
     BLOCKING_KINDS,
@@ -44,13 +43,12 @@ POLICIES = [
 def read(
     *messages: StoredMessage,
     level: int = LEVEL_OF_2_14,
-    checkpoint: CheckpointLoaded | None = None,
+    checkpoint: Checkpoint = NOTHING_SETTLED,
     expired_by_us: bool = False,
 ) -> Handover:
     """Read a stream with these messages."""
     rules = StreamRules("S", ("s.>", "t.>"), allow_msg_ttl=expired_by_us)
-    checkpoints = [checkpoint] if checkpoint is not None else []
-    handover = Handover(rules, Capabilities(api_level=level), checkpoints, expired_by_us=expired_by_us)
+    handover = Handover(rules, Capabilities(api_level=level), checkpoint, expired_by_us=expired_by_us)
     handover.take(messages, NOW)
     return handover
 
@@ -110,7 +108,7 @@ def test_what_is_done_or_replaced_and_still_there_is_removed() -> None:
     done, cancel = schedule(PAST), message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
     for spent in (
         read(done, fire_of(done, START - HOUR, 2)),
-        read(done, checkpoint=CheckpointLoaded(START, 1)),  # its fire was consumed
+        read(done, checkpoint=Checkpoint(START, 1)),  # its fire was consumed
         read(schedule(LATER), cancel),
         read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True),
     ):
@@ -442,10 +440,10 @@ def test_counts_are_those_of_both() -> None:
         portable("@every 1h", 3),
         schedule("@daily", 4, "s.4"),
     )
-    counts = view.counts(START, Query(subject="s.>"), {2: Failing(1, "", 1), 1: Failing(2, "", 1)}).finish()
+    counts = view.counts(START, Query(subject="s.>")).finish()
     assert counts.total == 4
     assert counts.kinds == {ScheduleKind.AT: 2, ScheduleKind.EVERY: 1, ScheduleKind.CRON: 1}
-    assert counts.states == {State.WAITING: 3, State.FAILING: 1}, "only what the sidecar fires can fail"
+    assert counts.states == {State.WAITING: 4}
 
 
 def test_what_is_rejected_is_listed_by_subject() -> None:

@@ -23,15 +23,14 @@ from nats_scheduler.engine.inputs import (
     DuplicateRead,
     Input,
     MessagesRead,
+    OwnershipChanged,
     ProposalsApplied,
     PublishConcluded,
     Refused,
-    ShardsHeld,
     Stored,
     Unanswered,
     Unknown,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -323,12 +322,12 @@ def test_nothing_is_asked_about_what_cannot_be_in_flight() -> None:
         assert desk.asked(AwaitProposals) == []
 
 
-@pytest.mark.parametrize("before", ["the contact", "the shard was held"])
-def test_what_was_due_before_may_be_in_flight_from_an_earlier_life_or_holder(before: str) -> None:
+@pytest.mark.parametrize("before", ["the contact", "the takeover"])
+def test_what_was_due_before_may_be_in_flight_from_an_earlier_life_or_owner(before: str) -> None:
     desk = Desk(EVERY, replicated=True, live=before != "the contact")
-    desk.step(*([] if before == "the contact" else [ShardsHeld(frozenset())]))
+    desk.step(*([] if before == "the contact" else [OwnershipChanged(False)]))
     desk.at(25 if before == "the contact" else 21)
-    desk.step(CaughtUp() if before == "the contact" else ShardsHeld(ALL_SHARDS))
+    desk.step(CaughtUp() if before == "the contact" else OwnershipChanged(True))
     assert found_and_sent(desk) == []
     [question] = desk.asked(AwaitProposals)
     if before == "the contact":

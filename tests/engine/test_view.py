@@ -245,18 +245,6 @@ def test_stored_messages_alone_say_the_same_as_the_engine_that_fires() -> None:
     assert stored.rejected == desk.engine.inactive.rejected
 
 
-def test_what_other_holders_say_of_their_schedules_is_listed_and_counted() -> None:
-    desk = Desk(at(HOUR, 1), at(2 * HOUR, 2), at(3 * HOUR, 3))
-    why = Failing(10054, "message size exceeds maximum allowed", START)
-    view, failing = desk.engine.view(), {2: why, 9: why}
-    page = view.page(desk.now, Query(states=frozenset({State.FAILING})), failing=failing).finish()
-    assert [(one.subject, one.state, one.failing) for one in page.schedules] == [("s.2", State.FAILING, why)]
-    assert view.counts(desk.now, failing=failing).finish().states == {State.WAITING: 2, State.FAILING: 1}
-    assert view.counts(desk.now).finish().states == {State.WAITING: 3}
-    (ending,) = Desk(at(HOUR, 2), max_age=HOUR // 2).engine.view().page(START, failing=failing).finish().schedules
-    assert (ending.state, ending.failing) == (State.EXPIRING, why), "it ends before its next fire"
-
-
 class Note(str):
     """A note that is its subject."""
 

@@ -231,7 +231,7 @@ class Running:
         )
 
     async def healthy(self) -> None:
-        """Wait until all schedules fire: a stream is ready before the shards of it are taken over."""
+        """Wait until all schedules fire: a stream is ready before it is taken over."""
         await eventually(
             lambda: not self.sidecar.not_ready(),
             describe=lambda: f"the sidecar is ready, and not {self.sidecar.not_ready()},",

@@ -254,7 +254,7 @@ class Served(FlaggedStream):
 async def served_on(
     url: str, name: str = "S", *, clock: Clock = CLOCK, config: Mapping[str, Any] | None = None, **settings: Any
 ) -> AsyncIterator[Served]:
-    """Create a stream with this configuration, and serve it by a sidecar with these settings until it has all shards.
+    """Create a stream with this configuration, and serve it by a sidecar with these settings until it owns it.
 
     The sidecar of a stream that is there already serves it as it is, if no configuration is given.
     """
@@ -263,5 +263,5 @@ async def served_on(
         if config is not None or await account.api.stream(name) is None:
             await account.create(name, **(config or {}))
         await running.ready(name)
-        await running.healthy()  # what is read before its shards are taken over is not reported
+        await running.healthy()  # what is read before it is taken over is not reported
         yield Served(account, name, running, url)

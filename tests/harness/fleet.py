@@ -1,18 +1,16 @@
-"""Several sidecars of one account, and how they divide one stream among them."""
+"""Several sidecars of one account, one of which owns its stream while the others stand by."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from nats_scheduler.engine.sharing.leases import Holders
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.instances import holders_of
 from nats_scheduler.schedule.instants import SECOND
 from tests.harness.account import CLOCK, Account
 from tests.harness.flagged import FlaggedStream
@@ -22,16 +20,32 @@ from tests.harness.waiting import eventually
 SCHEDULES = 24
 
 STREAM = "SHARED"
+KEY = f"emulated.{STREAM}"
+"""The name of the stream in records and heartbeats."""
+
 BUCKET = "KV_nats_scheduler"
-RECORD = f"$KV.nats_scheduler.lease.emulated.{STREAM}"
+
+
+async def values(account: Account, kind: str) -> dict[str, Any]:
+    """Return what the bucket of the registry has of a kind, by the rest of the key."""
+    if await account.api.stream(BUCKET) is None:
+        return {}
+    found: dict[str, Any] = {}
+    following = 1
+    while one := await account.api.message(BUCKET, seq=following, next_by_subj=f"$KV.nats_scheduler.{kind}.>"):
+        following = one.sequence + 1
+        found[one.subject.split(".", 3)[3]] = read_object(one.body or b"")
+    return {key: value for key, value in found.items() if value}
 
 
 @dataclass
 class Fleet:
-    """Sidecars of one account, the record by which they divide its stream, and the fires of that."""
+    """Sidecars of one account that all read its stream, the record of its owner, and the fires of that."""
 
     account: Account
     processes: list[ChildProcess] = field(default_factory=list)
+    names: dict[str, ChildProcess] = field(default_factory=dict)
+    """The processes, by the names of their instances."""
     _fires: list[StoredMessage] = field(default_factory=list)
 
     @property
@@ -39,12 +53,21 @@ class Fleet:
         return FlaggedStream(self.account, STREAM)
 
     async def add(self, url: str, folder: Path) -> ChildProcess:
-        """Start one more sidecar as a process, and wait until the work is divided among all."""
-        name, log = f"sidecar-{len(self.processes)}", ("--log-format", "json")
+        """Start one more sidecar as a process, and wait until all have read the stream."""
+        name, log = f"sidecar-{len(self.processes)}", ("--log-format", "json", "--standbys", "1000")
+        known = set(await values(self.account, "instance"))
         self.processes.append(sidecar("run", "--server", url, *log, folder=folder, name=name))
-        running = sum(one.exit_code is None for one in self.processes)
-        await self.divided(running)
+        (instance,) = set(await self.settled(len(known) + 1)) - known
+        self.names[instance] = self.processes[-1]
         return self.processes[-1]
+
+    async def add_owner(self, url: str, folder: Path) -> ChildProcess:
+        """Start sidecars as processes until one of them is the owner; those before it are ended."""
+        while self.names.get(await self.owner()) is None:
+            for process in self.processes:
+                await process.terminate()
+            await self.add(url, folder)
+        return self.names[await self.owner()]
 
     async def schedule_all(self) -> int:
         """Store schedules that fire each second; return the instant (ns) of the last one."""
@@ -52,37 +75,34 @@ class Fleet:
             await self.stream.schedule(f"s.{number}", "@every 1s")
         return CLOCK.now()
 
-    async def divided(self, count: int) -> None:
-        """Wait until `count` instances hold the shards of the stream, and all of them."""
+    async def settled(self, count: int, *, owner: str | None = None) -> list[str]:
+        """Wait until `count` instances live and have read the stream, and one of them owns it; return their names.
 
-        parts: dict[str, int] = {}
+        The owner is the first one in the order, if none is named.
+        """
+        lives: dict[str, Any] = {}
+        found = ""
 
-        async def is_divided() -> bool:
-            nonlocal parts
+        async def is_settled() -> bool:
+            nonlocal lives, found
             try:
-                parts = await self.parts()
+                lives, found = await values(self.account, "instance"), await self.owner()
             except NoJetStreamError:
                 return False  # a server that reads its configuration anew answers nobody for a moment
-            return len(parts) == count and sum(parts.values()) == SHARDS
+            have_read = all(KEY in one["serves"] for one in lives.values())
+            return len(lives) == count and have_read and found == (owner or order_of(KEY, lives)[0])
 
         def state() -> str:
             said = "\n".join(f"{one.exit_code}: {one.stderr[-2_000:]}" for one in self.processes)
-            return f"{count} instances hold {STREAM}: {parts}\n{said}\n"
+            return f"{count} instances have read {STREAM}, and {found} owns it: {lives}\n{said}\n"
 
-        await eventually(is_divided, describe=state)
+        await eventually(is_settled, describe=state)
+        return list(lives)
 
-    async def parts(self) -> dict[str, int]:
-        """Return how many shards each instance holds."""
-        if await self.account.api.stream(BUCKET) is None:
-            return {}
-        message = await self.account.api.message(BUCKET, last_by_subj=RECORD)
-        return {} if message is None else parts_of(message)
-
-    async def holders(self) -> Holders:
-        """Return who holds each shard."""
-        message = await self.account.api.message(BUCKET, last_by_subj=RECORD)
-        assert message is not None, "nobody holds anything"
-        return holders_of(read_object(message.body or b""))
+    async def owner(self) -> str:
+        """Return the name of the owner, by the record; "" if there is none."""
+        record = (await values(self.account, "owner")).get(KEY, {})
+        return str(record.get("owner", ""))
 
     async def fires(self) -> list[StoredMessage]:
         """Return all fires, of which only the new ones are read."""
@@ -120,9 +140,3 @@ class Fleet:
         """Show that no identity is stored twice."""
         ids = Counter(header_value(fire.block, MSG_ID) for fire in await self.fires())
         assert [one for one, count in ids.items() if count > 1] == []
-
-
-def parts_of(record: StoredMessage) -> dict[str, int]:
-    """Return how many shards each instance holds, by the record."""
-    text = (record.body or b"").decode()
-    return {name: len(shards.split(",")) for name, shards in re.findall(r'"(\w{12})": \[([\d, ]+)\]', text)}

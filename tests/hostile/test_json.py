@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.inputs import Outcome, Refused, Stored, Unknown
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, Outcome, Refused, Stored, Unknown
 from nats_scheduler.jetstream.errors import UnreadableAnswerError
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
@@ -205,14 +205,14 @@ async def test_values_of_the_registry_that_nobody_can_have_written_count_as_abse
     shared_server: SharedServer, stream_name: str
 ) -> None:
     now = SystemClock().now()
-    entry = {"through": 5, "sequence": 5}
     broken: dict[str, list[Any]] = {
         "through": ["5", None, 1.5, True, now + 2 * DAY, 10**400],
         "sequence": [-1, [], "50"],
         "unsettled": [7, {}, [[1]], ["1"]],
-        "entries": [7, [7], [{**entry, "shards": "all"}], [{**entry, "shards": ["1"]}]],
+        "owed": [7, [7], [[7]], [[7, 5, 5]], [["7", 5]], [[7, now + 2 * DAY]]],
+        "stored_by": ["5", [], 1.5, True],
+        "calendars": [[], 7, ["work"], {"work": "5"}, {"work": None}],
     }
-    broken["entries"].append([{**entry, "through": now + 2 * DAY, "shards": [1]}])
     async with account_on((await shared_server(V2_11)).url) as account:
         registry, told = Registry(account.connection, account.api, stream_name), list[str]()
         registry.broken = lambda key, _reason: told.append(key)
@@ -226,12 +226,13 @@ async def test_values_of_the_registry_that_nobody_can_have_written_count_as_abse
         for field, value in [(field, value) for field, values in broken.items() for value in values]:
             told.clear()
             await registry.put(key, {**GOOD, field: value})
-            assert not await read_checkpoint(registry, Api(), "S", Mode.EMULATED, now), (field, value)
+            found = await read_checkpoint(registry, Api(), "S", Mode.EMULATED, now)
+            assert found == NOTHING_SETTLED, (field, value)
             assert told == [key], (field, value)
         told.clear()
         await registry.put(key, GOOD)
-        (checkpoint,) = await read_checkpoint(registry, Api(), "S", Mode.EMULATED, now) or ()
-        assert (checkpoint.through, checkpoint.sequence, told) == (5, 50, [])
+        checkpoint = await read_checkpoint(registry, Api(), "S", Mode.EMULATED, now)
+        assert (checkpoint, told) == (Checkpoint(5, 50, frozenset({7})), [])
 
 
 async def test_an_answer_that_is_none_is_an_error_of_ours(shared_server: SharedServer) -> None:

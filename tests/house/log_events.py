@@ -70,8 +70,8 @@ def is_writing(callee: ast.expr) -> bool:
     """Return whether a method is that of a logger, held or asked for; any other function is one if its name is."""
     if isinstance(callee, ast.Name):
         return callee.id not in LEVELS
-    holder = callee.value if isinstance(callee, ast.Attribute) else callee
-    return last_name(holder.func if isinstance(holder, ast.Call) else holder) in ("_log", "log", "logger")
+    logger = callee.value if isinstance(callee, ast.Attribute) else callee
+    return last_name(logger.func if isinstance(logger, ast.Call) else logger) in ("_log", "log", "logger")
 
 
 def last_name(expression: ast.expr) -> str:

@@ -41,7 +41,7 @@ NAMING_COMMENT = re.compile(r"#.*(?:`|behavio|check)")
 """A line that may have a comment in which `faults` finds anything."""
 SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.", "nats_scheduler.control.v1.")
 """The beginnings of names that are subjects, and no modules."""
-MADE_BY_THE_READER = {"chain.py", "publish.py", "paid.py", "report.py", "sensor.py", "worker.py"}
+MADE_BY_THE_READER = {"chain.py", "move.py", "publish.py", "paid.py", "report.py", "sensor.py", "worker.py"}
 """Files that a page asks its reader to make."""
 
 

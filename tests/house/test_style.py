@@ -50,11 +50,25 @@ MOST_ARGUMENTS = {"first_fire": 0, "next_fire": 1, "is_fire": 1, "latest_fire": 
 ASKING_WORDS = re.compile("|".join([*MOST_ARGUMENTS, "repeats"]))
 GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
 ORDINARY = frozenset(
-    {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "owner", "dead", "leave", "fit", "who", "words"}
+    {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "dead", "leave", "fit", "who", "words"}
 ) | {"job", "doubt", "move on", "forget", "marked", "stuck", "sight", "he", "on its way"}
 """Words with an ordinary meaning too ("in this order"): no test can distinguish them."""
 MORE = frozenset({"lets go", "letting go", "in the way", "whoever", "somebody", "everybody"})
 """Forms of what the glossary avoids, a phrase that belongs to them, and pronouns that do not name who acts."""
+GONE_MARKED = (
+    "sha·rd, lea·se, hol·der, negl·ect, relie·ve, relie·f, surp·lus, instances per str·eam, schedules per insta·nce"
+)
+GONE = frozenset(GONE_MARKED.replace("·", "").split(", "))
+"""Words, and names in words, of what was removed: no file has one of them in a text or a name.
+
+A point is inside each, so that a search for one does not find it here."""
+ORIGINS = ("copyright hol·ders".replace("·", ""),)
+"""Phrases of the licenses of others."""
+SUFFIXES = frozenset({".py", ".md", ".yaml", ".yml", ".json", ".toml", ".html", ".css", ".js", ".svg", ".tpl", ".conf"})
+SUFFIXES |= {".jsonl", ".sh", ".txt", ".service", ".env", ""}
+WITHOUT = frozenset({"__pycache__", "node_modules"})
+JOINTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+|(?<=[A-Za-z])-(?=[A-Za-z])")
+"""Where the words of a name meet: `OneName`, `one_name`, `one-name`."""
 
 
 @pytest.mark.slow
@@ -289,3 +303,36 @@ def test_comments_and_docstrings_keep_to_the_glossary() -> None:
             for word in uses(text, words):
                 found.setdefault(place(module), []).append(f"line {line}: {word}")
     assert found == {}, "say it with the word of docs/internals/glossary.md"
+
+
+def texts_of_the_house() -> list[Path]:
+    """List the texts of the package, the pages, the tests and what is deployed."""
+    folders = (PACKAGE, TESTS, ROOT / "docs", ROOT / "deploy")
+    inside = [path for folder in folders for path in folder.rglob("*") if WITHOUT.isdisjoint(path.parts)]
+    return sorted(path for path in (*inside, *ROOT.glob("*.*")) if path.suffix in SUFFIXES and path.is_file())
+
+
+def gone_words(text: str) -> list[str]:
+    """List the lines of a text that have a word of what was removed, and the word."""
+    lower = text.lower()
+    if not any(word.partition(" ")[0] in lower for word in GONE):
+        return []
+    words = JOINTS.sub(" ", text).lower()
+    for phrase in ORIGINS:
+        words = words.replace(phrase, "")
+    found = re.finditer(rf"\b(?:{'|'.join(sorted(GONE))})(?:s|d|ed|ing)?\b", words)
+    return [f"line {words.count(chr(10), 0, match.start()) + 1}: {match[0]}" for match in found]
+
+
+@pytest.mark.slow
+def test_the_words_of_what_was_removed_are_in_no_file() -> None:
+    named = {place(path): f"{path.read_text('utf-8')}\n{place(path)}" for path in texts_of_the_house()}
+    found = {name: words for name, text in named.items() if (words := gone_words(text))}
+    assert found == {}, "say it with the words of docs/internals/glossary.md: owner, standby, takeover, passed over"
+
+
+def test_a_removed_word_is_found_in_any_name_and_not_inside_another_word() -> None:
+    word, longer = sorted(one for one in GONE if one.startswith(("hol", "lea")))
+    names = [f"the {word}s", f"One{word.title()}", f"ONE_{word.upper()}", f"is_{word}", f"{word}-of", f"`{longer}d`"]
+    assert [len(gone_words(name)) for name in names] == [1] * len(names)
+    assert gone_words(f"A place{word}, a re{longer}, p{longer}; {' '.join(ORIGINS)}") == []

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.sharing.leases import UNHELD, Holders, Leases, Record
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.ownership.owners import Change, Owners, Reason, Record
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.registry import (
@@ -59,7 +58,7 @@ async def stored(account: Account, registry: Registry, key: str) -> bytes | None
 
 
 def test_a_value_that_was_marked_is_read_as_it_was_and_so_is_one_of_the_version_before() -> None:
-    value = {"created": "then", "holders": {}}
+    value = {"created": "then", "owner": ""}
     for key in KEYS:
         assert marked(key, value) == {FORMAT: FORMATS[key.partition(".")[0]], **value}
         assert read_as_known(key, marked(key, value)) == read_as_known(key, value) == value
@@ -68,9 +67,9 @@ def test_a_value_that_was_marked_is_read_as_it_was_and_so_is_one_of_the_version_
 def test_a_value_of_an_unknown_format_is_refused_with_a_sentence() -> None:
     for number in NEWER:
         with pytest.raises(UnknownFormatError) as refused:
-            read_as_known("lease.emulated.S", {FORMAT: number, "holders": {}})
+            read_as_known("owner.emulated.S", {FORMAT: number, "owner": ""})
         said = str(refused.value)
-        for part in ("lease.emulated.S", f"nats-scheduler {VERSION} reads format 1", "newer version"):
+        for part in ("owner.emulated.S", f"nats-scheduler {VERSION} reads format 1", "newer version"):
             assert part in said
         assert len(said) < 400
         if type(number) is int:
@@ -123,12 +122,12 @@ async def received(registry: Registry, keys: str) -> dict[str, Delivered]:
 
 
 async def test_followers_receive_why_a_value_cannot_be_read(account: Account, registry: Registry) -> None:
-    await registry.put("lease.emulated.A", {"holders": {}})
-    await account.publish(f"{registry.written_to}.lease.emulated.B", body=b'{"format": 7}')
-    await account.publish(f"{registry.written_to}.lease.emulated.C", body=b"no JSON")
-    found = await received(registry, "lease.>")
-    assert found.pop("lease.emulated.A") == {"holders": {}}
-    assert found.pop("lease.emulated.C") is None
+    await registry.put("owner.emulated.A", {"owner": ""})
+    await account.publish(f"{registry.written_to}.owner.emulated.B", body=b'{"format": 7}')
+    await account.publish(f"{registry.written_to}.owner.emulated.C", body=b"no JSON")
+    found = await received(registry, "owner.>")
+    assert found.pop("owner.emulated.A") == {"owner": ""}
+    assert found.pop("owner.emulated.C") is None
     (unreadable,) = found.values()
     assert isinstance(unreadable, UnknownFormatError)
 
@@ -139,9 +138,9 @@ async def test_what_a_client_has_the_server_send_into_the_bucket_counts_as_no_va
     """The server does not check where its answers go, so a permission for the bucket does not keep them out."""
     broken: list[str] = []
     registry.broken = lambda key, _reason: broken.append(key)
-    await registry.put("lease.emulated.A", {"holders": {}})
-    for key in ("stream.S", "lease.emulated.B"):
-        asked = json.dumps({"last_by_subj": f"{registry.written_to}.lease.emulated.A"}).encode()
+    await registry.put("owner.emulated.A", {"owner": ""})
+    for key in ("stream.S", "owner.emulated.B"):
+        asked = json.dumps({"last_by_subj": f"{registry.written_to}.owner.emulated.A"}).encode()
         account.connection.write(
             frame(f"$JS.API.DIRECT.GET.{registry.stream}", f"{registry.written_to}.{key}", b"", asked)
         )
@@ -170,10 +169,10 @@ async def test_of_a_shared_value_each_entry_has_a_number_and_those_of_newer_inst
 
 
 async def test_of_two_writes_in_place_of_one_revision_one_is_stored(registry: Registry) -> None:
-    first = await registry.swap("lease", {"by": "a"}, 0)
+    first = await registry.swap("owner", {"by": "a"}, 0)
     assert first is not None
-    assert await registry.swap("lease", {"by": "b"}, 0) is None
-    assert await registry.revised("lease") == ({"by": "a"}, first)
+    assert await registry.swap("owner", {"by": "b"}, 0) is None
+    assert await registry.revised("owner") == ({"by": "a"}, first)
 
 
 async def test_a_write_that_came_second_is_no_error_whatever_its_code_and_any_other_refusal_is_one(
@@ -207,23 +206,22 @@ def test_failures_of_a_newer_instance_are_not_read_as_something_else() -> None:
 
 
 KEY = "emulated.S"
-OURS: Holders = ("me",) * SHARDS
 
 
-def test_a_lease_that_cannot_be_read_ends_what_is_held_is_not_changed_and_is_claimed_once_it_can_be() -> None:
-    leases = Leases("me", frozenset({KEY}))
-    leases.received("me", [KEY], 0, 0)
-    leases.recorded(KEY, Record(OURS, 1))
-    assert len(leases.held(KEY)) == SHARDS
-    leases.recorded(KEY, Record(UNHELD, 2, is_foreign=True))
+def test_a_record_that_cannot_be_read_ends_ownership_is_not_changed_and_is_claimed_once_it_can_be() -> None:
+    owners = Owners("me", frozenset({KEY}))
+    owners.received("me", [KEY], 0, 0)
+    owners.recorded(KEY, Record("me", revision=1))
+    assert owners.is_owner(KEY)
+    owners.recorded(KEY, Record(revision=2, is_foreign=True))
     now = 100 * MILLISECOND
-    assert leases.held(KEY) == leases.to_fire(KEY, now) == frozenset()
-    assert leases.change(KEY, now) is None
-    assert leases.able([KEY], now) == frozenset(), "heartbeats do not name it as served, so others claim it"
-    assert leases.on_record() == [], "and it is not removed as a leftover"
-    leases.is_leaving = True
-    assert leases.change(KEY, now) is None
-    leases.is_leaving = False
-    leases.recorded(KEY, Record(UNHELD, 3))
-    leases.serves = leases.able([KEY], now)
-    assert leases.change(KEY, now) == OURS
+    assert (owners.is_owner(KEY), owners.fires(KEY, now)) == (False, False)
+    assert owners.change(KEY, now) is None
+    assert owners.able([KEY], now) == frozenset(), "heartbeats do not name it as served, so others claim it"
+    assert owners.on_record() == [], "and it is not removed as a leftover"
+    owners.is_leaving = True
+    assert owners.change(KEY, now) is None
+    owners.is_leaving = False
+    owners.recorded(KEY, Record(revision=3))
+    owners.serves = owners.able([KEY], now)
+    assert owners.change(KEY, now) == Change("me", Reason.FIRST)

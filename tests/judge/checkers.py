@@ -16,7 +16,7 @@ Its rule: a checker demands what its promise says and excuses what the promise e
   was published while servers had a fault is read when that is over.
   An older version that is uncovered, because what replaced it was deleted by its sequence, may fire again.
 - *Live*: while an instance is ready no fire is late, and after the last fault something fires.
-- *Divided* is no promise, but what saves the work: where instances divide it, each part has one holder in the end,
+- *Owned* is no promise, but what saves the work: where instances agree on an owner, the stream has one in the end,
   and keeps it.
 - *Done* is what a policy asks for: a fire that is unfinished for too long is reported, once all is well and it still
   is; one that was finished before is not. How often it is reported is not counted: each instance that starts may.
@@ -37,14 +37,11 @@ from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, s
 from tests.judge.overlaps import free_from, holds_back, is_too_soon, may_skip_last
 from tests.judge.versions import REPLACING, Version
 
-ALL_SHARDS = range(64)
-"""The parts into which the schedules of a stream are divided."""
-
 REPORTED_WITHIN = 8 * SECOND
 """The time (ns) in which a fire whose time is over is reported: questions without an answer are asked again later."""
 
-MOST_HAND_OVERS = 10
-"""The number of times that shards may change hands in the last seconds: a relief of an idle holder may end then."""
+MOST_TAKEOVERS = 10
+"""The number of times that a stream may be taken over in the last seconds: an idle owner may be trusted again then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +179,9 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
     version = case.versions[fire.schedule_sequence or 0]
     may_be_gone = case.terms.consumed or version.target in case.subjects or version.rolls_up
     gone_at = first.stored_at if may_be_gone else version.fire_gone_at(first)
+    window = case.terms.window_elsewhere
+    if fire.elsewhere and window and fire.stored_at >= first.stored_at + window and _is_in_trouble(case, fire):
+        return True  # it was sent before that one, and held in transit
     is_gone = fire.stored_at >= gone_at
     if is_gone and fire.stored_at >= first.stored_at + case.terms.duplicate_window:
         return True
@@ -345,27 +345,38 @@ def live(case: Case) -> list[Violation]:
 
 
 def _was_held_up(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
-    """Return whether a fire was sent by an instance with a fault, and stored after a later one stood for it."""
-    in_trouble = any(f.instance is not None and f.begin <= fire.stored_at and f.end >= due for f in case.history.faults)
-    return in_trouble and any(
-        sequence == version.sequence and later > due and other.stored_at < fire.stored_at
-        for (sequence, later), other in case.stored.items()
+    """Return whether an instance with a fault sent a fire that is stored after a later one, or after its schedule.
+
+    When a later one is stored, or the schedule has ended, no other instance has a reason to send it.
+    """
+    has_ended = min(version.must_end_by, version.cancelled_by) < fire.stored_at
+    return _is_in_trouble(case, fire) and (
+        has_ended
+        or any(
+            sequence == version.sequence and later > due and other.stored_at < fire.stored_at
+            for (sequence, later), other in case.stored.items()
+        )
     )
 
 
-def divided(case: Case) -> list[Violation]:
-    """Find shards without a holder in the end, or with more than one, shards that change hands endlessly, and a stream
-    that more or fewer instances read than are to."""
-    holders = case.history.holders
-    if holders is None:
+def _is_in_trouble(case: Case, fire: FireSeen) -> bool:
+    """Return whether an instance had a fault between the fire time and the storing of a fire."""
+    due = fire.fire_time or 0
+    return any(f.instance is not None and f.begin <= fire.stored_at and f.end >= due for f in case.history.faults)
+
+
+def owned(case: Case) -> list[Violation]:
+    """Find a stream without an owner in the end, or with two, one that is taken over endlessly, and one that more or
+    fewer instances read than are to."""
+    owners = case.history.owned_by
+    if owners is None:
         return []
-    if case.history.hand_overs > MOST_HAND_OVERS:
-        return [Violation("Divided", "record", 0, f"it was changed {case.history.hand_overs} times in the end")]
-    readers, wanted = case.history.read_by, min(case.terms.readers, max(1, case.history.have_room))
+    if case.history.takeovers > MOST_TAKEOVERS:
+        return [Violation("Owned", "record", 0, f"it was changed {case.history.takeovers} times in the end")]
+    readers, wanted = case.history.read_by, case.terms.readers
     if wanted not in (0, len(readers)):
-        return [Violation("Divided", "readers", 0, f"it is read by {readers}, not by {wanted}")]
-    wrong = {shard: names for shard in ALL_SHARDS if len(names := holders.get(shard, [])) != 1}
-    return [Violation("Divided", f"shard {shard}", 0, f"it is held by {names}") for shard, names in wrong.items()]
+        return [Violation("Owned", "readers", 0, f"it is read by {readers}, not by {wanted}")]
+    return [] if len(owners) == 1 else [Violation("Owned", "owner", 0, f"it is owned by {owners}")]
 
 
 def overlapping(case: Case) -> list[Violation]:
@@ -414,4 +425,4 @@ def _violation(promise: str, version: Version, evidence: str) -> Violation:
 
 PROMISES = (complete, unique, timely, faithful, latest, gone, live)
 
-CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, divided, overlapping, done)
+CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, owned, overlapping, done)

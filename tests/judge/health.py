@@ -2,10 +2,10 @@
 
 Its rule: an instance is ready while it lives and nothing is broken for it or for all, once that has been so for as long
 as the terms allow for recovery.
-Where instances divide the work, one that is ready does its part of it only, and takes over the part of another in the
-same time: so what befalls another counts too.
-One that comes, goes, falls silent or sends again disturbs at that moment; one that is in trouble and not silent
-keeps its part, and disturbs for as long as that lasts.
+Where instances agree on one owner, one that is ready may stand by, and takes over from another in the same time: so
+what befalls another counts too.
+One that comes, goes, falls silent or sends again disturbs at that moment; one that is unable, until that is noticed;
+one that is in another trouble stays the owner, and disturbs for as long as that lasts.
 """
 
 from tests.judge.history import Fault, History, Life
@@ -57,7 +57,7 @@ def _troubles(history: History, life: Life) -> list[Stretch]:
     """List when anything was broken that concerns an instance in this life."""
     faults = [fault for fault in history.faults if not fault.delays_only]
     own = [(fault.begin, fault.end) for fault in faults if fault.instance in (None, life.instance)]
-    if not history.terms.divided:
+    if not history.terms.elected:
         return own
     others = [fault for fault in faults if fault.instance not in (None, life.instance)]
     lives = [other for other in history.lives if other.instance != life.instance]
@@ -66,4 +66,7 @@ def _troubles(history: History, life: Life) -> list[Stretch]:
 
 
 def _disturbs(fault: Fault) -> list[Stretch]:
-    return [(fault.begin, fault.begin), (fault.end, fault.end)] if fault.silences else [(fault.begin, fault.end)]
+    noticed_after = 0 if fault.silences else fault.noticed_after
+    if noticed_after is None:
+        return [(fault.begin, fault.end)]
+    return [(fault.begin, min(fault.begin + noticed_after, fault.end)), (fault.end, fault.end)]

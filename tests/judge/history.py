@@ -172,7 +172,9 @@ class Fault:
     begin: int
     end: int
     silences: bool = False
-    """True if no heartbeat of the instance arrives meanwhile: if work is divided, others take over."""
+    """True if no heartbeat of the instance arrives meanwhile: if the stream has one owner, another one takes over."""
+    noticed_after: int | None = None
+    """The time (ns) after which others take over from it although its heartbeats arrive; None: they do not."""
     delays_only: bool = False
     """True if it stops nothing that works, but delays the recovery from any other fault until it is over."""
     ahead: int = 0
@@ -231,7 +233,8 @@ class Terms:
     """The time (ns) after the end of a schedule in which a fire may still be stored if no guard decides: what was read
     or in flight by then."""
     held_elsewhere: int = 0
-    """The time (ns) by which that may be longer for a fire elsewhere: a node that pauses holds what it was sent."""
+    """The time (ns) by which that may be longer where no guard shows that a fire is outdated, as in another stream or
+    beside a later fire: a node that pauses holds what it was sent."""
     clock_ahead: int = 0
     """The most (ns) that a clock of an instance was ahead of the server's."""
     clock_behind: int = 0
@@ -240,10 +243,12 @@ class Terms:
     removed_by_workers: bool = False
     """True if it is the acknowledgement of a worker, which is recorded, that removes them."""
     duplicate_window: int = 120 * SECOND
+    window_elsewhere: int = 0
+    """The duplicate window (ns) of the other stream, if what was sent to it may be in transit for longer; else 0."""
     allows_roll_ups: bool = True
     """True if the stream takes fires with `Nats-Rollup`; if not, a fire is followed by a purge."""
-    divided: bool = False
-    """True if the instances divide the work, so that a fault of one of them concerns all."""
+    elected: bool = False
+    """True if the instances agree on one owner, so that a fault of one of them concerns all."""
     readers: int = 0
     """The number of instances that read the stream when all is well; 0: all."""
 
@@ -276,11 +281,9 @@ class History:
     """The fires that instances sent of those whose identities a forger took, if there is a forger."""
     lives: list[Life] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    holders: dict[int, list[str]] | None = None
-    """The holders of each shard in the end, if that was recorded."""
+    owned_by: list[str] | None = None
+    """The instances that fire for the stream in the end, if that was recorded."""
     read_by: list[str] = field(default_factory=list)
-    have_room: int = 0
-    """How many instances read the stream in the end, or had room for it."""
     """The instances that read the stream in the end, where that was recorded."""
     found_no_checkpoint: list[int] = field(default_factory=list)
     """The instants at which an instance asked how far fires are settled and found nothing, where that was recorded."""
@@ -290,8 +293,8 @@ class History:
     """The content of the stream on each node in the end, if all of them could be read."""
     answered: list[FireAnswered] = field(default_factory=list)
     """The answers that instances received to fires of the stream, where that was recorded."""
-    hand_overs: int = 0
-    """The number of times that shards changed hands in the last seconds, in which nothing was broken."""
+    takeovers: int = 0
+    """The number of times that the stream was taken over in the last seconds, in which nothing was broken."""
 
 
 def headers_of(operation: Operation, *, elsewhere: bool) -> dict[str, str]:

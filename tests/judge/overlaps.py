@@ -48,7 +48,9 @@ def free_from(history: History, version: Version, due: int) -> int:
 
 def is_too_soon(history: History, version: Version, before: FireSeen, fire: FireSeen) -> bool:
     """Return whether a fire was stored although the one stored before it was certainly unfinished."""
-    if fire.stored_at - before.stored_at <= history.terms.window:
+    is_older = (fire.fire_time or NEVER) < (before.fire_time or 0)  # it was sent before the later one was
+    in_transit = history.terms.window + (history.terms.held_elsewhere if is_older else 0)
+    if fire.stored_at - before.stored_at <= in_transit:
         return False  # an instance may not have known of it
     may_be_purged = any(
         operation.schedule in (EVERYTHING, version.target) and operation.invoked_at <= fire.stored_at

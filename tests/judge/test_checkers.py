@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.judge.checkers import ALL_SHARDS, verdict
+from tests.judge.checkers import MOST_TAKEOVERS, verdict
 from tests.judge.history import (
     SECOND,
     Fault,
@@ -86,13 +86,30 @@ ENDED = history(
 )
 """Three fires are what its policies leave."""
 TAKEN_OVER = history(
-    terms={"divided": True},
+    terms={"elected": True},
     lives=[life(0, 5.2), life(instance="i1")],
     fires={6: fire(6, 16, late=0.5)},
-    holders={shard: ["i1"] for shard in ALL_SHARDS},
+    owned_by=["i1"],
 )
-"""The holder dies at 5.2 s, another one lives all the time, and takes over 1.3 s later."""
+"""The owner dies at 5.2 s, another one lives all the time, and takes over 1.3 s later."""
 SILENT = history(TAKEN_OVER, lives=[life(), life(instance="i1")], faults=[fault("partition", 5.2, 12, silences=True)])
+UNABLE = history(
+    SILENT, faults=[replace(fault("unable", 5.2, 12), noticed_after=SECOND)], fires={6: fire(6, 16, late=1.1)}
+)
+"""It sends heartbeats and cannot fire; that is noticed at 6.2 s."""
+CUT_OFF = fault("partition", 5.5, 9.5, silences=True)
+HELD_BACK = history(HELD_BY_A_NODE, lives=[life(), life(instance="i1")], faults=[CUT_OFF])
+"""The fire of 6 s was sent by one that was cut off, and is stored after its schedule was removed."""
+ELSEWHERE = replace(fire(6, 16), headers=IN_PORTABLE_HEADERS, elsewhere=True)
+AGAIN = replace(ELSEWHERE, sequence=30, stored_at=ELSEWHERE.stored_at + 3 * SECOND)
+TWICE_ELSEWHERE = history(
+    HELD_BACK,
+    terms={"window_elsewhere": 2 * SECOND},
+    asked=(),
+    fires={**dict.fromkeys(range(8, 13, 2)), 6: ELSEWHERE},
+    more=[AGAIN],
+)
+"""It was also sent by another instance, and the other stream has forgotten that."""
 CANNOT_BE_WRITTEN = fault("bucket silent", 5.5, 6.5, None, delays_only=True)
 EXPIRED = history(store={"ttl": 5 * SECOND}, fires={8: None, 10: None, 12: None}, remaining=set())
 """The schedule lives until 7 s, on a server that acts on TTLs."""
@@ -215,9 +232,15 @@ ALLOWED = {
     "ended with its last fire": ENDED,
     "taken over": TAKEN_OVER,
     "taken over from one that is silent": SILENT,
+    "taken over from one that is unable": UNABLE,
+    "one owner that stays, and one that stands by": history(
+        terms={"readers": 2}, owned_by=["i0"], read_by=["i0", "i1"], takeovers=MOST_TAKEOVERS
+    ),
     "held up until a later one stood for it": history(
         SILENT, faults=[fault("partition", 5.2, 10.5, silences=True)], fires={6: fire(6, 21, late=4.6)}
     ),
+    "held back until its schedule was removed": HELD_BACK,
+    "twice beyond the window of another stream": TWICE_ELSEWHERE,
     "held by one in trouble that is heard": history(
         SILENT, faults=[fault("slow", 5.2, 7)], fires={6: fire(6, 16, late=1.4)}
     ),
@@ -331,6 +354,9 @@ BROKEN = {
     "a fire that outlived its TTL": ("Gone", history(FIRES_EXPIRE, remaining_fires={one.sequence for one in WITH_TTL})),
     "late": ("Live", history(fires={8: fire(8, 18, late=0.9)})),
     "taken over late": ("Live", history(TAKEN_OVER, fires={6: fire(6, 16, late=0.9)})),
+    "taken over late from one that is unable": ("Live", history(UNABLE, fires={8: fire(8, 18, late=0.95)})),
+    "twice in another stream without a fault": ("Unique", history(TWICE_ELSEWHERE, faults=[])),
+    "held back without a fault": ("Live", history(HELD_BACK, faults=[])),
     "taken over late from one that is silent": ("Live", history(SILENT, fires={6: fire(6, 16, late=0.9)})),
     "late although nothing was to be written": (
         "Live",
@@ -341,11 +367,13 @@ BROKEN = {
     "waited longer for its identity": ("Live", taken(8.2, fire(8, 18, late=0.85))),
     "its own identity, although a leader is behind": ("Live", behind(taken=0)),
     "of a schedule that the leader has known for long": ("Live", overdue(0.8)),
-    "two holders": ("Divided", history(holders={s: ["i0", "i1"] if s == 7 else ["i0"] for s in ALL_SHARDS})),
-    "no holder": ("Divided", history(holders={shard: ["i0"] for shard in ALL_SHARDS if shard != 7})),
-    "restless holders": ("Divided", history(holders={shard: ["i0"] for shard in ALL_SHARDS}, hand_overs=11)),
+    "two owners": ("Owned", history(owned_by=["i0", "i1"])),
+    "no owner": ("Owned", history(owned_by=[])),
+    "restless owners": ("Owned", history(owned_by=["i0"], takeovers=MOST_TAKEOVERS + 1)),
+    "too few that stand by": ("Owned", history(terms={"readers": 2}, owned_by=["i0"], read_by=["i0"])),
+    "too many that stand by": ("Owned", history(terms={"readers": 1}, owned_by=["i0"], read_by=["i0", "i1"])),
 }
-"""What a fire, a schedule or its holders are, which promise that breaks, and a history of it."""
+"""What a fire, a schedule or its owners are, which promise that breaks, and a history of it."""
 
 
 def test_what_the_promises_allow_is_no_violation() -> None:
@@ -359,7 +387,7 @@ def test_a_broken_promise_is_called_by_its_name() -> None:
         name: {promise} for name, (promise, _made) in BROKEN.items()
     }
     for violation in (one for violations in found.values() for one in violations):
-        assert violation.schedule in ("s.1", "shard 7", "record"), violation
+        assert violation.schedule in ("s.1", "owner", "record", "readers"), violation
         assert violation.evidence, violation
 
 

@@ -21,21 +21,21 @@ VALUES = [
 ]
 
 # Combinations of these are all special cases of the server's search: doubled names, bare LFs, missing colons and ends.
-_shards = st.lists(
+_parts = st.lists(
     st.sampled_from([*NAMES, *VALUES, b"\r\n", b"\n", b"\r", b" ", b"\t", b":", b"\xff", b"\xc3\xa9", b"x"]),
     max_size=6,
 ).map(b"".join)
 _lines = st.tuples(
     st.sampled_from(NAMES),
     st.sampled_from([b": ", b":", b" :", b"", b":   "]),
-    st.one_of(st.sampled_from(VALUES), _shards),
+    st.one_of(st.sampled_from(VALUES), _parts),
     st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n", b""]),
 ).map(b"".join)
 _starts = st.sampled_from([b"NATS/1.0\r\n", b"NATS/1.0\r\n", b"NATS/1.0 503 busy\r\n", b"NATS/1.0\n", b"", b"\r\n"])
 
 odd_blocks = st.one_of(
     st.binary(max_size=60),
-    _shards,
+    _parts,
     st.tuples(_starts, st.lists(_lines, max_size=8).map(b"".join), st.sampled_from([b"\r\n", b""])).map(b"".join),
 )
 """Blocks that a publisher could send but no client library would."""

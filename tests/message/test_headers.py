@@ -174,10 +174,10 @@ def ours_for(schedule: bytes) -> list[Header]:
     return [(IDENTITY, b"nats-scheduler:7:5:" + schedule), (SEQUENCE, b"7"), (GUARD_SUBJECT, schedule)]
 
 
-shards = st.lists(
+pieces = st.lists(
     st.sampled_from([*PLACED, b"Orig-", b"X-", b" ", b":", b": ", b"\r\n", b"\n", b"7", b"x"]), max_size=7
 ).map(b"".join)
-bases = st.tuples(st.sampled_from([b"NATS/1.0\r\n", b"NATS/1.0 \r\n", b""]), shards, shards).map(
+bases = st.tuples(st.sampled_from([b"NATS/1.0\r\n", b"NATS/1.0 \r\n", b""]), pieces, pieces).map(
     lambda parts: parts[0] + b"A: " + parts[1] + b"\r\n" + parts[2] + b"\r\n"
 )
 schedules = st.lists(st.sampled_from([b"orders", *PLACED]), min_size=1, max_size=4).map(b".".join)

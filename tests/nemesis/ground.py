@@ -23,7 +23,7 @@ from tests.harness.servers import running_server
 from tests.harness.waiting import eventually
 from tests.judge.history import SECOND, StoreSeen
 from tests.judge.reading import store_seen
-from tests.nemesis.scenario import Scenario
+from tests.nemesis.scenario import SHORT_WINDOW, Scenario
 
 STREAM = "NEMESIS"
 LOG = "LOG"
@@ -31,8 +31,6 @@ OTHER = "OTHER"
 """The stream into which some schedules fire."""
 ELSEWHERE = "o."
 """The prefix of its subjects."""
-SHORT_WINDOW = 2 * SECOND
-"""Its duplicate window (ns): most faults last longer."""
 BUCKET = "KV_nats_scheduler"
 CALENDARS = "nats_scheduler_calendars"
 """The bucket of calendars."""

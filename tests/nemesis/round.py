@@ -17,7 +17,9 @@ from tests.harness.waiting import instant_reached, time_reached
 from tests.judge.checkers import verdict
 from tests.judge.forgotten import Losses
 from tests.judge.history import SECOND, FireAnswered, History, Verb
+from tests.nemesis.beside import Beside
 from tests.nemesis.calendars import Editor
+from tests.nemesis.forger import forge
 from tests.nemesis.ground import BUCKET, ELSEWHERE, STREAM, Ground, ground_for
 from tests.nemesis.instance import ALTERED, HASTY_PROGRAM, Clock, Instance, Program, this_program
 from tests.nemesis.machine import Machine
@@ -78,14 +80,15 @@ class Round:
         self._clocks = [Clock(folder / f"{name}-clock") for name in names] if scenario.is_loaded_cluster else []
         options: list[tuple[str, ...]]
         options = [(*clock.options, "--log-level", "debug") for clock in self._clocks] or [()] * len(names)
-        read = ("--instances-per-stream", str(scenario.readers)) if scenario.readers else ()
+        standing_by = ("--standbys", str(scenario.standbys)) if scenario.standbys is not None else ()
         self.instances = [
-            Instance(name, ground.urls, folder, self.record, programs, options=(*given, *read))
+            Instance(name, ground.urls, folder, self.record, programs, options=(*given, *standing_by))
             for name, given in zip(names, options, strict=True)
         ]
         self._publishers = Publishers(ground, self.record, scenario)
         self._editor = Editor(ground, self.record, scenario.seed)
         self.workers = Workers(ground, self.record.history, scenario.seed)
+        self.beside = Beside(ground, scenario.beside)
         self._machine = Machine(self.record, self._processes)
         self._is_server_struck = False
         self._are_clocks_ahead = False
@@ -98,6 +101,7 @@ class Round:
         await asyncio.gather(*(instance.connected() for instance in self.instances))
         await self._editor.begin()
         await self._publishers.store_steady()
+        await self.beside.store()
         beside = [
             asyncio.create_task(self._machine.watch()),
             asyncio.create_task(self._publishers.connect_now_and_again()),
@@ -151,12 +155,14 @@ class Round:
 
     async def _strike(self, strike: Strike, time: float) -> None:
         await time_reached(time)
-        if self.scenario.is_loaded_cluster and strike.kind not in OF_SIDECARS:
+        if self.scenario.is_loaded_cluster:
             await self._amid_fires(strike)
         if strike.kind in OF_SIDECARS:
             await self._strike_sidecar(strike)
         elif strike.kind == "bucket":
             await self._delete_bucket()
+        elif strike.kind == "forged":
+            await self._forge(strike)
         elif strike.kind == "clock":
             await self._shift_clocks(strike)
         else:
@@ -192,6 +198,18 @@ class Round:
             return
         self.done.append("bucket")
         self.record.broken("bucket", None, begin)
+
+    async def _forge(self, strike: Strike) -> None:
+        """Write into the bucket what a hostile client may write there, again and again."""
+        begin = now()
+        try:
+            async with self._ground.account() as account:
+                await forge(account, strike)
+        except (JetStreamError, AssertionError) as error:  # no bucket, or no server
+            self.record.tell(f"{strike} ends early: {error}")
+        self.done.append(strike.kind)
+        self.record.tell(f"{strike}", begin)
+        self.record.broken(strike.kind, None, begin)
 
     async def _shift_clocks(self, strike: Strike) -> None:
         """Let clocks be ahead for a while; what the wall clock of its machine says does not matter to a sidecar."""
@@ -376,13 +394,14 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
                 await one.run()
             async with ground.account() as account:
                 await read_into(history, account, one.workers)
+                others = await one.beside.histories(account, history)
             if scenario.is_loaded_cluster:
                 history.stores = await ground.stores()
                 history.answered = one.answered()
         finally:
             for instance in one.instances:
                 await instance.close()
-    broken = verdict(history)
+    broken = [violation for each in (history, *others) for violation in verdict(each)]
     violations = [(violation.promise, str(violation)) for violation in broken]
     losses = Losses(history)
     return Outcome(

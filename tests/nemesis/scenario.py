@@ -10,7 +10,10 @@ from random import Random
 from tests.harness.servers import V2_10, V2_11
 from tests.judge.history import SECOND, Terms
 
-STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "quorum", "bucket")
+STRIKES = (
+    *("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "quorum", "bucket"),
+    "forged",
+)
 """The strikes that the nemesis can do."""
 UPDATE = "update"
 """A sidecar is ended, and started again with another version of the program: see `rolling`."""
@@ -37,6 +40,7 @@ LONGEST = {
     "node-kill": 4.0,
     "quorum": 2.0,
     "bucket": 0.0,
+    "forged": 2.0,
     "clock": 4.0,
     "node-stop": 5.0,
     "two-stops": 5.0,
@@ -48,6 +52,9 @@ SHORTEST_PAUSE = 0.5
 """The shortest time (s) for which nodes of a cluster are stopped."""
 
 PARTITIONS = ("held", "lost", "refused", "held-answers")
+FORGERIES = ("owner-nobody", "owner-another", "heartbeats")
+"""What a hostile client writes into the bucket, again and again: that nobody owns the stream under test, that another
+sidecar does, heartbeats of sidecars that do not exist and serve it."""
 LANES = ("to-server", "to-client", "both")
 SLOWEST = 400
 """The longest delay of a direction (ms)."""
@@ -64,6 +71,8 @@ BREAKS_FOR = 7.0
 LATE = 3 * SECOND // 4
 """A fire is late if it is stored this long (ns) after its time although a sidecar was ready: the machine is shared."""
 MEAN_PUBLISH_SECONDS = 0.12
+SHORT_WINDOW = 2 * SECOND
+"""The duplicate window (ns) of the other stream: most faults last longer."""
 CONSUMES = 0.25
 """The share of rounds in which the stream is a work queue."""
 STEADY = 6
@@ -72,6 +81,8 @@ CLUSTER_BREAKS_FOR = 20.0
 """Strikes on a loaded cluster begin within this time (s)."""
 UPDATED = 3
 """Sidecars of a rolling update."""
+BESIDE = 19
+"""Streams beside the one under test where sidecars share many."""
 UPDATE_PAUSE = 4.0
 """Seconds between two updates: the one before serves again, and has its part."""
 REPEATING = 130
@@ -118,8 +129,10 @@ class Scenario:
     consumes: bool
     """True if the stream is a work queue, from which workers remove generated messages."""
     strikes: tuple[Strike, ...]
-    readers: int = 0
-    """The number of sidecars that read each stream (`instances_per_stream`); 0: it is not set."""
+    standbys: int | None = None
+    """The number of sidecars that stand by for each stream (`standbys`); None: it is not set."""
+    beside: int = 0
+    """The number of streams beside the one under test, each with a schedule that fires throughout."""
     snapshots: bool = False
     """True if the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
     breaks_for: float = BREAKS_FOR
@@ -142,7 +155,8 @@ class Scenario:
         """Describe it in one line."""
         where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
         where += ", snapshots" if self.snapshots else ""
-        where += f", {self.readers} read" if self.readers else ""
+        where += f", {self.standbys} standby" if self.standbys is not None else ""
+        where += f", {self.beside} streams beside" if self.beside else ""
         where += ", sync always" if self.durable else ""
         where += f", {self.busy} busy" if self.busy else ""
         return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
@@ -156,6 +170,7 @@ class Scenario:
             slack=LATE,
             window=window,
             held_elsewhere=self._held(),
+            window_elsewhere=SHORT_WINDOW,
             consumed=self.consumes,
             removed_by_workers=self.consumes,
             clock_ahead=max([0, *(int(one.delay * SECOND) for one in self.strikes if one.puts_ahead)]),
@@ -185,7 +200,8 @@ def drawn(seed: int) -> Scenario:
     times = sorted(random.uniform(0.5, BREAKS_FOR) for _ in range(count))
     strikes = tuple(_strike(_kind_of(kind, nodes, random), after, random) for after in times)
     consumes = random.random() < CONSUMES
-    return Scenario(seed, kind, version, nodes, instances, consumes, strikes, readers=_readers(seed, instances))
+    usual = Scenario(seed, kind, version, nodes, instances, consumes, strikes)
+    return _shared(usual)
 
 
 def with_snapshots(seed: int) -> Scenario:
@@ -212,14 +228,14 @@ def in_cluster(seed: int, busy: int = 0) -> Scenario:
     durable = random.random() < 0.5
     times = sorted(random.uniform(0.5, CLUSTER_BREAKS_FOR) for _ in range(random.randint(4, 7)))
     strikes = tuple(_cluster_strike(kind, after, random) for after in times)
-    usual = Scenario(seed, kind, version, 3, 3, False, strikes, readers=_readers(seed, 3))
+    usual = _shared(Scenario(seed, kind, version, 3, 3, False, strikes))
     return replace(usual, breaks_for=CLUSTER_BREAKS_FOR, repeating=REPEATING, soon=SOON, durable=durable, busy=busy)
 
 
 def rolling(seed: int) -> Scenario:
     """Draw a rolling update: the sidecars of one account go from one version of the program to another, one by one.
 
-    In between both versions share the bucket and divide the streams. Of two sidecars, and then of the last one, the
+    In between both versions share the bucket and own the streams. Of two sidecars, and then of the last one, the
     update is a drain, as an orchestrator does it, or a kill; a sidecar of either version is killed meanwhile.
     """
     random = Random(f"update {seed}")
@@ -247,9 +263,12 @@ def _cluster_strike(kind: str, after: float, random: Random) -> Strike:
     return Strike(kind, after, lasts, victim, delay=random.uniform(0.1, LONGEST_GAP) if kind == "two-kills" else 0.0)
 
 
-def _readers(seed: int, instances: int) -> int:
-    """Draw how many sidecars read each stream: in half of the rounds with three, not all."""
-    return Random(f"readers {seed}").choice([0, 0, 1, 2]) if instances > 2 else 0
+def _shared(usual: Scenario) -> Scenario:
+    """Draw how many of three sidecars stand by, and how many streams they share: one, or in a third of rounds many."""
+    if usual.instances < UPDATED:
+        return usual
+    random = Random(f"standbys {usual.seed}")
+    return replace(usual, standbys=random.choice([0, 1, 2]), beside=random.choice([0, 0, BESIDE]))
 
 
 def _servers(kind: str, random: Random) -> tuple[str, int]:
@@ -268,6 +287,6 @@ def _kind_of(kind: str, nodes: int, random: Random) -> str:
 
 def _strike(kind: str, after: float, random: Random) -> Strike:
     lasts = random.uniform(0.05, 1.0) * LONGEST[kind]
-    ways = {"partition": PARTITIONS, "slow": LANES}.get(kind, ("",))
+    ways = {"partition": PARTITIONS, "slow": LANES, "forged": FORGERIES}.get(kind, ("",))
     delay = random.randint(50, SLOWEST) / 1000 if kind == "slow" else 0.0
     return Strike(kind, after, lasts, random.randrange(3), random.choice(ways), delay)

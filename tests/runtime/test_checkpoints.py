@@ -1,15 +1,13 @@
-"""Checkpoints: several holders write one value, each for its shards, if something happened and when its turn comes."""
+"""Checkpoints: the owner writes one value, if something happened and when its turn comes."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead
-from nats_scheduler.engine.sharing.holdings import MAX_UNSETTLED_PER_SHARD
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead
+from nats_scheduler.engine.ownership.takeover import MAX_UNSETTLED, OWED_NUMBERS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.registry import Registry
@@ -37,7 +35,6 @@ from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 CREATED, EARLIER = "2026-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
-LOW, HIGH = frozenset(range(32)), frozenset(range(32, 64))
 KEY = checkpoint_key("S", Mode.EMULATED)
 
 
@@ -65,21 +62,26 @@ class Stream:
         return {"config": {"name": name}, "created": CREATED, "state": state}
 
 
+NOW = 1_000
+"""The server's time (ns)."""
+
+
 def keeper(registry: Registry, created: str = CREATED) -> CheckpointKeeper:
     """Make what writes the checkpoints of one instance."""
-    return CheckpointKeeper(registry, created, KEY)
+    return CheckpointKeeper(registry, created, KEY, lambda: NOW)
 
 
-async def written(registry: Registry, *settled: CheckpointLoaded, created: str = CREATED) -> None:
-    """Write checkpoints, each as another instance."""
-    for one in settled:
-        assert await keeper(registry, created).write(one)
+async def written(registry: Registry, settled: Checkpoint, created: str = CREATED) -> None:
+    """Write a checkpoint in place of any other, as one more instance."""
+    await registry.purge(KEY)
+    assert await keeper(registry, created).write(settled)
 
 
-async def read(registry: Registry, now: int = 1_000, mode: Mode = Mode.EMULATED) -> list[CheckpointLoaded]:
-    """Return what a new holder reads, by the first shard."""
-    found = await read_checkpoint(registry, Stream(), "S", mode, now) or ()
-    return sorted(found, key=lambda one: min(one.shards))
+async def read(registry: Registry, now: int = NOW, mode: Mode = Mode.EMULATED) -> Checkpoint:
+    """Return what a new owner reads."""
+    found = await read_checkpoint(registry, Stream(), "S", mode, now)
+    assert found is not None
+    return found
 
 
 def refusals_of(registry: Registry) -> list[str]:
@@ -89,60 +91,74 @@ def refusals_of(registry: Registry) -> list[str]:
     return refused
 
 
-async def test_each_holder_writes_for_its_own_shards_and_for_one_that_changed_hands_the_new_one(
+async def test_the_next_owner_reads_what_the_last_one_wrote(registry: Registry) -> None:
+    assert await read(registry) == NOTHING_SETTLED
+    settled = Checkpoint(900, 10, frozenset({3, 7}), owed={7: 850}, calendars={"de-by": 40, "work": -1})
+    one = keeper(registry)
+    for through in (5, 900):
+        assert await one.write(Checkpoint(through, 10, settled.unsettled, None, settled.owed, settled.calendars))
+    found = await read(registry)
+    assert (found, found.owed, found.calendars) == (settled, settled.owed, settled.calendars)
+    named = (("de-by",), ("de-by", "work"), ())
+    assert [found.through_of(calendars) for calendars in named] == [40, -1, 900]
+
+
+async def test_a_stream_that_is_gone_has_no_checkpoint(registry: Registry) -> None:
+    class Gone:
+        async def stream(self, _name: str) -> None:
+            return None
+
+    await written(registry, Checkpoint(5, 10))
+    assert await read_checkpoint(registry, Gone(), "S", Mode.EMULATED, NOW) is None
+
+
+async def test_a_value_that_no_sidecar_wrote_settles_nothing(registry: Registry) -> None:
+    refused, good = refusals_of(registry), {"created": CREATED, "through": 900, "sequence": 10}
+    broken: list[dict[str, Any]] = [
+        *({"owed": owed} for owed in ({"7": 850}, [7, 850], [[7]], [[7, "850"]], [[7, True]], [[7, 850, 1]])),
+        {"calendars": {"work": "soon"}},
+        {"through": "900"},
+        {"sequence": -1},
+        {"unsettled": [7.5]},
+    ]
+    for number, one in enumerate(broken, 1):
+        await registry.put(KEY, good | one)
+        assert (await read(registry), len(refused)) == (NOTHING_SETTLED, number), one
+    await registry.put(KEY, good)
+    assert await read(registry) == Checkpoint(900, 10)
+
+
+async def test_an_owner_that_was_replaced_leaves_what_reaches_further_and_replaces_everything_else(
     registry: Registry,
 ) -> None:
-    await written(registry, CheckpointLoaded(5, 10, frozenset({3})), CheckpointLoaded(6, 12, shards=HIGH))
-    assert await read(registry) == [CheckpointLoaded(5, 10, frozenset({3}), LOW), CheckpointLoaded(6, 12, shards=HIGH)]
-    one, other = keeper(registry), keeper(registry)
-    for through in (5, 7):
-        assert await one.write(CheckpointLoaded(through, 10, frozenset({3}), LOW))
-        assert await other.write(CheckpointLoaded(through + 1, 11, frozenset({4}), HIGH))
-    assert await read(registry) == [
-        CheckpointLoaded(7, 10, frozenset({3}), LOW),
-        CheckpointLoaded(8, 11, frozenset({4}), HIGH),
+    before, after = keeper(registry), keeper(registry)
+    assert await before.write(Checkpoint(5, 10))
+    assert await after.write(Checkpoint(7, 12))
+    for through in (6, 6):
+        assert await before.write(Checkpoint(through, 11))
+        assert await read(registry) == Checkpoint(7, 12), "it belongs to the next owner"
+    assert await before.write(Checkpoint(8, 13))
+    assert await read(registry) == Checkpoint(8, 13), "it owns the stream again"
+    forged: list[dict[str, Any]] = [
+        {"through": NOW + MAX_CHECKPOINT_LEAD_NS + 1},
+        {"created": EARLIER, "stored_by": 500},
+        {"through": "soon"},
+        {"owed": [[7, NOW + MAX_CHECKPOINT_LEAD_NS + 1]]},
     ]
+    for number, one in enumerate(forged, 20):
+        await registry.put(KEY, {"created": CREATED, "through": 900, "sequence": 10} | one)
+        assert await before.write(Checkpoint(number, 13))
+        assert await read(registry) == Checkpoint(number, 13), one
 
 
-async def test_the_first_fire_of_a_refused_backlog_is_written_with_its_schedule(registry: Registry) -> None:
-    settled = CheckpointLoaded(900, 10, frozenset({3, 7}), LOW, owed={7: 850})
-    await written(registry, settled, CheckpointLoaded(800, 9, shards=HIGH))
-    found, _other = await read(registry)
-    assert (found.unsettled, found.owed) == (frozenset({3, 7}), {7: 850})
-
-
-async def test_first_fires_that_no_sidecar_wrote_make_an_entry_incredible(registry: Registry) -> None:
-    for owed in ({"7": 850}, [7, 850], [[7]], [[7, "850"]], [[7, True]], [[7, 850, 1]]):
-        entry = {"through": 900, "sequence": 10, "unsettled": [7], "owed": owed, "shards": sorted(ALL_SHARDS)}
-        await registry.put(KEY, {"created": CREATED, "entries": [entry]})
-        assert await read(registry) == [], owed
-
-
-async def test_first_fires_take_the_room_of_exceptions(registry: Registry) -> None:
-    """An entry is left out as a whole, if there is no room for all that it names."""
-    many = dict.fromkeys(range(1, 1101), 850)
-    first = CheckpointLoaded(900, 10, frozenset(many), LOW, owed=many)
-    await written(registry, first, CheckpointLoaded(900, 10, frozenset(range(5_000, 5_201)), HIGH))
-    assert [one.shards for one in await read(registry)] == [HIGH]
-
-
-async def test_calendars_that_a_holder_did_not_know_are_kept_with_its_shards(registry: Registry) -> None:
-    unknown = CheckpointLoaded(100, 10, shards=frozenset({0, 1}), calendars={"de-by": 40, "work": -1})
-    known = CheckpointLoaded(100, 10, shards=frozenset({2}))
-    await written(registry, known, unknown)
-    assert await read(registry) == [unknown, known]
-    named = (("de-by",), ("de-by", "work"), ())
-    assert [unknown.through_of(calendars) for calendars in named] == [40, -1, 100]
-    assert known.through_of(["de-by"]) == 100
-    await registry.put(KEY, {"created": CREATED, "through": 100, "sequence": 10, "calendars": {"work": "soon"}})
-    assert await read(registry) == []
-
-
-async def test_what_an_earlier_version_wrote_speaks_for_all_shards(registry: Registry) -> None:
-    await registry.put(KEY, {"created": CREATED, "through": 5, "sequence": 10, "unsettled": [3]})
-    assert await read(registry) == [CheckpointLoaded(5, 10, frozenset({3}), ALL_SHARDS)]
-    await written(registry, CheckpointLoaded(9, 12, shards=HIGH))
-    assert CheckpointLoaded(5, 10, frozenset({3}), LOW) in await read(registry)
+async def test_one_that_is_forged_again_and_again_keeps_a_true_one_away_only_as_long_as_it_is_ahead(
+    registry: Registry,
+) -> None:
+    one = keeper(registry)
+    await registry.put(KEY, {"created": CREATED, "through": 900, "sequence": 10})
+    for through in range(850, 950, 10):
+        assert await one.write(Checkpoint(through, 10))
+        assert (await read(registry)).through == max(through, 900)
 
 
 async def test_what_is_written_while_it_is_read_is_not_taken_for_another_state_of_the_stream(
@@ -151,64 +167,57 @@ async def test_what_is_written_while_it_is_read_is_not_taken_for_another_state_o
     class Written(Stream):
         async def stream(self, name: str) -> Any:
             info = await super().stream(name)
-            await written(registry, CheckpointLoaded(self._last, self._last))
+            await written(registry, Checkpoint(self._last, self._last))
             return info
 
-    await written(registry, CheckpointLoaded(5, 100))
+    await written(registry, Checkpoint(5, 100))
     growing = Written(grows_by=1)
     for through in (5, 101, 102):
-        found = await read_checkpoint(registry, growing, "S", Mode.EMULATED, 1_000)
-        assert found == [CheckpointLoaded(through, max(through, 100))]
+        found = await read_checkpoint(registry, growing, "S", Mode.EMULATED, NOW)
+        assert found == Checkpoint(through, max(through, 100))
 
 
-async def test_what_reaches_beyond_the_stream_is_believed_once_its_leader_has_applied_it_and_else_told(
+async def test_what_reaches_beyond_the_stream_is_believed_once_its_leader_has_applied_it_and_else_reported(
     registry: Registry,
 ) -> None:
     """It was written before the stream was rolled back, or is forged."""
     refused = refusals_of(registry)
-    await written(registry, CheckpointLoaded(5, 102))
-    assert await read_checkpoint(registry, Stream(grows_by=1), "S", Mode.EMULATED, 1_000) == [CheckpointLoaded(5, 102)]
+    await written(registry, Checkpoint(5, 102))
+    assert await read_checkpoint(registry, Stream(grows_by=1), "S", Mode.EMULATED, NOW) == Checkpoint(5, 102)
     assert refused == []
-    assert await read(registry) == []
+    assert await read(registry) == NOTHING_SETTLED
     assert refused == [
         "it covers messages up to sequence 102, and the stream ends at 100: forged, or the stream was rolled back"
     ]
 
 
-async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and_told(registry: Registry) -> None:
-    """And what others wrote beside it is."""
+async def test_what_is_ahead_of_the_servers_clock_by_seconds_is_not_believed_and_reported(registry: Registry) -> None:
     refused, now = refusals_of(registry), 1_000 * SECOND
-    credible = CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS, 10, shards=LOW)
-    await written(registry, credible, CheckpointLoaded(now + MAX_CHECKPOINT_LEAD_NS + 1, 10, shards=HIGH))
-    assert await read(registry, now) == [credible]
-    owed = {7: now + MAX_CHECKPOINT_LEAD_NS + 1}
-    await written(registry, CheckpointLoaded(900, 10, frozenset({7}), HIGH, owed=owed))
-    assert await read(registry, now) == [credible]
+    credible = Checkpoint(now + MAX_CHECKPOINT_LEAD_NS, 10)
+    await written(registry, credible)
+    assert await read(registry, now) == credible
+    await written(registry, Checkpoint(now + MAX_CHECKPOINT_LEAD_NS + 1, 10))
+    assert await read(registry, now) == NOTHING_SETTLED
+    await written(registry, Checkpoint(900, 10, frozenset({7}), owed={7: now + MAX_CHECKPOINT_LEAD_NS + 1}))
+    assert await read(registry, now) == NOTHING_SETTLED
     assert refused[0] == "it claims fires as settled that are due 5 s ahead of the server's clock"
     assert "ahead of the server's clock" in refused[1], "of a first fire"
 
 
-def numbers(shard: int, count: int = MAX_UNSETTLED_PER_SHARD) -> frozenset[int]:
-    """Return sequences as large as those of a stream that is old."""
-    return frozenset(range((shard + 1) * 10**12, (shard + 1) * 10**12 + count))
-
-
-async def test_all_that_the_holders_of_all_shards_name_is_kept_and_an_exception_without_room_is_not_settled(
-    registry: Registry,
-) -> None:
-    """Not even one of a holder that is gone, whose shards change hands one by one."""
-    everything = numbers(99, SHARDS * MAX_UNSETTLED_PER_SHARD)
-    await written(registry, CheckpointLoaded(5, 10, everything))
-    for shard in range(SHARDS):
-        await written(registry, CheckpointLoaded(6, 10, numbers(shard), frozenset({shard})))
-        for found in await read(registry):
-            assert found.unsettled == (everything if found.through == 5 else numbers(*found.shards))
-    assert [found.unsettled for found in await read(registry)] == [numbers(shard) for shard in range(SHARDS)]
+@pytest.mark.parametrize("sends_each", [False, True], ids=["the sequence alone", "with its fire time"])
+async def test_all_exceptions_that_an_engine_names_fit_into_the_bucket(registry: Registry, sends_each: bool) -> None:
+    """Of a stream that is old: its sequences are as long as they get."""
+    count = MAX_UNSETTLED // (1 + OWED_NUMBERS) if sends_each else MAX_UNSETTLED
+    unsettled = frozenset(range(10**15, 10**15 + count))
+    owed = dict.fromkeys(unsettled, 1_800_000_000 * SECOND) if sends_each else {}
+    await written(registry, Checkpoint(5, 10, unsettled, 1_800_000_000 * SECOND, owed))
+    found = await read(registry, 1_800_000_000 * SECOND)
+    assert (found.unsettled, found.owed) == (unsettled, owed)
 
 
 async def test_what_was_settled_while_we_emulated_is_settled_in_every_mode(registry: Registry) -> None:
     async def furthest(*modes: Mode) -> list[int]:
-        return [(await read(registry, mode=mode))[-1].through for mode in modes]
+        return [(await read(registry, mode=mode)).through for mode in modes]
 
     async def write(mode: Mode, through: int) -> None:
         value = {"created": CREATED, "through": through, "sequence": 50, "unsettled": []}
@@ -227,23 +236,17 @@ async def test_what_was_settled_on_a_stream_that_seems_to_be_another_one_is_boun
 ) -> None:
     """Servers up to 2.12 say otherwise when a stream was created, once it was updated and they were started again."""
     refused = refusals_of(registry)
-    await written(registry, CheckpointLoaded(7, 10), created=EARLIER)
-    assert await read(registry) == [], "what is not bounded counts for nothing"
-    await written(registry, CheckpointLoaded(9, 12, shards=HIGH))
-    assert await read(registry) == [CheckpointLoaded(9, 12, shards=HIGH)]
-    await written(registry, CheckpointLoaded(7, 10, stored_by=500))
-    assert await read(registry) == [CheckpointLoaded(7, 10)], "of the very same stream nothing is bounded"
-    await written(registry, CheckpointLoaded(7, 1_000_000, stored_by=500), created=EARLIER)
-    assert (await read(registry), refused) == ([], []), "it is of another stream, and no forgery"
-    before = CheckpointLoaded(7, 10, frozenset({3}), stored_by=500)
-    await written(registry, before, created=EARLIER)
-    assert await read(registry) == [before]
-    one = keeper(registry)
-    for through in (9, 11):
-        assert await one.write(CheckpointLoaded(through, 12, shards=LOW, stored_by=600))
-    assert await read(registry) == [CheckpointLoaded(11, 12, shards=LOW), replace(before, shards=HIGH)]
-    await written(registry, CheckpointLoaded(13, 14, shards=HIGH))
-    assert await read(registry) == [CheckpointLoaded(11, 12, shards=LOW), CheckpointLoaded(13, 14, shards=HIGH)]
+    await written(registry, Checkpoint(7, 10), EARLIER)
+    assert await read(registry) == NOTHING_SETTLED, "what is not bounded counts for nothing"
+    await written(registry, Checkpoint(7, 10, stored_by=500))
+    assert await read(registry) == Checkpoint(7, 10), "of the very same stream nothing is bounded"
+    await written(registry, Checkpoint(7, 1_000_000, stored_by=500), EARLIER)
+    assert (await read(registry), refused) == (NOTHING_SETTLED, []), "it is of another stream, and no forgery"
+    before = Checkpoint(7, 10, frozenset({3}), stored_by=500)
+    await written(registry, before, EARLIER)
+    assert await read(registry) == before
+    assert await keeper(registry).write(Checkpoint(6, 12, stored_by=600))
+    assert await read(registry) == Checkpoint(6, 12)
 
 
 # -- when it is written
@@ -269,20 +272,15 @@ class Bucket:
         self.written.append(value)
         return len(self.written)
 
-    @property
-    def shards(self) -> frozenset[int]:
-        """The shards of the last checkpoint."""
-        return frozenset(self.written[-1]["entries"][0]["shards"])
-
 
 class Desk:
     """A writer, and the engine of its stream, which has read one message."""
 
-    def __init__(self, shards: Callable[[], frozenset[int]] = lambda: ALL_SHARDS, **config: Any) -> None:
+    def __init__(self, is_ours: Callable[[], bool] = lambda: True, **config: Any) -> None:
         self.clock, self.stream = ManualClock(), state(**config)
         self.engine = StreamEngine(self.stream.rules, (ADR51,), ServerLimits(guard=True))
         self.engine.step(self.clock.now(), [CaughtUp()])
-        self.writer = CheckpointWriter(self.engine, self.stream, Mode.EMULATED, self.clock, Pace(), shards)
+        self.writer = CheckpointWriter(self.engine, self.stream, Mode.EMULATED, self.clock, Pace(), is_ours)
         self.bucket: Any = Bucket()
         self.read(1)
 
@@ -301,7 +299,7 @@ async def test_a_checkpoint_is_written_once_for_what_happened_and_again_if_it_co
     desk.bucket.is_away = False
     await desk.writer.write(desk.bucket)
     await desk.writer.write(desk.bucket)
-    assert (len(desk.bucket.written), desk.writer.has_news, desk.bucket.shards) == (1, False, ALL_SHARDS)
+    assert (len(desk.bucket.written), desk.writer.has_news) == (1, False)
     desk.read(2)
     assert desk.writer.has_news
     await desk.writer.write(desk.bucket)
@@ -310,7 +308,7 @@ async def test_a_checkpoint_is_written_once_for_what_happened_and_again_if_it_co
     desk.engine.step(desk.clock.now(), [CaughtUp(2)])
     await desk.writer.write(desk.bucket)
     await desk.writer.write(desk.bucket)
-    assert [value["entries"][0]["sequence"] for value in desk.bucket.written] == [1, 2, 1, 2], "as far as all was read"
+    assert [value["sequence"] for value in desk.bucket.written] == [1, 2, 1, 2], "as far as all was read"
 
 
 async def test_a_new_bucket_gets_what_the_old_one_held() -> None:
@@ -326,33 +324,31 @@ async def test_a_new_bucket_gets_what_the_old_one_held() -> None:
 async def test_the_revisions_of_a_new_bucket_are_not_those_that_are_known_of_the_old_one(
     shared_server: SharedServer, stream_name: str
 ) -> None:
-    """They are the same numbers again; who took them for known removed what the others had written by then."""
-    low, high = Desk(lambda: LOW), Desk(lambda: HIGH)
+    """They are the same numbers again; one that took them for known would replace what reaches further."""
+    before, after = Desk(), Desk()
     async with account_on((await shared_server(V2_11)).url) as account:
         bucket = Registry(account.connection, account.api, stream_name)
         await bucket.open()
-        for desk in (low, high):
-            await desk.writer.write(bucket)
+        await before.writer.write(bucket)
         await account.api.call(f"STREAM.DELETE.{bucket.stream}")
         assert await bucket.open()
-        for desk in (high, low):
-            desk.writer.bucket_replaced()
-            await desk.writer.write(bucket)
+        after.clock.advance(SECOND)
+        after.read(2)
+        await after.writer.write(bucket)
+        before.writer.bucket_replaced()
+        await before.writer.write(bucket)
         value: Any = await bucket.get(checkpoint_key("ORDERS", Mode.EMULATED))
-        assert {shard for entry in value["entries"] for shard in entry["shards"]} == ALL_SHARDS
+        assert value["sequence"] == 2
 
 
-async def test_only_shards_of_ours_are_reported() -> None:
-    ours = set(ALL_SHARDS)
-    desk = Desk(lambda: frozenset(ours))
-    ours -= {3, 4}
-    await desk.writer.write(desk.bucket)
-    assert desk.bucket.shards == ALL_SHARDS - {3, 4}
-    ours.clear()
-    desk.read(2)
-    assert not desk.writer.has_news
-    await desk.writer.write(desk.bucket)
-    assert len(desk.bucket.written) == 1
+async def test_a_stream_that_another_instance_owns_is_not_written() -> None:
+    owned: list[str] = []
+    desk = Desk(lambda: bool(owned))
+    for count in (0, 1):
+        assert desk.writer.has_news is bool(count)
+        await desk.writer.write(desk.bucket)
+        assert len(desk.bucket.written) == count
+        owned.append("ORDERS")
 
 
 async def test_how_long_a_stream_waits_for_its_turn_depends_on_what_it_keeps() -> None:

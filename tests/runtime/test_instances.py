@@ -1,7 +1,7 @@
-"""What instances know of the streams that they divide: which changed, who is unable or idle, and who holds a shard."""
+"""What instances know of the streams that they own: which changed, who is unable or idle, and what a record says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,29 +10,34 @@ import pytest
 
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
-from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Leases, Record
-from nats_scheduler.engine.sharing.readers import Readers, order_of
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.ownership.ability import Ability
+from nats_scheduler.engine.ownership.order import Order, order_of
+from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, NO_OWNER, Owners, Reason, Record
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.registry import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.instances import (
     ALL_REFUSED_LIMIT_NS,
+    INSTANCE,
+    MAX_NAME_CHARS,
+    MAX_UNREADABLE_NOTED,
+    OWNER,
     Instances,
     Judgement,
     ServicesByKey,
-    holders_of,
     record_of,
     value_of,
 )
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.clock import ManualClock
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, one_turn
 from tests.runtime.test_stream_service import Fires
 
 ORDERS, BILLS = "emulated.ORDERS", "emulated.BILLS"
@@ -45,22 +50,27 @@ def info_of(name: str) -> dict[str, Any]:
     return {"config": config, "created": "2020-01-01T00:00:00Z", "state": {"last_seq": LAST}}
 
 
-def test_the_record_of_a_lease_is_read_as_it_was_written_and_anything_else_names_no_holder() -> None:
-    holders = tuple(("a", "b", NO_HOLDER)[shard % 3] for shard in range(SHARDS))
-    assert record_of(value_of(holders), 7) == Record(holders, 7)
-    assert value_of(UNHELD) == {"holders": {}}
-    others: list[Any] = [
-        None,
-        {},
-        {"holders": 5},
-        {"holders": {"a": 5}},
-        {"holders": {"a": [SHARDS, -1, True, "1", 1.0]}},
-    ]
-    for value in others:
-        assert holders_of(value) == UNHELD, value
-        assert not record_of(value, 7).is_foreign, value
-    newer = UnknownFormatError("lease.emulated.S", 2, 1)
-    assert record_of(newer, 7) == Record(UNHELD, 7, is_foreign=True), "it is only known to exist"
+def test_a_record_is_read_as_it_was_written() -> None:
+    for reason in Reason:
+        record = Record("a", 1_800_000_000 * SECOND, "b", reason, 7)
+        assert record_of(value_of(record), 7) == record
+    assert value_of(Record("a", 0, "", Reason.LEFT)) == {
+        "owner": "a",
+        "since": "1970-01-01T00:00:00Z",
+        "before": "",
+        "reason": "left",
+    }
+
+
+def test_what_no_instance_can_have_written_names_no_owner() -> None:
+    names: list[Any] = [None, 5, True, ["a"], {"a": 1}, "", "x" * (MAX_NAME_CHARS + 1), "x" * 60_000]
+    for name in names:
+        value = {"owner": name, "before": name, "since": name, "reason": name}
+        assert record_of(value, 7) == Record(revision=7), name
+    assert record_of(None, 7) == record_of({}, 7) == Record(revision=7)
+    assert record_of({"owner": "a", "since": "soon", "reason": "whim"}, 7) == Record("a", revision=7)
+    newer = UnknownFormatError("owner.emulated.S", 2, 1)
+    assert record_of(newer, 7) == Record(revision=7, is_foreign=True), "it is only known to exist"
 
 
 class Streams:
@@ -194,8 +204,8 @@ class Judged:
     last_read: int = LAST
     fires_stored: int = 0
     failing_count: int = 0
-    neglected: dict[int, int] = field(default_factory=dict)
-    last_fired: list[int] = field(default_factory=lambda: [0] * SHARDS)
+    unfired: int = 0
+    last_fired: int = 0
 
     @property
     def engine(self) -> "Judged":
@@ -207,20 +217,20 @@ class Judged:
 
 
 class Bench:
-    """A judgement, and what it relieves."""
+    """A judgement, and what it judges."""
 
     def __init__(self) -> None:
         self.ability, self.clock = Ability(), ManualClock()
-        self.relieved: list[dict[int, int]] = []
-        self.judgement = Judgement(self.ability, self._relieve, self, self.clock, Reporter(Metrics()))
+        self.judged: list[int] = []
+        self.judgement = Judgement(self.ability, self._judge_owner, self, self.clock, Reporter(Metrics()))
 
     async def stream(self, name: str) -> Any:
         """Answer as a server does."""
         return info_of(name)
 
-    def _relieve(self, _key: str, neglected: Mapping[int, int], _last: Sequence[int], _now: int) -> list[str]:
-        self.relieved.append(dict(neglected))
-        return []
+    def _judge_owner(self, _key: str, unfired: int, _fired: int, _now: int) -> str | None:
+        self.judged.append(unfired)
+        return None
 
     async def check(self, stream: Judged, *, stepped: bool = True) -> int:
         """Check once, do the work that follows, and return how much it was."""
@@ -234,34 +244,34 @@ async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
     bench, stream = Bench(), Judged()
     assert await bench.check(stream) == 0
     assert not bench.ability.unable
-    stream.denied = Denied(bench.clock.now(), 3, "no permission")
+    stream.denied = Denied(bench.clock.now(), "no permission")
     await bench.check(stream)
     assert bench.ability.unable == {ORDERS: "no permission"}
 
 
-async def test_a_neglected_stream_is_checked_until_it_is_not_neglected_any_more() -> None:
+async def test_a_stream_that_is_not_fired_is_checked_until_it_is() -> None:
     bench, stream = Bench(), Judged()
-    stream.neglected[3] = bench.clock.now()
+    stream.unfired = bench.clock.now()
     assert await bench.check(stream) == 1
     assert await bench.check(stream, stepped=False) == 1, "also if no step happens in between"
-    stream.neglected.clear()
-    assert await bench.check(stream, stepped=False) == 1, "the relief may end"
-    assert bench.relieved[-1] == {}
+    stream.unfired = 0
+    assert await bench.check(stream, stepped=False) == 1, "its owner is not suspected any more"
+    assert bench.judged[-1] == 0
     assert await bench.check(stream, stepped=False) == 0
 
 
-async def test_a_holder_is_judged_only_when_all_is_read_that_was_stored_when_it_seemed_idle() -> None:
-    bench, stream = Bench(), Judged(last_read=LAST - 1, neglected={3: 1})
+async def test_an_owner_is_judged_only_when_all_is_read_that_was_stored_when_it_seemed_idle() -> None:
+    bench, stream = Bench(), Judged(last_read=LAST - 1, unfired=1)
     await bench.check(stream)
     await bench.check(stream)
-    assert bench.relieved == []
+    assert bench.judged == []
     stream.last_read = LAST
     await bench.check(stream, stepped=False)
-    assert bench.relieved == [{3: 1}]
+    assert bench.judged == [1]
 
 
-async def test_no_holder_is_judged_on_a_stream_that_refuses_our_fires_too() -> None:
-    bench, stream = Bench(), Judged(failing_count=1, neglected={3: 1})
+async def test_no_owner_is_judged_on_a_stream_that_refuses_our_fires_too() -> None:
+    bench, stream = Bench(), Judged(failing_count=1, unfired=1)
     assert await bench.check(stream) == 1
     bench.clock.advance(ALL_REFUSED_LIMIT_NS)
     assert await bench.check(stream) == 0
@@ -269,21 +279,82 @@ async def test_no_holder_is_judged_on_a_stream_that_refuses_our_fires_too() -> N
     assert await bench.check(stream) == 1
 
 
-async def test_a_stream_that_is_given_up_is_read_until_all_of_its_shards_are_handed_over(streams: Streams) -> None:
-    """Also if it is checked for another reason meanwhile: what is held here would fire nowhere."""
+class Registry:
+    """The bucket, of which only what is sent and what is reported is kept."""
+
+    def __init__(self) -> None:
+        self.broken_keys: list[str] = []
+
+    def broken(self, key: str, _reason: str) -> None:
+        """Keep it."""
+        self.broken_keys.append(key)
+
+
+def part(owners: Owners, streams: Streams, clock: ManualClock, registry: Any = None) -> Instances:
+    """Make the part of one instance that is not on any connection."""
     nothing: Any = None
-    clock, leases = ManualClock(), Leases("me", readers=Readers(1))
-    instances = Instances(leases, nothing, nothing, clock, streams.services, nothing, nothing, nothing)
+    reporter = Reporter(Metrics())
+    return Instances(owners, registry, nothing, clock, streams.services, reporter, nothing, nothing)
+
+
+async def test_a_stream_that_is_given_up_is_read_until_it_is_handed_over(streams: Streams) -> None:
+    """Also if it is checked for another reason meanwhile: what is owned here would fire nowhere."""
+    clock, owners = ManualClock(), Owners("me", order=Order(0))
+    instances = part(owners, streams, clock)
     name = next(name for name in map(str, range(100)) if order_of(ORDERS, [name, "me"])[0] == name)
     for one, serves in ((name, [ORDERS]), ("me", [])):
-        leases.received(one, serves, clock.monotonic(), 0)
+        owners.received(one, serves, clock.monotonic(), 0)
     assert not instances.reads(ORDERS, is_reading=False)
     assert instances.reads(ORDERS, is_reading=True)
-    leases.given_up.add(ORDERS)
-    leases.recorded(ORDERS, Record(("me", *UNHELD[1:]), 1))
+    owners.given_up.add(ORDERS)
+    owners.recorded(ORDERS, Record("me", revision=1))
     assert instances.reads(ORDERS, is_reading=True)
-    leases.recorded(ORDERS, Record((name, *UNHELD[1:]), 2))
+    owners.recorded(ORDERS, Record(name, revision=2))
     assert not instances.reads(ORDERS, is_reading=True)
-    leases.left(name)
+    owners.left(name)
     assert instances.reads(ORDERS, is_reading=False)
     assert instances.reads(ORDERS, is_reading=True), "it is not given up any more"
+
+
+async def test_no_stream_is_begun_before_our_first_heartbeat_is_received_or_that_takes_too_long(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    instances = part(Owners("me"), streams, clock)
+    waiting = asyncio.create_task(instances.know_others())
+    await one_turn()
+    assert not waiting.done()
+    assert not instances.reads(ORDERS, is_reading=False)
+    instances._received(f"{INSTANCE}me", {"serves": []}, message(1, clock))
+    await waiting
+    assert instances.reads(ORDERS, is_reading=False)
+    await instances.know_others()
+    monkeypatch.setattr("nats_scheduler.engine.ownership.owners.FIRST_HEARTBEAT_LIMIT_NS", 1)
+    silent = part(Owners("me"), streams, clock)
+    await silent.know_others()
+    clock.advance(FIRST_HEARTBEAT_LIMIT_NS)
+    assert silent.reads(ORDERS, is_reading=False)
+
+
+def message(sequence: int, clock: ManualClock) -> StoredMessage:
+    """Return a message of the bucket."""
+    return StoredMessage("$KV.b.key", sequence, clock.now(), b"", b"")
+
+
+async def test_a_hostile_neighbour_in_the_bucket_adds_nothing_without_bound_and_names_no_one(streams: Streams) -> None:
+    clock, owners, registry = ManualClock(), Owners("me"), Registry()
+    instances = part(owners, streams, clock, registry)
+    received = instances._received
+    received(f"{INSTANCE}me", {"serves": []}, message(1, clock))
+    unknown = UnknownFormatError("instance.x", 99, 1)
+    values: list[Any] = [{}, {"serves": 5, "reading": {}, "unable": [], "ending": 1}, {"serves": [5, None]}, unknown]
+    for sequence, value in enumerate(values, 2):
+        received(f"{INSTANCE}{'x' * (MAX_NAME_CHARS + 1)}", value, message(sequence, clock))
+        received(f"{INSTANCE}x", value, message(sequence, clock))
+        received(f"{OWNER}{ORDERS}", value, message(sequence, clock))
+    assert list(owners.others) == ["x"]
+    for sequence in range(10, 2 * MAX_UNREADABLE_NOTED):
+        received(f"{INSTANCE}forged{sequence}", unknown, message(sequence, clock))
+    assert len(registry.broken_keys) < 2 * MAX_UNREADABLE_NOTED - 10
+    received(f"{OWNER}{ORDERS}", {"owner": ["x"]}, message(10_000, clock))
+    assert (owners.record(ORDERS).owner, owners.is_unowned(ORDERS, clock.monotonic())) == (NO_OWNER, True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
@@ -53,14 +53,14 @@ class Looked:
     async def look(
         self,
         mode: Mode = Mode.EMULATED,
-        checkpoints: Sequence[CheckpointLoaded] = (),
+        checkpoint: Checkpoint = NOTHING_SETTLED,
         now: Callable[[], int] = CLOCK.now,
         *,
         removes_expired: bool = False,
     ) -> Listed:
         """Read a listing."""
         connection, api = self.account.connection, self.account.api
-        reading = connection, api, await self.state(), mode, checkpoints, now
+        reading = connection, api, await self.state(), mode, checkpoint, now
         return await read_stream_listing(*reading, removes_expired=removes_expired)
 
     def brief(self, listing: Listed) -> list[tuple[str, State]]:
@@ -138,15 +138,16 @@ async def test_the_next_fire_of_an_interval_is_the_first_one_to_come_on_its_grid
 async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) -> None:
     settled = await looked.schedule("settled", LONG_PAST)
     await looked.schedule("open", LONG_PAST)
-    listing = await looked.look(checkpoints=[CheckpointLoaded(through=CLOCK.now(), sequence=settled)])
+    listing = await looked.look(checkpoint=Checkpoint(through=CLOCK.now(), sequence=settled))
     assert looked.brief(listing) == [("open", State.OVERDUE), ("settled", State.FIRED)]
 
 
 async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
     state = await looked.state()
     await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
+    connection, api = looked.account.connection, looked.account.api
     with pytest.raises(JetStreamError):
-        await read_stream_listing(looked.account.connection, looked.account.api, state, Mode.EMULATED, (), CLOCK.now)
+        await read_stream_listing(connection, api, state, Mode.EMULATED, NOTHING_SETTLED, CLOCK.now)
 
 
 async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(

@@ -1,4 +1,4 @@
-"""The acts of a service on the shards that it gains and loses, and on its contact."""
+"""What a service does when its instance becomes the owner of the stream or is not any more, and on its contact."""
 
 import asyncio
 import socket
@@ -12,12 +12,12 @@ import pytest
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import Fire, Question, ReadContent
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, MessagesRead, PublishConcluded, Stored
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import checkpoints as pace
+from nats_scheduler.runtime import stream_service
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.punctual import run_punctually
@@ -124,10 +124,10 @@ SERVER = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
 
 
 async def service(bucket: Any, **config: Any) -> StreamService:
-    """Return the service of a stream, which holds all of its shards."""
+    """Return the service of a stream that this instance owns."""
     state = StreamState.from_info({**INFO, "config": {**INFO["config"], **config}})
     one = StreamService(state, Mode.EMULATED, SERVER, SidecarSettings(), SystemClock(), lambda *_: None)
-    assert await one.hold(ALL_SHARDS, bucket, bucket)
+    assert await one.own(True, bucket, bucket)
     return one
 
 
@@ -144,14 +144,14 @@ async def served(one: StreamService, contact: Any, bucket: Any) -> AsyncIterator
         one.end()
 
 
-async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -> None:
+async def test_one_that_hands_over_fires_on_for_the_moment_that_the_next_one_needs() -> None:
     fires, checkpoints = Fires(), Checkpoints()
     one = await service(checkpoints)
     async with served(one, fires, checkpoints):
         assert await fires.begins(1)
-        nothing: Any = None  # an instance that only loses shards requests nothing
-        assert await one.hold(frozenset(), nothing, nothing)
-        assert one.shards == frozenset(), "the next holder writes the checkpoint from now on"
+        nothing: Any = None  # an instance that only loses a stream requests nothing
+        assert await one.own(False, nothing, nothing)
+        assert not one.is_owner
         assert await fires.begins(2)
         number = 2
 
@@ -160,7 +160,55 @@ async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -
             number += 1
             return not await fires.begins(number)
 
-        await eventually(has_stopped, describe="it fires no more for lost shards")
+        await eventually(has_stopped, describe="it fires no more")
+
+
+async def test_one_that_is_the_owner_again_in_that_moment_does_not_cease_to_fire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_service, "HANDOVER_OVERLAP_SECONDS", 0.0)
+    bucket: Any = Checkpoints()
+    fires = Fires()
+    one = await service(bucket)
+    async with served(one, fires, bucket):
+        for number in (1, 2, 3):
+            assert await one.own(False, bucket, bucket)
+            assert await one.own(True, bucket, bucket)
+            await one_turn()  # the moment is over
+            await fires.begins(number)
+            await eventually(lambda: len(fires.begun) == number, describe="it fires on")  # noqa: B023 - awaited here
+
+
+async def test_one_that_cannot_read_the_checkpoint_does_not_fire() -> None:
+    class Gone(Checkpoints):
+        async def stream(self, _name: str) -> Any:
+            return None
+
+    fires = Fires()
+    bucket: Any = Checkpoints()
+    gone: Any = Gone()
+    one = await service(bucket)
+    async with served(one, fires, bucket):
+        assert await one.own(False, bucket, bucket)
+        assert not await one.own(True, gone, gone)
+        assert not one.is_owner
+
+
+async def test_the_checkpoint_is_written_by_the_owner_only() -> None:
+    """Not on trial, when another one owns the stream, and not after it was handed over."""
+    bucket: Any = Checkpoints()
+    one = await service(bucket)
+    async with served(one, Answering(), bucket):
+        await eventually(lambda: one.is_ready)
+        one.fires_on_trial(True)
+        await one.write_checkpoint(bucket)
+        one.fires_on_trial(False)
+        one.handed_over(True)
+        await one.write_checkpoint(bucket)
+        assert bucket.written == []
+        one.handed_over(False)
+        await one.write_checkpoint(bucket)
+        assert len(bucket.written) == 1
 
 
 async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
@@ -181,7 +229,7 @@ async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monke
     one = await service(checkpoints, retention="workqueue")
     async with served(one, Answering(), checkpoints):
         await eventually(lambda: len(checkpoints.written) >= 2, describe="two fires are reported")
-    first, second = (value["entries"][0]["through"] for value in checkpoints.written[:2])
+    first, second = (value["through"] for value in checkpoints.written[:2])
     assert second - first >= SECOND // 2, "each reports another fire"
 
 

@@ -21,8 +21,9 @@ from nats_scheduler.runtime.wakes import (
     MIN_WAKES_KEPT,
     RATE_SPAN_SECONDS,
     SOON_SECONDS,
-    FireRate,
+    STANDBY_REST_SECONDS,
     Moderation,
+    Rate,
     Wakes,
 )
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -286,8 +287,8 @@ def under_load(fires: float = MIN_FIRES_FOR_REST, budget: float = BUDGET) -> tup
 
 def test_the_rate_is_that_of_the_last_whole_span_and_nothing_after_a_pause() -> None:
     for after, expected in ((0.1, 0), (RATE_SPAN_SECONDS, 100 / RATE_SPAN_SECONDS), (2 * RATE_SPAN_SECONDS, 0)):
-        rate = FireRate()
-        rate.sent(100, 10.0)
+        rate = Rate()
+        rate.count(100, 10.0)
         assert rate.per_second(10.0 + after) == expected
 
 
@@ -329,6 +330,39 @@ def test_a_rest_begins_when_enough_fires_were_sent_and_ends_after_the_budget_or_
     one.turn_ended(BUDGET)
     one.rest(inf)
     assert [at - loop.now for at in loop.rests] == pytest.approx([BUDGET / 2, BUDGET]), "a turn that sent nothing"
+
+
+def stand_by(one: Moderation, count: int) -> None:
+    """Take a turn in which standbys take `count` inputs."""
+    one.turn_began()
+    one.stood_by(count)
+    one.turn_ended(BUDGET)
+    one.rest(inf)
+
+
+def test_a_process_that_owns_no_stream_rests_longer_after_what_others_do_than_one_that_owns_some() -> None:
+    for owned, ends_after in (((), STANDBY_REST_SECONDS), ((1,), BUDGET)):
+        loop: Any = Loop()
+        one = Moderation(loop)
+        for key in owned:
+            one.owns(key, is_owner=True)
+        stand_by(one, 1_000)
+        loop.now += RATE_SPAN_SECONDS
+        loop.rests.clear()
+        stand_by(one, 1)
+        assert [at - loop.now for at in loop.rests] == pytest.approx([ends_after])
+        one.hurry(1, is_urgent=True)
+        stand_by(one, 1)
+        assert loop.rests[-1] == 0, "something urgent is awaited"
+
+
+def test_a_standby_that_receives_little_reads_it_at_once() -> None:
+    loop: Any = Loop()
+    one = Moderation(loop)
+    for _ in range(20):
+        stand_by(one, 1)
+        loop.now += RATE_SPAN_SECONDS / 2
+    assert [at for at in loop.rests if at > loop.now] == []
 
 
 def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:

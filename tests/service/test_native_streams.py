@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.stored import KIND_BYTES
 from nats_scheduler.jetstream.streams import METADATA_FLAG, StreamState
 from nats_scheduler.observe.documents import schedule_document
@@ -38,7 +39,9 @@ async def holds(native: Asked, stream: str, *subjects: str) -> None:
 async def stored(native: Asked, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
     """Read the stream as `ls --json` does."""
     state = StreamState.from_info(await native.account.api.stream(stream))
-    found = await read_stream_listing(native.account.connection, native.account.api, state, mode, (), CLOCK.now)
+    found = await read_stream_listing(
+        native.account.connection, native.account.api, state, mode, NOTHING_SETTLED, CLOCK.now
+    )
     return [dict(schedule_document(stream, mode, one)) for one in found.schedules]
 
 
@@ -86,7 +89,7 @@ async def test_one_schedule_its_next_and_its_past_fires(native: Asked) -> None:
     await native.schedule("O.past", f"@at {in_seconds(0.2)}")
     await native.account.wait_for("O", "O.out", 3 if repeats else 1)
     known = await native.answer("schedules.get", stream="O", subject="O.one")
-    assert (known["holder"], known["holder_answered"], known["flight"]) == (None, True, None)
+    assert (known["owner"], known["owner_answered"], known["flight"]) == (None, True, None)
     assert (known["schedule"]["fired_by"], known["schedule"]["mode"]) == ("server", "native")
     upcoming = await native.answer("schedules.next", stream="O", subject="O.one", count=3)
     fires = [fire["nanoseconds"] for fire in upcoming["fires"]]

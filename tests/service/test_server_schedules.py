@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Row
+from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.stored import KIND_BYTES
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.errors import NotPermittedError
@@ -95,7 +96,9 @@ class Asking:
         """Read the stream as `ls` does."""
         state = StreamState.from_info(await self.account.api.stream(self.name))
         api, connection = self.account.api, self.account.connection
-        return list((await read_stream_listing(connection, api, state, Mode.NATIVE, (), CLOCK.now)).schedules)
+        return list(
+            (await read_stream_listing(connection, api, state, Mode.NATIVE, NOTHING_SETTLED, CLOCK.now)).schedules
+        )
 
     async def refused(self, within: float = PATIENCE_SECONDS) -> str:
         with pytest.raises(ServiceError) as refused:

@@ -71,7 +71,10 @@ STREAM: dict[str, Any] = {
     "unread": None,
     "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"at": 1}},
     "next": SCHEDULE,
-    "holders": ["one"],
+    "owner": "one",
+    "owner_since": AT,
+    "takeover_reason": "first",
+    "standbys": [],
 }
 HEAD: dict[str, Any] = {"at": AT, "instance": "one", "unanswered": [], "cursor": None}
 ANSWER: dict[str, Any] = {**HEAD, "streams": [STREAM]}

@@ -2,35 +2,41 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.jetstream.errors import NoJetStreamError
+from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
-from tests.harness.permissions import PASSWORD, permissions_of, shared_account, url_of
+from tests.harness.permissions import PASSWORD, Permission, permissions_of, shared_account, url_of
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
 
 SCHEDULES = 20
 ASKS = "nats_scheduler.v1.>"
+NAMES = [f"S{number}" for number in range(40)]
+"""Of so many streams, each of two instances is the first in the order of some."""
 
 
 @dataclass
 class Pair:
-    """Two sidecars that divide the stream `ORDERS`, and who asks them."""
+    """Two sidecars, of which each owns one stream and stands by the other one, and who asks them."""
 
     account: Account
     sidecars: tuple[Running, Running]
+    streams: tuple[str, str]
+    """The stream that the first one owns, and the one that the second one owns."""
 
     @property
     def ids(self) -> tuple[str, str]:
-        return self.sidecars[0].sidecar.instance, self.sidecars[1].sidecar.instance
+        return ids_of(self.sidecars)
 
     async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
         return await answered(self.account.connection, endpoint, request)
@@ -44,24 +50,42 @@ class Pair:
 
         return await eventually(asked, describe=f"{instance} answers {endpoint}")
 
-    async def is_divided(self) -> bool:
-        """Return whether both sidecars know that both hold shards, and hold all schedules."""
+    async def is_settled(self) -> bool:
+        """Return whether both sidecars know who owns and who stands by what, and hold all schedules."""
         for instance in self.ids:
             found = await ask(self.account.connection, f"health.get.{instance}")
             if isinstance(found, Refusal) or not found["ready"]:
                 return False
         both = [await ask(self.account.connection, "streams.list") for _ in range(8)]
         seen = {one["instance"]: one["streams"] for one in both if isinstance(one, dict)}
+        one, other = self.ids
+        wanted = dict(zip(self.streams, ((one, [other], SCHEDULES), (other, [one], SCHEDULES)), strict=True))
         return set(seen) == set(self.ids) and all(
-            streams and streams[0]["holders"] == sorted(self.ids) and streams[0]["schedules"]["total"] == SCHEDULES
+            {of["stream"]: (of["owner"], of["standbys"], (of["schedules"] or {}).get("total")) for of in streams}
+            == wanted
             for streams in seen.values()
         )
+
+
+def ids_of(sidecars: tuple[Running, Running]) -> tuple[str, str]:
+    return sidecars[0].sidecar.instance, sidecars[1].sidecar.instance
+
+
+def stream_first_for(instance: str, ids: tuple[str, str]) -> str:
+    """Return the name of a stream in whose order this one of two instances is the first."""
+    return next(name for name in NAMES if order_of(f"emulated.{name}", ids)[0] == instance)
+
+
+def granted() -> list[Permission]:
+    """Return what a sidecar needs for the streams with these names."""
+    rows = [replace(row, subject=row.subject.replace("ORDERS", "*")) for row in permissions_of("2.11")]
+    return [*rows, *(Permission("publish", f"{name}.>", ()) for name in NAMES)]
 
 
 @asynccontextmanager
 async def pair_on(start_server: StartServer, *, first_is_asked: bool = True) -> AsyncIterator[Pair]:
     """Run two sidecars, with schedules that are due in hours; the second may be denied to ask the first."""
-    whole = permissions_of("2.11")
+    whole = granted()
     partly = [one for one in whole if (one.act, one.subject) != ("publish", ASKS)]
     server = await start_server(config=shared_account([whole, whole if first_is_asked else partly]))
     first, second = (ConnectionSettings(servers=(url_of(server.url, f"sidecar-{n}"),)) for n in range(2))
@@ -72,41 +96,61 @@ async def pair_on(start_server: StartServer, *, first_is_asked: bool = True) -> 
     ):
         for running in (one, other):
             await eventually(running.sidecar.serving.is_set, describe="both serve")
-        await account.create("ORDERS", subjects=["orders.>"])
-        for number in range(SCHEDULES):
-            headers = {"Nats-Schedule": f"@at {in_seconds(3600 + number)}", "Nats-Schedule-Target": "orders.out"}
-            await account.publish(f"orders.s.{number}", headers)
-        pair = Pair(account, (one, other))
-        await eventually(pair.is_divided, describe="both hold shards of ORDERS")
+        ids = ids_of((one, other))
+        pair = Pair(account, (one, other), (stream_first_for(ids[0], ids), stream_first_for(ids[1], ids)))
+        for name in pair.streams:
+            await account.create(name)
+            for number in range(SCHEDULES):
+                headers = {"Nats-Schedule": f"@at {in_seconds(3600 + number)}", "Nats-Schedule-Target": f"{name}.out"}
+                await account.publish(f"{name}.s.{number}", headers)
+        await eventually(pair.is_settled, describe="each owns a stream, and stands by the other one")
         yield pair
 
 
-async def test_both_answer_and_what_only_the_holder_knows_is_asked_of_it(start_server: StartServer) -> None:
+async def test_the_owner_of_a_stream_answers_about_its_schedules_whoever_is_asked(start_server: StartServer) -> None:
     async with pair_on(start_server) as pair:
-        for instance in pair.ids:
-            page = await pair.by(instance, "schedules.list", stream="ORDERS")
-            assert [one["subject"] for one in page["schedules"]] == [f"orders.s.{n}" for n in range(SCHEDULES)]
-        holders = set()
-        for number in range(SCHEDULES):
-            known = await pair.answer("schedules.get", stream="ORDERS", subject=f"orders.s.{number}")
-            assert (known["holder_answered"], known["instance"]) == (True, known["holder"])
-            holders.add(known["holder"])
-        assert holders == set(pair.ids)
-        config = (await pair.account.api.stream("ORDERS"))["config"]
+        for _ in range(8):  # the server chooses which of the two is asked
+            for name, owner in zip(pair.streams, pair.ids, strict=True):
+                page = await pair.answer("schedules.list", stream=name)
+                assert (page["instance"], page["unanswered"]) == (owner, [])
+                assert [one["subject"] for one in page["schedules"]] == [f"{name}.s.{n}" for n in range(SCHEDULES)]
+                known = await pair.answer("schedules.get", stream=name, subject=f"{name}.s.0")
+                assert (known["owner"], known["owner_answered"], known["instance"]) == (owner, True, owner)
+        name, subject = pair.streams[0], f"{pair.streams[0]}.large"
+        config = (await pair.account.api.stream(name))["config"]
         await pair.account.api.update_stream({**config, "max_msg_size": 500})
-        shards = pair.sidecars[0].sidecar.served["ORDERS"].shards
-        subject = next(s for s in (f"orders.large.{n}" for n in range(1_000)) if shard_of(s) in shards)
-        headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": "orders.out"}
+        headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": f"{name}.out"}
         await pair.account.publish(subject, headers, b"x" * 350)
 
         async def failing() -> list[str]:
-            """Return what the sidecar lists that does not fire it."""
-            page = await pair.by(pair.ids[1], "schedules.list", stream="ORDERS", state="failing")
+            page = await pair.answer("schedules.list", stream=name, state="failing")
             return [one["subject"] for one in page["schedules"]]
 
         assert await eventually(failing, describe="it fails") == [subject]
-        known = await pair.answer("schedules.get", stream="ORDERS", subject=subject)
-        assert (known["instance"], known["schedule"]["state"]) == (pair.ids[0], "failing")
+        for _ in range(8):
+            known = await pair.answer("schedules.get", stream=name, subject=subject)
+            assert (known["instance"], known["schedule"]["state"]) == (pair.ids[0], "failing")
+            assert await failing() == [subject]
+
+
+async def test_a_takeover_is_said_with_its_reason_and_its_time(start_server: StartServer) -> None:
+    async with pair_on(start_server) as pair:
+        leaving, stays, name = pair.sidecars[0].sidecar, pair.ids[1], pair.streams[0]
+        before = await pair.answer("streams.list", streams=[name])
+        leaving.stop()
+
+        async def has_left() -> dict[str, Any] | None:
+            (stream,) = (await pair.by(stays, "streams.list", streams=[name]))["streams"]
+            return stream if stream["owner"] == stays else None
+
+        stream = await eventually(has_left, describe="the standby owns it")
+        assert (stream["takeover_reason"], stream["standbys"]) == ("left", [])
+        assert instant_of(before["at"]) - SECOND < instant_of(stream["owner_since"])
+        (one,) = [one for one in (await pair.answer("instances.list"))["instances"] if one["id"] == stays]
+        owned = {part["stream"]: (part["mode"], part["reason"], part["before"]) for part in one["owns"]}
+        assert owned[name] == ("emulated", "left", pair.ids[0])
+        assert set(owned) == set(pair.streams)
+        assert one["stands_by"] == []
 
 
 async def test_allowed_responses_are_enough_to_answer(start_server: StartServer) -> None:
@@ -147,26 +191,27 @@ async def test_the_service_comes_back_with_the_next_connection_unless_it_is_swit
             await eventually(is_back, describe="the same instance is ready again")
 
 
-FIRES = 24
-WHEN_DIVIDED = HANDOVER_OVERLAP_SECONDS + 1
-"""Seconds from when both know who holds what until only the holder fires."""
+FIRES = 12
+"""Fires of each of the two streams."""
+WHEN_SETTLED = HANDOVER_OVERLAP_SECONDS + 1
+"""Seconds from when both know who owns what until only the owner fires."""
 
 
 async def fire(pair: Pair) -> None:
     """Let both sidecars fire, and wait until they have counted it.
 
-    While shards change hands, both fire for them, and one of them may store all fires: these are due after that.
+    While a stream gets another owner, both fire for it: these fires are due after that.
     """
-    headers = {"Nats-Schedule": f"@at {in_seconds(WHEN_DIVIDED)}", "Nats-Schedule-Target": "orders.out"}
-    for number in range(FIRES):
-        await pair.account.publish(f"orders.now.{number}", headers)
+    for name in pair.streams:
+        headers = {"Nats-Schedule": f"@at {in_seconds(WHEN_SETTLED)}", "Nats-Schedule-Target": f"{name}.out"}
+        for number in range(FIRES):
+            await pair.account.publish(f"{name}.now.{number}", headers)
 
     async def are_counted() -> bool:
         parts = [await alone(pair, instance) for instance in pair.ids]
-        stored = sum(fires_in(minutes) for minutes, _recent in parts)
-        return stored == len({number for _minutes, recent in parts for number in in_order(recent)}) == FIRES
+        return all(fires_in(minutes) == len(recent) == FIRES for minutes, recent in parts)
 
-    await eventually(are_counted, describe=f"{FIRES} fires are counted")
+    await eventually(are_counted, describe=f"each counts its {FIRES} fires")
 
 
 async def alone(pair: Pair, instance: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -187,8 +232,9 @@ def totals(minutes: list[dict[str, Any]]) -> tuple[list[int], int]:
     return [sum(column) for column in columns], max(one["lateness_max_nanoseconds"] for one in minutes)
 
 
-def in_order(fires: list[dict[str, Any]]) -> list[int]:
-    return [one["sequence"] for one in fires]
+def in_order(fires: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Return which fires these are, in their order."""
+    return [(one["stream"], one["sequence"]) for one in fires]
 
 
 async def test_the_minutes_and_the_last_fires_of_both_are_added_up_as_long_as_both_are_there(
@@ -196,21 +242,23 @@ async def test_the_minutes_and_the_last_fires_of_both_are_added_up_as_long_as_bo
 ) -> None:
     async with pair_on(start_server) as pair:
         await fire(pair)
-        parts = [await alone(pair, instance) for instance in pair.ids]
-        assert all(fires_in(minutes) and recent for minutes, recent in parts), "each of them fired"
 
         async def add_up() -> bool:
             parts = [await alone(pair, instance) for instance in pair.ids]
             for instance in pair.ids:
-                whole = await pair.by(instance, "activity.list", stream="ORDERS")
-                if whole["unanswered"] or fires_in(whole["minutes"]) != FIRES:
+                whole = await pair.by(instance, "activity.list")
+                if whole["unanswered"] or fires_in(whole["minutes"]) != 2 * FIRES:
                     return False
                 assert totals(whole["minutes"]) == totals([one for minutes, _recent in parts for one in minutes])
-                recent = await pair.by(instance, "fires.recent", stream="ORDERS", filter="orders.now.*", limit=200)
-                both = {number for _minutes, fires in parts for number in in_order(fires)}
-                assert (in_order(recent["fires"]), recent["unanswered"]) == (sorted(both, reverse=True), [])
+                recent = await pair.by(instance, "fires.recent", limit=200)
+                both = {fire for _minutes, fires in parts for fire in in_order(fires)}
+                assert (set(in_order(recent["fires"])), recent["unanswered"]) == (both, [])
+                stored = [instant_of(one["stored"]) for one in recent["fires"]]
+                assert stored == sorted(stored, reverse=True)
                 few = await pair.by(instance, "fires.recent", limit=3)
                 assert in_order(few["fires"]) == in_order(recent["fires"][:3])
+                of_one = await pair.by(instance, "fires.recent", stream=pair.streams[0], filter="*.now.*")
+                assert {one["stream"] for one in of_one["fires"]} == {pair.streams[0]}
             return True
 
         await eventually(add_up, describe="what both did is added up")
@@ -231,20 +279,20 @@ async def test_the_minutes_and_the_last_fires_of_both_are_added_up_as_long_as_bo
 async def test_who_does_not_answer_is_named(start_server: StartServer) -> None:
     async with pair_on(start_server, first_is_asked=False) as pair:
         whole, partly = pair.ids
-        assert (await pair.by(whole, "schedules.list", stream="ORDERS"))["unanswered"] == []
-        page = await pair.by(partly, "schedules.list", stream="ORDERS")
+        name = pair.streams[0]
+        assert (await pair.by(whole, "schedules.list", stream=name))["unanswered"] == []
+        page = await pair.by(partly, "schedules.list", stream=name)
         assert (page["unanswered"], len(page["schedules"])) == ([whole], SCHEDULES)
-        shards = pair.sidecars[0].sidecar.served["ORDERS"].shards
-        subject = next(s for s in (f"orders.s.{n}" for n in range(SCHEDULES)) if shard_of(s) in shards)
-        known = await pair.by(partly, "schedules.get", stream="ORDERS", subject=subject)
-        assert (known["holder"], known["holder_answered"], known["schedule"]["subject"]) == (whole, False, subject)
+        subject = f"{name}.s.0"
+        known = await pair.by(partly, "schedules.get", stream=name, subject=subject)
+        assert (known["owner"], known["owner_answered"], known["schedule"]["subject"]) == (whole, False, subject)
         await fire(pair)
         (ours, recent), (_theirs, theirs) = await alone(pair, partly), await alone(pair, whole)
         activity = await pair.by(partly, "activity.list")
         assert (activity["unanswered"], fires_in(activity["minutes"])) == ([whole], fires_in(ours))
         fires = await pair.by(partly, "fires.recent", limit=200)
         assert (fires["unanswered"], fires["fires"]) == ([whole], recent)
-        assert fires_in((await pair.by(whole, "activity.list"))["minutes"]) == FIRES
+        assert fires_in((await pair.by(whole, "activity.list"))["minutes"]) == 2 * FIRES
         assert len((await pair.by(whole, "fires.recent", limit=200))["fires"]) == len(recent) + len(theirs)
         told = await pair.sidecars[1].told_of("permission_denied", subject=ASKS)
         assert told == {"operation": "publish", "subject": ASKS}

@@ -128,7 +128,7 @@ def test_every_problem_is_reported_at_once_with_key_value_origin_and_what_was_ex
         f"drain_timeout of 3 (file {file}): expected a duration from 0s to 10m0s, {durations}",
         f"log_level of null (file {file}): expected debug or info or warning or error",
         "metrics_port of 70000 ($NATS_SCHEDULER_METRICS_PORT): expected a whole number from 0 to 65535",
-        "registry_bucket of 'a b' (--registry-bucket): expected a string: key-value bucket for leases, heartbeats, "
+        "registry_bucket of 'a b' (--registry-bucket): expected a string: key-value bucket for owners, heartbeats, "
         "checkpoints and flags: letters, digits, _ and -, 1 to 200 characters",
     ]
 

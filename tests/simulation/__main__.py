@@ -48,8 +48,10 @@ def main() -> int:
     kinds.add_argument("--snapshots", action="store_const", const="--snapshots", dest="option", help=snapshots)
     roll_ups = "let fires replace those before them by purges"
     kinds.add_argument("--roll-ups", action="store_const", const="--roll-ups", dest="option", help=roll_ups)
-    readers = "let some of the instances read the stream, and the others take over from them"
-    kinds.add_argument("--readers", action="store_const", const="--readers", dest="option", help=readers)
+    standbys = "let some of the instances read the stream, and the others take over from them"
+    kinds.add_argument("--standbys", action="store_const", const="--standbys", dest="option", help=standbys)
+    unable = "let instances be alive and unable, and a hostile client write into the bucket"
+    kinds.add_argument("--unable", action="store_const", const="--unable", dest="option", help=unable)
     given = parser.parse_args()
     if given.seed is None:
         return _many(range(given.first, given.first + given.seeds), given.jobs, given.option)

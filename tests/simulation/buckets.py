@@ -24,7 +24,7 @@ from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime import snapshots as kept_snapshots
-from nats_scheduler.runtime.instances import LEASE
+from nats_scheduler.runtime.instances import OWNER
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND
 from tests.simulation.network import Link, UnheardError
@@ -57,9 +57,9 @@ class BucketServer:
         """No request is answered before this instant (ns)."""
 
     @property
-    def hand_overs(self) -> int:
-        """The number of times that records of holders were written."""
-        return sum(len(written) for key, written in self.versions.items() if key.startswith(LEASE))
+    def takeovers(self) -> int:
+        """The number of times that the record of the owner was written."""
+        return sum(len(written) for key, written in self.versions.items() if key.startswith(OWNER))
 
     def look(self) -> str | None:
         """Return when it was created, None if it does not exist."""
@@ -162,7 +162,7 @@ class Watcher:
 
     def _arrives(self, late: int, event: Callable[[], None]) -> None:
         link, clock = self._link, self._link.timeline.clock
-        self._arrival = max(self._arrival, clock.monotonic() + link.weather.way() + late)
+        self._arrival = max(self._arrival, clock.monotonic() + link.weather.way_back() + late)
         link.timeline.after(self._arrival - clock.monotonic(), lambda: link.process.receive(event))
 
     def _tell(self, message: StoredMessage) -> None:
@@ -246,7 +246,7 @@ class SimulatedBucket:
 
 
 def _asking(key: str) -> tuple[Point, Point]:
-    if key.startswith(LEASE):
+    if key.startswith(OWNER):
         return Point.CLAIM, Point.CLAIMED
     return Point.WRITE_CHECKPOINT, Point.CHECKPOINT_WRITTEN
 

@@ -126,6 +126,13 @@ class Publishers:
         self._act()
         self._timeline.after(int(self._random.expovariate(1 / mean)), lambda: self.act_now_and_again(mean))
 
+    def store_beat(self) -> None:
+        """Store a schedule that fires each second, and that nobody changes."""
+        beat = Operation(Verb.STORE, "s.beat", self._timeline.now, pattern=Pattern("every", 1), target="t.beat")
+        beat.body, beat.headers = b"beat", (("X-Origin", "beat"),)
+        self._server.history.operations.append(beat)
+        self._happens(beat, is_answered=True)
+
     def feed_now_and_again(self) -> None:
         """Store something on a source, or empty it, repeatedly, if sources are sampled."""
         if self.is_over or not self._scenario.samples:

@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 from nats_scheduler.engine.inputs import Stored
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import with_headers
 from tests.judge.history import SECOND, History
 from tests.simulation.buckets import BucketServer
@@ -48,24 +47,24 @@ class SimulatedFleet:
     """Instances on one server, where nothing breaks by itself."""
 
     def __init__(self, **changes: Any) -> None:
-        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, lags=False, disagrees=False, asks=True)
+        plain = replace(drawn(1), elects=True, kinds=(), reads_for=0, lags=False, disagrees=False, asks=True)
         scenario = replace(plain, **changes)
         self.timeline = Timeline()
         self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
         self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
-        self._instances: list[Instance] = []
+        self.instances: list[Instance] = []
 
     def __enter__(self) -> "SimulatedFleet":
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for instance in self._instances:
+        for instance in self.instances:
             instance.process.end()
 
     def boot(self, name: str) -> Instance:
         """Start an instance."""
         instance = Instance(name, self.server, Random(name), silent)
-        self._instances.append(instance)
+        self.instances.append(instance)
         instance.boot("latest")
         return instance
 
@@ -76,9 +75,9 @@ class SimulatedFleet:
         self.timeline.run(duration)
         return Counter(fire.schedule for fire in fires[before:])
 
-    def holders(self) -> dict[int, int]:
-        """Return how many instances fire for each shard."""
-        return Counter(shard for instance in self._instances for shard in instance.held)
+    def owners(self) -> list[Instance]:
+        """Return the instances that fire for the stream."""
+        return [instance for instance in self.instances if instance.is_owner]
 
     def store(self, subject: str, pattern: str, *, reports: bool = False) -> None:
         """Store a schedule."""
@@ -106,9 +105,9 @@ class SimulatedFleet:
 
 @contextmanager
 def two(**changes: Any) -> Iterator[tuple[SimulatedFleet, Instance, Instance]]:
-    """Run two instances until they have divided the work, or hold all of it each."""
+    """Run two instances until one owns the stream, or both fire all."""
     with SimulatedFleet(**changes) as fleet:
         first, second = fleet.boot("i0"), fleet.boot("i1")
         fleet.timeline.run(3 * SECOND)
-        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if changes.get("divides", True) else 2)
+        assert len(fleet.owners()) == (1 if changes.get("elects", True) else 2)
         yield fleet, first, second

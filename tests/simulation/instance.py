@@ -61,14 +61,14 @@ class Instance:
         return self.process.is_alive
 
     @property
-    def held(self) -> frozenset[int]:
-        """The shards that it fires for."""
-        return self._sidecar.service.shards if self._sidecar is not None and self.is_alive else frozenset()
+    def is_owner(self) -> bool:
+        """True if it fires for the stream."""
+        return self._sidecar is not None and self.is_alive and self._sidecar.service.is_owner
 
     @property
-    def beside(self) -> frozenset[int]:
-        """Those of them whose holder is another one that it considers idle."""
-        return self._sidecar.beside if self._sidecar is not None and self.is_alive else frozenset()
+    def fires_beside(self) -> bool:
+        """True if it does so in addition to another one, which is the owner."""
+        return self._sidecar is not None and self.is_alive and self._sidecar.fires_beside
 
     @property
     def is_reading(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import Fire, ReadContent
-from nats_scheduler.engine.inputs import Refused
+from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError
 from nats_scheduler.message.stored import StoredMessage
@@ -23,6 +23,8 @@ from tests.simulation.scenario import MILLISECOND, SLOWEST
 from tests.simulation.timeline import Timeline
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
+
+DENIED = Refused(NOT_PERMITTED, NOT_PERMITTED, "the user may not publish to the target")
 
 USUAL = 2 * MILLISECOND
 """Longest transit (ns) of anything in good weather."""
@@ -43,10 +45,15 @@ class Weather(Perfect):
         """Nothing gets through before this instant (ns)."""
         self.silent_since = 0
         """The instant (ns) at which that began."""
+        self.deaf_until = 0
+        """Nothing is received before this instant (ns), although what is sent arrives."""
 
     def publish(self, fire: Fire) -> Fate:
         """Decide what happens to a fire."""
-        return self._fate(FULL)
+        if "denied" in self.kinds:
+            return self._fate(None)._replace(refusal=DENIED)
+        fate = self._fate(FULL)
+        return fate._replace(arrives=False) if "idle" in self.kinds else fate
 
     def read(self, request: ReadContent) -> Fate:
         """Decide what happens to a read."""
@@ -62,10 +69,14 @@ class Weather(Perfect):
 
     def follow(self, message: StoredMessage) -> int:
         """Return how long (ns) a stored message takes to the follower."""
-        return self.way()
+        return self.way_back()
+
+    def way_back(self) -> int:
+        """Return how long (ns) anything takes from the server."""
+        return max(self.way(), self.deaf_until - self._timeline.now)
 
     def way(self) -> int:
-        """Return how long (ns) anything takes from one side to the other."""
+        """Return how long (ns) anything takes to the server."""
         longest = SLOWEST if "slow" in self.kinds and self._random.random() < 0.5 else USUAL
         return max(self.cut_until - self._timeline.now, 0) + int(self._random.random() * longest)
 
@@ -80,7 +91,7 @@ class Weather(Perfect):
             answered=not self.is_lost(),
             refusal=refusal if "refusing" in self.kinds and self._random.random() < 0.5 else None,
             request_takes=self.way(),
-            answer_takes=self.way(),
+            answer_takes=self.way_back(),
             twice=lossy and self._random.random() < 0.2,
         )
 
@@ -155,7 +166,7 @@ class Link:
         except Exception as error:
             result = error
         if not self.weather.is_lost():
-            self.timeline.after(self.weather.way(), lambda: self.process.receive(lambda: _give(answer, result)))
+            self.timeline.after(self.weather.way_back(), lambda: self.process.receive(lambda: _give(answer, result)))
 
 
 class UnheardError(Exception):

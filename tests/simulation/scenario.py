@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from nats_scheduler.engine.sharing.readers import PATIENCE_NS, REPLACED_AFTER_NS
+from nats_scheduler.engine.ownership.order import ALL_INSTANCES, PATIENCE_NS, REPLACED_AFTER_NS
 from tests.judge.history import SECOND, Terms
 
 MILLISECOND = SECOND // 1000
@@ -17,6 +17,12 @@ KINDS = (
     *("kill", "crash", "leave", "stall", "cut", "partition", "lossy", "slow", "refusing", "clock"),
     *("bucket deleted", "bucket silent"),
 )
+
+UNABLE = ("denied", "idle", "deaf")
+"""Faults of an instance whose heartbeats arrive: its fires are denied, or get lost, or it receives nothing."""
+
+FORGED = ("forged owner", "forged heartbeat")
+"""What a hostile client writes into the bucket: the record of the owner, or the heartbeat of an unknown instance."""
 
 SILENT = ("stall", "cut", "partition")
 """Faults during which no heartbeat of the instance arrives."""
@@ -34,8 +40,22 @@ LONGEST = {
     "clock": 8 * SECOND,
     "bucket deleted": 0,
     "bucket silent": 4 * SECOND,
+    "denied": 20 * SECOND,
+    "idle": 20 * SECOND,
+    "deaf": 8 * SECOND,
+    "forged owner": 0,
+    "forged heartbeat": 0,
 }
 """The longest time (ns) that each kind of fault lasts."""
+
+ANSWER_DEADLINE = 5 * SECOND
+
+UNANSWERED = ANSWER_DEADLINE + SECOND
+"""The time (ns) after which a request that got lost is repeated at the latest."""
+
+NOTICED_AFTER = {"denied": SECOND, "idle": 3 * SECOND, "deaf": 0}
+"""The time (ns) after which an instance that is unable is noticed, on top of *Live*: at its first fire, or after some
+that are missing."""
 
 PARTITION_NOTICED = 2 * SECOND
 """A partition that lasts longer (ns) ends the contact; a shorter one delays everything.
@@ -56,10 +76,8 @@ SLOWEST = 3 * SECOND // 2
 CLOCK_OFF = 2 * SECOND
 """The most (ns) that a clock may be off, either way."""
 
-ANSWER_DEADLINE = 5 * SECOND
-
 LIVE = 3 * SECOND
-LONGEST_RETRY = {"lossy": ANSWER_DEADLINE + SECOND, "slow": 3 * SLOWEST, "refusing": 7 * SECOND, "clock": CLOCK_OFF}
+LONGEST_RETRY = {"lossy": UNANSWERED, "slow": 3 * SLOWEST, "refusing": 7 * SECOND, "clock": CLOCK_OFF}
 """The time (ns) on top of *Live*: an answer that is lost on a live connection is awaited until its deadline,
 and refused fires are retried less and less often."""
 
@@ -70,8 +88,8 @@ class Scenario:
 
     seed: int
     instances: int
-    divides: bool
-    """True if the instances divide the work by leases; if not, each serves everything, the harder case for *Unique*."""
+    elects: bool
+    """True if the instances agree on one owner; if not, each fires everything, the harder case for *Unique*."""
     guard: bool
     consumes: bool
     duplicate_window: int
@@ -97,7 +115,7 @@ class Scenario:
     leads_anew: bool
     """True if the stream gets another leader at times while its replicas need long to agree.
 
-    Only if there is one instance: two that fire at a handover, or by wrong clocks, may send a fire to one leader each.
+    Only if there is one instance: two that fire at a takeover, or by wrong clocks, may send a fire to one leader each.
     And not with a forger: another leader frees the identities that it has blocked (`engine.firing.sending`).
     """
     lands: bool
@@ -131,17 +149,17 @@ class Scenario:
     """
     deadlines: bool = False
     """True if some schedules say within which time their fires are to be done; no draw either."""
-    readers: int = 0
-    """How many instances read the stream (`instances_per_stream`); 0: all. No draw either."""
-    full: frozenset[str] = frozenset()
-    """The instances that have no room for the stream (`schedules_per_instance`); no draw either."""
+    standbys: int | None = None
+    """How many instances read the stream besides its owner (the setting `standbys`); None: all. No draw either."""
+    beats: bool = False
+    """True if a schedule fires each second that nobody changes: so an owner that fires nothing is noticed soon."""
     snapshots: bool = False
     """True if instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
 
     @property
     def heals_for(self) -> int:
         """The time (ns) at the end in which nothing is broken: until all must be ready, and a while to check it."""
-        settles = REPLACED_AFTER_NS + 2 * PATIENCE_NS + self.reads_for if self.readers else 0
+        settles = REPLACED_AFTER_NS + 2 * PATIENCE_NS + self.reads_for if self.standbys is not None else 0
         return self.terms.resumes_within + self.reads_for + settles + 12 * SECOND
 
     @property
@@ -157,8 +175,8 @@ class Scenario:
             window=SECOND // 10 + off + self._in_flight(),
             clock_ahead=off,
             clock_behind=off,
-            divided=self.divides,
-            readers=min(self.readers, self.instances),
+            elected=self.elects,
+            readers=min(1 + self.standbys, self.instances) if self.standbys is not None else 0,
             consumed=self.consumes,
             duplicate_window=self.duplicate_window,
             allows_roll_ups=not self.rolls_up,
@@ -166,7 +184,12 @@ class Scenario:
 
     def _in_flight(self) -> int:
         """Return how long (ns) what was read or sent before may still be in transit."""
-        ways = {"slow": 3 * SLOWEST, "stall": LONGEST["stall"], "partition": PARTITION_NOTICED}
+        ways = {
+            "slow": 3 * SLOWEST,
+            "stall": LONGEST["stall"],
+            "partition": PARTITION_NOTICED,
+            "deaf": LONGEST["deaf"],
+        }
         lag = LONGEST_AGREEMENT if self.disagrees else LONGEST_LAG if self.lags else 0
         return sum(ways.get(kind, 0) for kind in self.kinds) + lag
 
@@ -177,16 +200,16 @@ def drawn(seed: int) -> Scenario:
         Random(f"scenario {seed}"),
         Random(f"content {seed}"),
     )  # later features do not change the worlds of existing seeds
-    divides = random.random() < 0.5
+    elects = random.random() < 0.5
     consumes = random.random() < 0.25
     kinds = tuple(kind for kind in KINDS if random.random() < 0.4)
     lags = Random(f"leader {seed}").random() < 0.3
-    instances = random.choice([1, 2, 2, 3] if divides else [1, 1, 2, 2, 3])
+    instances = random.choice([1, 2, 2, 3] if elects else [1, 1, 2, 2, 3])
     forges = Random(f"forger {seed}").random() < 0.2
     return Scenario(
         seed=seed,
         instances=instances,
-        divides=divides,
+        elects=elects,
         guard=random.random() < 0.6,
         consumes=consumes,
         duplicate_window=120 * SECOND if consumes else random.choice([7, 120]) * SECOND,
@@ -237,12 +260,11 @@ def with_snapshots(seed: int) -> Scenario:
     )
 
 
-def with_readers(seed: int) -> Scenario:
-    """Draw the scenario of a seed in which one or two of three or four instances read the stream.
+def with_standbys(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which three or four instances share a stream: it has no standby, one, or all.
 
-    They come, go and die at least, and some may have no room for it. Half of the seeds are those with snapshots. Faults
-    are rare in half of each, and after none of them an instance may need long: both would excuse a stream that is left
-    too early.
+    They come, go and die at least. Half of the seeds are those with snapshots. Faults are rare in half of each, and
+    after none of them an instance may need long: both would excuse a stream that is left too early.
     """
     random, usual = Random(f"readers {seed}"), with_snapshots(seed) if seed % 2 else drawn(seed)
     if random.random() < 0.5:
@@ -250,13 +272,40 @@ def with_readers(seed: int) -> Scenario:
         usual = replace(usual, kinds=kinds, breaks_every=6 * SECOND, breaks_for=40 * SECOND)
     return replace(
         usual,
-        divides=True,
+        elects=True,
         instances=random.choice([3, 4]),
-        readers=random.choice([1, 2, 2]),
+        standbys=random.choice([0, 1, 1, ALL_INSTANCES]),
         reads_for=random.choice([0, 6, 9]) * SECOND,
         kinds=tuple(kind for kind in KINDS if kind in ("kill", "leave", *usual.kinds)),
         leads_anew=False,
-        full=frozenset(f"i{number}" for number in range(random.choice([0, 0, 1, 2, 4]))),
+    )
+
+
+def with_unable(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which instances are alive and unable, and a hostile client writes into the bucket.
+
+    Where the fires of an owner cannot be read back, or others than it hold them back, it cannot be judged by them. One
+    that is idle is noticed by standbys only, and forgiven after a while: so there is one at most, and no standby dies.
+    """
+    random, usual = Random(f"unable {seed}"), drawn(seed)
+    others = ("idle",) if random.random() < 0.4 else ("denied", "deaf", "kill")
+    kinds = tuple(kind for kind in (*others, *FORGED, "bucket deleted") if random.random() < 0.6)
+    return replace(
+        usual,
+        elects=True,
+        instances=random.choice([2, 3]),
+        standbys=random.choice([None, 1]),
+        kinds=kinds or others,
+        breaks_every=random.choice([3, 8]) * SECOND,
+        breaks_for=40 * SECOND,
+        reads_for=0,
+        beats=True,
+        leads_anew=False,
+        consumes=False,
+        purges=False,
+        elsewhere=False,
+        overlaps=False,
+        forges=False,
     )
 
 
@@ -264,6 +313,7 @@ DRAWS: dict[str, Callable[[int], Scenario]] = {
     "": drawn,
     "--snapshots": with_snapshots,
     "--roll-ups": with_roll_ups,
-    "--readers": with_readers,
+    "--standbys": with_standbys,
+    "--unable": with_unable,
 }
 """What is drawn of a seed, by the option of the command."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.inputs import Input, Outcome, ProposalsApplied, PublishConcluded, Refused, RemovalRequested
+from nats_scheduler.engine.ownership.order import ALL_INSTANCES
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ID, header_items, header_value
 from nats_scheduler.message.reading import read_message
@@ -136,7 +137,7 @@ class Server:
         self.listeners: list[Instance] = []
         self.bucket = BucketServer(timeline)
         self.links: dict[str, Link] = {}
-        """The last connection of each process that divides the work, by its name."""
+        """The last connection of each process that takes part, by its name."""
         self.snapshots = SnapshotServer(timeline, lambda: self.bucket.is_silent())
         self.keeps_snapshots = scenario.snapshots
         """True if instances keep snapshots."""
@@ -145,12 +146,12 @@ class Server:
         """True if there is a forger, so that what instances send is recorded."""
         self.asks = scenario.asks
         """True if instances can ask each other whether they are there."""
-        self.divides = scenario.divides
-        """True if the instances divide the work; if not, each of them serves everything."""
-        self.readers = scenario.readers
-        """How many instances read the stream; 0: all."""
-        self.full = scenario.full
-        """The instances that have no room for the stream."""
+        self.elects = scenario.elects
+        """True if the instances agree on one owner; if not, each of them fires all."""
+        self.standbys = ALL_INSTANCES if scenario.standbys is None else scenario.standbys
+        """How many instances read the stream besides its owner."""
+        self.some_read = scenario.standbys is not None
+        """True if some instances may leave the stream alone."""
         self.created = "2026-01-01T00:00:00Z"
         """The time at which the stream was made."""
         self.followers: list[Callable[[], None]] = []
@@ -181,7 +182,6 @@ class Server:
         """Return the leader's information about the stream."""
         first, gone = self.removed()
         state = {"first_seq": first, "last_seq": self.stream.applied, "num_deleted": len(gone)}
-        state["num_subjects"] = 1  # enough for those that have no room
         return {"config": self.stream.config, "created": self.created, "state": state}
 
     def removed(self) -> tuple[int, frozenset[int]]:
@@ -220,7 +220,7 @@ class Server:
         """Notify all listeners of a request."""
         for listener in self.listeners:
             if listener.process is not besides and not listener.weather.is_lost():
-                self.timeline.after(listener.weather.way(), partial(listener.receive, request))
+                self.timeline.after(listener.weather.way_back(), partial(listener.receive, request))
 
     def empty(self, source: str) -> None:
         """Remove everything on a source."""

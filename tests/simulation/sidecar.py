@@ -1,4 +1,4 @@
-"""The parts that one process runs: the real `StreamService`, and the real `Instances` where work is divided.
+"""The parts that one process runs: the real `StreamService`, and the real `Instances` where a stream has one owner.
 
 Its rule: only the few lines around them are modelled here, by the rules of `runtime.sidecar` and `runtime.serving`:
 connections that end and are made again, contacts that end on one that lives, hints about requests of others to remove
@@ -25,9 +25,8 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     RemovalRequested,
 )
-from nats_scheduler.engine.sharing.leases import Leases
-from nats_scheduler.engine.sharing.readers import ALL_INSTANCES, Readers
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.engine.ownership.order import Order
+from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
@@ -36,7 +35,7 @@ from nats_scheduler.message.rejection import FAILED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
-from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
+from nats_scheduler.runtime.instances import CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.sidecar import leave
 from nats_scheduler.runtime.snapshots import KeptSnapshots
@@ -153,7 +152,7 @@ class SimulatedContact(AgreedContact):
         stop, process = self.begin_following(after), self._link.process
         gone: asyncio.Future[None] = process.loop.create_future()
         news = partial(process.receive, lambda: None if gone.done() else gone.set_result(None))
-        self._server.followers.append(lambda: self._after(self._link.weather.way(), news))
+        self._server.followers.append(lambda: self._after(self._link.weather.way_back(), news))
         try:
             await asyncio.wait((self._link.lost, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -202,15 +201,13 @@ class Sidecar:
         self._random = random
         self._memory = memory
         self._able = V2_11 if server.stream.guard else V2_10
-        capacity = 0 if name.partition("-")[0] in server.full else None
-        readers = Readers(server.readers or ALL_INSTANCES, capacity=capacity)
-        self._leases = Leases(name, readers=readers)
+        self._owners = Owners(name, order=Order(server.standbys))
         # Drawn from the state, and not the generator, so that the worlds of existing seeds do not change.
         self._content_memory = Random(f"contents {name} {random.getstate()}").choice(CONTENT_MEMORIES)
         self._clock = clock
         self._calendars = NOT_READ
         self.service = self._new_service(StreamState.from_info(server.information()))
-        self._services = {} if server.readers else {"SIM": self.service}
+        self._services = {} if server.some_read else {"SIM": self.service}
         self._left: dict[str, LeftStream] = {}
         self._reporter: Any = Traces(process.note)
         self._instances: Instances | None = None
@@ -229,12 +226,12 @@ class Sidecar:
         return bool(self._services)
 
     @property
-    def beside(self) -> frozenset[int]:
-        """The shards that it fires for in addition to a holder that it considers idle."""
-        leases, key, now = self._leases, self.service.key, self._clock.monotonic()
-        holders = leases.record(key).holders
-        others = self.service.shards - leases.held(key)
-        return frozenset(shard for shard in others if leases.ability.is_relieved(key, holders[shard], now))
+    def fires_beside(self) -> bool:
+        """True if it fires in addition to the owner: on trial, or because it passes over the owner as idle."""
+        owners, key, now = self._owners, self.service.key, self._clock.monotonic()
+        is_passed_over = owners.ability.is_passed_over(key, owners.record(key).owner, now)
+        is_beside = is_passed_over or self.service.is_on_trial
+        return self.service.is_owner and not owners.is_owner(key) and is_beside
 
     async def run(self) -> None:
         """Connect and serve, again and again."""
@@ -252,7 +249,7 @@ class Sidecar:
             self.link = self._instances = None
 
     async def leave(self) -> None:
-        """Give up all shards and finish what is in flight, for as long as there is a connection."""
+        """Hand the stream over and finish what is in flight, for as long as there is a connection."""
         if self.link is None:
             return
         draining = asyncio.create_task(self._drain())
@@ -289,15 +286,15 @@ class Sidecar:
             await self._process.rest(RECONNECT_AFTER / SECOND)
             return
         async with asyncio.TaskGroup() as tasks:
-            if self._server.divides:
-                self._server.links[self._leases.me] = link
+            if self._server.elects:
+                self._server.links[self._owners.me] = link
                 shared = self._clock, self._services, self._reporter, self._restore, self._is_there
-                self._instances = Instances(self._leases, bucket, api, *shared, self._left)
+                self._instances = Instances(self._owners, bucket, api, *shared, self._left)
                 self._instances.decide = lambda _name: self._decided.set()
                 tasks.create_task(self._instances.take_part())
             else:
-                tasks.create_task(self._hold_everything(bucket, api))
-            keep = self._keep_deciding if self._server.readers else self._keep_serving
+                tasks.create_task(self._own_it(bucket, api))
+            keep = self._keep_deciding if self._server.some_read else self._keep_serving
             tasks.create_task(keep(link, bucket, tasks))
 
     async def _is_there(self, name: str) -> bool | None:
@@ -322,21 +319,21 @@ class Sidecar:
         self._has_opened = True
         return True
 
-    async def _hold_everything(self, bucket: SimulatedBucket, api: Information) -> None:
-        while self.service.shards != ALL_SHARDS:
+    async def _own_it(self, bucket: SimulatedBucket, api: Information) -> None:
+        while not self.service.is_owner:
             try:
-                await self.service.hold(ALL_SHARDS, bucket, api)
+                await self.service.own(True, bucket, api)
             except JetStreamError:
-                await self._process.rest(DIVISION_CHECK_INTERVAL_SECONDS)
+                await self._process.rest(CHECK_INTERVAL_SECONDS)
 
     async def _keep_deciding(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
         """Read the stream, or leave it to others, as the instances decide."""
         serving: asyncio.Task[None] | None = None
         instances = self._instances
-        assert instances is not None, "they divide the stream"
+        assert instances is not None, "they agree on an owner"
         while not link.lost.done():
             self._decided.clear()
-            if instances.reads(self.service.key, self.service.state.subjects, is_reading=self.is_reading):
+            if instances.reads(self.service.key, is_reading=self.is_reading):
                 if not self.is_reading:
                     self._process.note("reads the stream")
                     self._left.clear()
@@ -402,7 +399,7 @@ class Sidecar:
         if self._instances is not None:
             self._instances.check_soon(self.service.key)
         else:
-            tasks.create_task(self._hold_everything(bucket, api))
+            tasks.create_task(self._own_it(bucket, api))
 
     def _new_service(self, state: StreamState) -> StreamService:
         process = self._able, SETTINGS, self._clock, self._report

@@ -12,7 +12,6 @@ import pytest
 
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.reading import landed
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import LONGEST_WAIT_SECONDS, Removals
@@ -27,7 +26,7 @@ from tests.simulation.server import Server
 
 pytestmark = pytest.mark.slow
 
-worlds = pytest.mark.parametrize("divides", [True, False], ids=["divided", "undivided"])
+worlds = pytest.mark.parametrize("elects", [True, False], ids=["owned", "by all"])
 
 STORED = frozenset({"s.tick", *(f"s.{number}" for number in range(12))})
 FROM_THE_BEGINNING = STORED - {f"s.{number}" for number in range(6)}
@@ -56,12 +55,12 @@ step_back_unnoticed = together(
 older_fire_elsewhere_believed = instead(landed, "is_older", lambda *_: False)
 
 
-def left_after(how: str, *, divides: bool, guard: bool = True) -> set[str]:
+def left_after(how: str, *, elects: bool, guard: bool = True) -> set[str]:
     """Store schedules, remove some `how`, and return what both instances list in the end; the rest has to fire.
 
     `s.4` is rejected.
     """
-    with two(divides=divides, guard=guard) as (fleet, *instances):
+    with two(elects=elects, guard=guard) as (fleet, *instances):
         for number in range(12):
             at = f"@at {format_rfc3339(fleet.timeline.now + (30 + 600 * (number % 2)) * 60 * SECOND)}"
             fleet.store(f"s.{number}", "every day" if number == 4 else at)
@@ -90,20 +89,20 @@ def left_after(how: str, *, divides: bool, guard: bool = True) -> set[str]:
 
 @pytest.mark.parametrize("how", LEFT)
 def test_what_is_removed_is_listed_no_more(how: str) -> None:
-    for divides, guard in ((True, True), (True, False), (False, True)):
-        assert left_after(how, divides=divides, guard=guard) == LEFT[how], f"divides: {divides}, guard: {guard}"
-    for divides in (True, False):
+    for elects, guard in ((True, True), (True, False), (False, True)):
+        assert left_after(how, elects=elects, guard=guard) == LEFT[how], f"elects: {elects}, guard: {guard}"
+    for elects in (True, False):
         with planted(removals_not_followed if LEFT[how] != STORED else all_said_to_be_removed):
-            assert left_after(how, divides=divides) == STORED, f"divides: {divides}"
+            assert left_after(how, elects=elects) == STORED, f"elects: {elects}"
 
 
-def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = False) -> dict[str, list[int]]:
+def fires_after_a_return(*, elects: bool, guard: bool = True, is_new: bool = False) -> dict[str, list[int]]:
     """Let a stream go back, and return for which times each schedule fired since.
 
     At 0 s `s.old` and `s.late` are stored, a copy is made, and `s.lost` is stored; all have fired when the stream goes
     back at 4.5 s. At 5 s `s.new` is stored, and the world ends at 11 s.
     """
-    with two(divides=divides, guard=guard) as (fleet, _first, _second):
+    with two(elects=elects, guard=guard) as (fleet, _first, _second):
         begin = fleet.timeline.now
         fleet.store("s.old", "@every 1s")
         fleet.store("s.late", f"@at {format_rfc3339(fleet.timeline.now + 2 * SECOND)}")
@@ -116,7 +115,7 @@ def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = Fa
         fleet.timeline.run(SECOND // 2)
         fleet.store("s.new", "@every 1s")
         fleet.timeline.run(LIVE + 3 * SECOND)
-        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if divides else 2)
+        assert len(fleet.owners()) == (1 if elects else 2)
         found: dict[str, list[int]] = {}
         for fire in fires:
             assert fire.fire_time is not None
@@ -125,19 +124,19 @@ def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = Fa
 
 
 @worlds
-def test_what_is_stored_after_a_return_fires_and_what_is_gone_does_not(*, divides: bool) -> None:
+def test_what_is_stored_after_a_return_fires_and_what_is_gone_does_not(*, elects: bool) -> None:
     for guard in (True, False):
-        fired = fires_after_a_return(divides=divides, guard=guard)
+        fired = fires_after_a_return(elects=elects, guard=guard)
         assert fired.keys() == {"s.old", "s.late", "s.new"}
         assert fired["s.new"][-3:] == [8, 9, 10]
         assert fired["s.late"] == [2] or not guard, "what had fired behind the copy fires once more"
     with planted(step_back_unnoticed):
-        assert "s.new" not in fires_after_a_return(divides=divides)
+        assert "s.new" not in fires_after_a_return(elects=elects)
 
 
 @worlds
-def test_a_stream_that_is_made_anew_is_served_from_its_beginning(*, divides: bool) -> None:
-    fired = fires_after_a_return(divides=divides, is_new=True)
+def test_a_stream_that_is_made_anew_is_served_from_its_beginning(*, elects: bool) -> None:
+    fired = fires_after_a_return(elects=elects, is_new=True)
     assert fired.keys() == {"s.new"}
     assert fired["s.new"][-3:] == [8, 9, 10]
 
@@ -145,8 +144,8 @@ def test_a_stream_that_is_made_anew_is_served_from_its_beginning(*, divides: boo
 def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
     """Let a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
     random = Random(f"return {seed}")
-    divides, guard, is_new = (random.random() < 0.5 for _ in range(3))
-    with two(divides=divides, guard=guard) as (fleet, *instances):
+    elects, guard, is_new = (random.random() < 0.5 for _ in range(3))
+    with two(elects=elects, guard=guard) as (fleet, *instances):
         if not is_new:
             fleet.store("s.old", "@every 1s")
         copy = fleet.server.stream.copied()
@@ -173,7 +172,7 @@ def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
         begin, fires = fleet.timeline.now, fleet.server.history.fires
         fires.clear()
         fleet.timeline.run(3 * SECOND + SECOND // 2)
-        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if divides else 2), trouble
+        assert len(fleet.owners()) == (1 if elects else 2), trouble
         times = ((fire.schedule, ((fire.fire_time or 0) - begin) // SECOND) for fire in fires)
         assert is_new or "s.old" in {fire.schedule for fire in fires}, trouble
         return Counter((schedule, second) for schedule, second in times if 0 <= second < 3)
@@ -188,9 +187,9 @@ def test_whatever_breaks_beside_it_each_schedule_fires_once_for_each_time(some: 
         assert fires == dict.fromkeys(product(fired, range(3)), 1), seed
 
 
-def fires_elsewhere_of_three_streams(*, divides: bool, guard: bool) -> list[int]:
+def fires_elsewhere_of_three_streams(*, elects: bool, guard: bool) -> list[int]:
     """Make a stream anew twice, each time with the same `@at`; return the fires in the other stream, by second."""
-    with two(divides=divides, guard=guard, elsewhere=True) as (fleet, _first, _second):
+    with two(elects=elects, guard=guard, elsewhere=True) as (fleet, _first, _second):
         begin = fleet.timeline.now
         for _ in range(3):
             fleet.store_for_elsewhere("s.again", f"@at {format_rfc3339(begin + SECOND)}")
@@ -200,8 +199,8 @@ def fires_elsewhere_of_three_streams(*, divides: bool, guard: bool) -> list[int]
 
 
 @worlds
-def test_a_schedule_that_is_stored_again_in_a_stream_made_anew_fires_elsewhere_again(*, divides: bool) -> None:
+def test_a_schedule_that_is_stored_again_in_a_stream_made_anew_fires_elsewhere_again(*, elects: bool) -> None:
     for guard in (True, False):
-        assert fires_elsewhere_of_three_streams(divides=divides, guard=guard) == [1, 1, 1]
+        assert fires_elsewhere_of_three_streams(elects=elects, guard=guard) == [1, 1, 1]
     with planted(older_fire_elsewhere_believed):
-        assert len(fires_elsewhere_of_three_streams(divides=divides, guard=True)) < 3
+        assert len(fires_elsewhere_of_three_streams(elects=elects, guard=True)) < 3

@@ -30,7 +30,7 @@ SEND_DELAY_NS = 40 * MILLISECOND
 """Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
 
 
-@pytest.mark.parametrize("option", DRAWS, ids=["plain", "snapshots", "roll-ups", "readers"])
+@pytest.mark.parametrize("option", DRAWS, ids=["plain", "snapshots", "roll-ups", "standbys", "unable"])
 @pytest.mark.parametrize("some", TIERS)
 def test_no_promise_is_broken_whatever_breaks(some: range, option: str) -> None:
     for seed in some:
@@ -130,7 +130,7 @@ def test_a_world_that_steps_without_end_is_stopped_and_named(without_end: Any) -
 def test_the_seeds_break_everything_that_can_break() -> None:
     scenarios = [drawn(seed) for seed in range(100)]
     assert {kind for scenario in scenarios for kind in scenario.kinds} == set(KINDS)
-    drawn_of = ("divides", "guard", "consumes", "misses", "instances")
+    drawn_of = ("elects", "guard", "consumes", "misses", "instances")
     found = {name: {getattr(scenario, name) for scenario in scenarios} for name in drawn_of}
     assert found == {name: {1, 2, 3} if name == "instances" else {True, False} for name in drawn_of}
 

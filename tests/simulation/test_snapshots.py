@@ -106,7 +106,7 @@ def seen_after_a_start() -> Seen:
     `s.tail` is stored in between, and `s.replaced` is replaced after the start. All fire each 20 s but these: `s.far`,
     which is due after 20 min, and `s.replaced`, which was, and is after two hours.
     """
-    with planted(found_by_all), planted(hasty), SimulatedFleet(divides=False, elsewhere=True, snapshots=True) as fleet:
+    with planted(found_by_all), planted(hasty), SimulatedFleet(elects=False, elsewhere=True, snapshots=True) as fleet:
         first = fleet.boot("i0")
         fleet.timeline.run(SECOND)
         fleet.store("s.near", "@every 20s")
@@ -145,7 +145,7 @@ def fired_after_a_return(*, is_new: bool) -> set[str]:
     When it goes back, a snapshot has `s.old` and `s.lost`; the copy has `s.old` only. Then it grows beyond what the
     snapshot is of, by `s.new` and messages that are no schedules.
     """
-    with planted(found_by_all), planted(hasty), SimulatedFleet(divides=False, snapshots=True) as fleet:
+    with planted(found_by_all), planted(hasty), SimulatedFleet(elects=False, snapshots=True) as fleet:
         first = fleet.boot("i0")
         fleet.timeline.run(SECOND)
         fleet.store("s.old", "@every 1s")

@@ -3,15 +3,15 @@
 Its rule: one seed, one history. Time passes only on the timeline, and all that is random comes from the seed.
 """
 
-from collections import Counter, defaultdict
+import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
 
 from nats_scheduler.engine.holding.roster import Roster
-from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
-from nats_scheduler.engine.sharing.readers import PATIENCE_NS
+from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.buckets import hasty
@@ -24,8 +24,10 @@ from tests.simulation.scenario import (
     LONGEST,
     LONGEST_AGREEMENT,
     LONGEST_LAG,
+    NOTICED_AFTER,
     PARTITION_NOTICED,
     SILENT,
+    UNANSWERED,
     Scenario,
 )
 from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
@@ -38,7 +40,7 @@ BUCKET_MADE_ANEW = 3 * SECOND
 """The time (ns) from its deletion until the bucket exists again, with heartbeats of all instances."""
 
 AT_REST = 10 * SECOND
-"""Length (ns) of the end phase, in which shards should no longer change hands."""
+"""Length (ns) of the end phase, in which the stream should keep its owner."""
 
 FAR_BITS = 26
 """In half of the worlds a schedule is far that is woken in more than two of spans of 2 to this power of ns (67 ms)."""
@@ -66,10 +68,13 @@ class World:
         self._born: dict[str, int] = {}
         self._leaves_since: dict[str, int] = {}
         self._consumed_through = 0
+        self._unable_until = 0
         self.crashes: Counter[Point] = Counter()
         """The number of times that a process died at each point."""
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, scenario, written)
+        if scenario.beats:
+            self.publishers.store_beat()
         self.forger = Forger(self.server, scenario.seed, written)
         if scenario.overlaps or scenario.deadlines:
             self.workers = Workers(self.server, scenario.seed)
@@ -92,6 +97,11 @@ class World:
             "clock": self._step_clock,
             "bucket deleted": self._delete_bucket,
             "bucket silent": self._silence_bucket,
+            "denied": self._disable("denied"),
+            "idle": self._disable("idle"),
+            "deaf": self._deafen,
+            "forged owner": self._forge_owner,
+            "forged heartbeat": self._forge_heartbeat,
         }
 
     def run(self) -> History:
@@ -138,9 +148,9 @@ class World:
         self.timeline.run(self.scenario.breaks_for)
         self._heal()
         self.timeline.run(self.scenario.heals_for - AT_REST)
-        before = self.server.bucket.hand_overs
+        before = self.server.bucket.takeovers
         self.timeline.run(AT_REST)
-        self.history.hand_overs = self.server.bucket.hand_overs - before
+        self.history.takeovers = self.server.bucket.takeovers - before
         return self._closed()
 
     # -- phases --------------------------------------------------------------------------------------------------
@@ -203,11 +213,9 @@ class World:
                 self._boot(instance)
 
     def _closed(self) -> History:
-        self.history.holders = self._holders() if self.scenario.divides else None
-        self.history.read_by = read_by = [instance.name for instance in self.instances if instance.is_reading]
-        self.history.have_room = sum(
-            one.name in read_by or one.name not in self.scenario.full for one in self.instances
-        )
+        owners = [one.name for one in self.instances if one.is_owner and not one.fires_beside]
+        self.history.owned_by = owners if self.scenario.elects else None
+        self.history.read_by = [instance.name for instance in self.instances if instance.is_reading]
         for instance in self.instances:
             if instance.is_alive:
                 self._died(instance)
@@ -218,13 +226,6 @@ class World:
         elsewhere = {OTHER_SEQUENCES + message.sequence for message in self.server.other.messages()}
         self.history.remaining_fires = {message.sequence for message in self.server.stream.messages()} | elsewhere
         return self.history
-
-    def _holders(self) -> dict[int, list[str]]:
-        holders: dict[int, list[str]] = defaultdict(list)
-        for instance in self.instances:
-            for shard in instance.held - instance.beside:
-                holders[shard].append(instance.name)
-        return holders
 
     def _consume(self) -> None:
         if self.server.stream.last_sequence > self._consumed_through:
@@ -244,18 +245,17 @@ class World:
             self._may_be_unread(besides=instance)
 
     def _may_be_unread(self, besides: Instance | None = None) -> None:
-        """Note that an instance is gone, or none has read yet: if no other holds shards, one is to read first."""
+        """Note that an instance is gone, or none has read yet: if no other owns the stream, one is to read first."""
         others = [one for one in self.instances if one is not besides and not one.process.is_stalled]
-        if self.scenario.readers and not any(one.held for one in others):
+        if self.scenario.standbys is not None and not any(one.is_owner for one in others):
             now = self.timeline.now
-            patience = PATIENCE_NS if self.scenario.full else 0
-            until = now + LEASE_DURATION_NS + patience + self.scenario.reads_for
+            until = now + GONE_AFTER_NS + self.scenario.reads_for
             self.history.faults.append(Fault("unread", None, now, until))
 
     def _boot(self, instance: Instance) -> None:
         chance = self._random.random()
         memory = "none" if chance < 0.2 else "latest"
-        if chance > 0.8 and not self.scenario.consumes and not self.scenario.divides:
+        if chance > 0.8 and not self.scenario.consumes and not self.scenario.elects:
             memory = "older"
         instance.boot(memory)
         self._born[instance.name] = self.timeline.now
@@ -344,6 +344,49 @@ class World:
             self.timeline.after(duration, lambda: instance.weather.kinds.discard(kind))
 
         return begin
+
+    def _is_unable(self, kind: str, instance: Instance, duration: int) -> int:
+        """Record that an instance is unable from now on, unless another one is: one that is able is to take over.
+
+        Returns for how long (ns).
+        """
+        now = self.timeline.now
+        duration = min(duration, self.history.begin + self.scenario.breaks_for - now)
+        was_idle = any(fault.kind == "idle" for fault in self.history.faults)
+        if self._unable_until > now or not instance.is_alive or (was_idle and kind == "idle"):
+            return 0
+        self._unable_until = now + duration
+        self._trace(f"{instance.name}: is {kind} for {duration / SECOND:.3f} s")
+        within, end = NOTICED_AFTER[kind], now + duration + (UNANSWERED if kind == "idle" else 0)
+        self.history.faults.append(Fault(kind, instance.name, now, end, noticed_after=within))
+        return duration
+
+    def _disable(self, kind: str) -> Callable[[Instance, int], None]:
+        def begin(instance: Instance, duration: int) -> None:
+            if duration := self._is_unable(kind, instance, duration):
+                instance.weather.kinds.add(kind)
+                self.timeline.after(duration, lambda: instance.weather.kinds.discard(kind))
+
+        return begin
+
+    def _deafen(self, instance: Instance, duration: int) -> None:
+        if duration := self._is_unable("deaf", instance, duration):
+            instance.weather.deaf_until = self.timeline.now + duration
+
+    def _forge_owner(self, instance: Instance, _duration: int) -> None:
+        """Have the record name an instance that never was, or one that may not be the owner."""
+        owner = self._random.choice(["i9-1", *self.server.links])
+        self._forge("owner.emulated.SIM", {"owner": owner, "since": 0, "before": "", "reason": "first"})
+
+    def _forge_heartbeat(self, _instance: Instance, _duration: int) -> None:
+        name = f"i{self._random.randint(4, 9)}-1"
+        self._forge(f"instance.{name}", {"serves": ["emulated.SIM"], "last_received": None})
+
+    def _forge(self, key: str, value: dict[str, object]) -> None:
+        self._trace(f"forger: writes {value} as {key}")
+        if self.server.bucket.stream is not None:
+            self.server.bucket.write(key, json.dumps(value).encode())
+        self.history.faults.append(Fault("forged", None, self.timeline.now, self.timeline.now))
 
     def _delete_bucket(self, _instance: Instance, _duration: int) -> None:
         self._trace("world: deletes the bucket")

@@ -42,12 +42,12 @@ class Machine:
 
 
 async def is_served(stream: str, account: Account) -> None:
-    """Wait until a heartbeat names a stream, and its shards are divided: that is what commands read."""
+    """Wait until a heartbeat names a stream, and it has an owner: that is what commands read."""
 
     async def is_known() -> bool:
         heartbeats = await account.messages(BUCKET, f"{KEYS}.instance.*")
-        lease = await account.api.message(BUCKET, last_by_subj=f"{KEYS}.lease.emulated.{stream}")
-        return lease is not None and any(stream.encode() in (one.body or b"") for one in heartbeats)
+        owner = await account.api.message(BUCKET, last_by_subj=f"{KEYS}.owner.emulated.{stream}")
+        return owner is not None and any(stream.encode() in (one.body or b"") for one in heartbeats)
 
     await eventually(is_known, describe=f"a sidecar serves {stream}")
 

@@ -3,9 +3,13 @@
 It tests `web/link.py` too.
 """
 
+import re
+
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.web.browsing import browsing
+
+STANDBY = 'data-label="Standbys"><div>'
 
 
 async def test_what_was_shown_stays_when_the_sidecar_ends_and_the_page_recovers(start_server: StartServer) -> None:
@@ -45,6 +49,13 @@ async def test_two_instances_and_who_fires_what(start_server: StartServer) -> No
             await one.ready("O")
             await two.ready("O")
         names = (one.sidecar.instance, two.sidecar.instance)
-        text = await page.shows("/instances", *names, " shards", "Which instance fires which part of a stream")
-        assert text.count("<title>Shard ") == 64
+        text = await page.shows("/instances", *names, "Who owns and stands by each stream", STANDBY)
+        assert re.search(r'data-label="Reason">[^<]*(first|ahead|not ready)', text)
+        owner, standby = (
+            re.search(rf'data-label="{one}">.*?"code">(\w+)<', text, re.S) for one in ("Owner", "Standbys")
+        )
+        assert owner is not None
+        assert standby is not None
+        assert {owner[1], standby[1]} == set(names)
+        assert "alarm" not in text
         await page.shows("/", "served by 2 instances", "All is well")

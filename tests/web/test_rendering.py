@@ -1,13 +1,10 @@
-"""Numbers, times and the texts of others, as the pages show them; and the pictures: bars, lines, shards and words."""
-
-from typing import Any
+"""Numbers, times and the texts of others, as the pages show them; and the pictures: bars, lines and words."""
 
 from markupsafe import Markup
 
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Late, bar_chart, lateness_chart, nice_top
-from nats_scheduler.web.pages import ranges_text, stream_shards
 from nats_scheduler.web.rendering import clock_text, distance_text, lateness_text, plural, templates, utc_text, visible
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
@@ -99,13 +96,3 @@ def test_lateness_grows_by_equal_steps_from_grid_line_to_grid_line() -> None:
     assert heights == {"p50": grid["0.1 ms"], "p99": grid["1 ms"], "most": grid["100 ms"]}
     assert (grid["0.1 ms"], grid["100 ms"]) == (HEIGHT - BOTTOM, TOP)
     assert lateness_chart([minute(0, 1, 2, 70_000)]).beside[-1].text == "100 s"
-
-
-def test_each_shard_has_its_holder() -> None:
-    instances: list[Any] = [
-        {"id": name, "state": "alive", "holds": [{"stream": "O", "mode": "emulated", "shards": shards}]}
-        for name, shards in (("one", [0, 1, 99, -1]), ("two", [63]))
-    ]
-    (stream,) = stream_shards(instances)
-    assert (stream["holders"], stream["free"]) == (["one", "one", *[None] * 61, "two"], 61)
-    assert [ranges_text(shards) for shards in ([5, 0, 1, 2, 40, 41, 7], [])] == ["0–2, 5, 7, 40–41", ""]

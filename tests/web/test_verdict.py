@@ -26,7 +26,7 @@ def stream(name: str = "O", **values: Any) -> StreamDocument:
     """Return a stream of which nothing is wrong, but for these values."""
     counts = {"total": 5, "states": {"waiting": 5}, "kinds": {"at": 5}}
     usual = {"mode": "emulated", "ready": True, "schedules": counts, "failing": 0, "rejected": 0, "misnamed": 0}
-    document: Any = {"stream": name, **usual, "next": None, "holders": ["one"], **values}
+    document: Any = {"stream": name, **usual, "next": None, "owner": "one", "standbys": [], **values}
     return document  # type: ignore[no-any-return]
 
 
@@ -36,9 +36,16 @@ def health(name: str = "one", *reasons: str) -> HealthAnswer:
 
 def instance(name: str = "one", state: Any = "alive", **values: Any) -> InstanceDocument:
     usual: dict[str, Any] = dict.fromkeys(("since", "last_heartbeat", "serves")) | {"age_nanoseconds": 0}
-    usual |= {"unable": [], "holds": []}
+    usual |= {"unable": [], "owns": [], "stands_by": [], "standbys": 1}
     document: Any = {"id": name, "state": state, **usual, **values}
     return document  # type: ignore[no-any-return]
+
+
+ALONE = "if the owner goes, another instance has to read it first."
+
+
+def owned(name: str) -> dict[str, Any]:
+    return {"stream": name, "mode": "emulated", "since": AT, "before": "", "reason": "first"}
 
 
 def on(
@@ -82,6 +89,10 @@ def test_what_is_wrong_is_named() -> None:
         "1 schedule of stream O: overdue.": on(overdue(60)),
         "Instance one is silent: its heartbeats stopped.": on(instances=[instance(state="silent")]),
         "Instance one cannot serve 1 stream.": on(instances=[instance(unable=[{"stream": "O"}])]),
+        f"Stream O has no standby: {ALONE}": on(instances=[instance(owns=[owned("O")]), instance("two")]),
+        f"2 streams have no standby: {ALONE}": on(
+            instances=[instance(owns=[owned("O"), owned("P")]), instance("two", stands_by=[])]
+        ),
         "Instance two: O: reading": on(each=[health("one"), health("two", "O: reading")]),
         "The doctor found 1 error.": on(findings=found("error", None)),
         "The doctor found 1 warning.": on(findings=found("warning", None)),
@@ -89,7 +100,7 @@ def test_what_is_wrong_is_named() -> None:
     }
     bad = {
         "Stream O is dormant: nothing fires its schedules. Graduate it.": on(stream(mode="dormant")),
-        "No instance holds the schedules of stream O: nothing fires them.": on(stream(holders=[])),
+        "Stream O has no owner: nothing fires its schedules.": on(stream(owner=None)),
         "no connection": on(own=answered(health("one", "no connection"))),
         "Instance two: O: reading": on(each=[health("two", "O: reading")]),
     }
@@ -105,8 +116,8 @@ def test_what_is_wrong_is_named() -> None:
 
 def test_what_is_usual_is_no_reason() -> None:
     empty = {"total": 0, "states": {}, "kinds": {}}
-    usual = [stream(), overdue(2), stream(mode="native", holders=[]), stream(schedules=empty, holders=[])]
-    for fine in (*usual, stream(schedules=None, holders=[])):
+    usual = [stream(), overdue(2), stream(mode="native", owner=None), stream(schedules=empty, owner=None)]
+    for fine in (*usual, stream(schedules=None, owner=None)):
         assert (on(fine).level, on(fine).words, sentences(on(fine))) == ("ok", "All is well", [])
 
 

@@ -82,6 +82,11 @@ class ServerLimits:
     silent: bool = False
     """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
 
+    @property
+    def longest_ahead(self) -> int:
+        """The longest time (ns) before its send time at which a schedule is read."""
+        return self.look_ahead if self.guard else min(self.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
+
 
 def assembled(
     held: Held,

@@ -35,8 +35,8 @@ from nats_scheduler.engine.holding.flight import DONE, Stage, Turn
 from nats_scheduler.engine.holding.held import Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import CalendarsRead
+from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 
@@ -61,7 +61,7 @@ class Calendars(Part):
         lifecycle: Lifecycle,
         course: Course,
         purges: Purges,
-        holdings: Holdings,
+        takeover: Takeover,
         notify_named: Callable[[], object],
     ) -> None:
         """Know no calendar yet.
@@ -71,7 +71,7 @@ class Calendars(Part):
         super().__init__(lifecycle)
         self._course = course
         self._purges = purges
-        self._holdings = holdings
+        self._takeover = takeover
         self._known = NOT_READ
         self._followed_until: int | None = None
         """Until when (ns) all edits were certainly received; None if they are."""
@@ -121,8 +121,8 @@ class Calendars(Part):
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
                 self._prune(name)
             if self._known.fault(name):
-                self._holdings.await_calendar(name, held.stored_at if self._progress.is_live else None)
-                self._holdings.waits_for_calendar(held, name)
+                self._takeover.await_calendar(name, held.stored_at if self._progress.is_live else None)
+                self._takeover.waits_for_calendar(held, name)
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)
         if held.bounded.unknown_calendar is not None:
@@ -154,8 +154,8 @@ class Calendars(Part):
                 self._found.add(name)
                 continue
             self._found.discard(name)
-            if not self._holdings.awaits(name):
-                self._holdings.await_calendar(name, min(now, self._earliest_overdue(name, now) - 1))
+            if not self._takeover.awaits(name):
+                self._takeover.await_calendar(name, min(now, self._earliest_overdue(name, now) - 1))
 
     def _changed_since(self, before: KnownCalendars) -> list[str]:
         """Return the calendars that schedules name, and of which something else is known than before."""
@@ -166,7 +166,7 @@ class Calendars(Part):
             names = (one for one in edited if one in self._named)
         return [one for one in names if before.fault(one) != known.fault(one) or _is_other(before, known, one)]
 
-    def shards_changed(self) -> None:
+    def owner_changed(self) -> None:
         """Report again what is missing: other schedules are ours."""
         for name in self._named:
             if self._known.fault(name):
@@ -200,13 +200,13 @@ class Calendars(Part):
             entries, ours = self._named[name], 0
             for sequence, held in list(entries.items()):
                 if self._roster.on(held.subject) is held:
-                    ours += self._ownership.is_ours(held)
+                    ours += self._ownership.is_owner
                     yield held
                 else:
                     entries.pop(sequence, None)
             if name in self._found:
                 self._found.discard(name)
-                self._holdings.calendar_found(name)
+                self._takeover.calendar_found(name)
             self._passed_until = next((one for one in self._to_visit.values() if one is not None), None)
             self._report(name, ours)
 
@@ -266,7 +266,7 @@ class Calendars(Part):
         due = (
             held.send_time
             for held in self._named[name].values()
-            if held.no_fire is None and self._ownership.is_ours(held) and not _may_be_stored(held)
+            if held.no_fire is None and self._ownership.is_owner and not _may_be_stored(held)
         )
         return min((send_time for send_time in due if send_time <= now), default=now)
 

@@ -5,8 +5,8 @@ The rules:
 - A schedule is read before each fire, but for one whose content is kept, and again whenever something may have changed
   it.
 - An unknown outcome is concluded before anything else happens to the schedule.
-- A schedule in a shard of another holder is left to that holder. It is read here only if its fire is not read back for
-  long, or purged if it is done, so that nothing stays held that the stream does not hold.
+- A standby leaves all to the owner. It reads a schedule only if no fire of it is read back for long, or purges it if it
+  is done, so that nothing stays held that the stream does not hold.
 - A schedule advances (`Course.advance`) once its fire is stored, or dropped by a policy: to its next fire or its end.
 
 Its fires are built and sent in `engine.firing.sending`; what an outcome says is in `engine.firing.outcomes`.
@@ -27,7 +27,7 @@ from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
 from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, WITH_CONTENT, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
-from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Part
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, UNFIRED_LIMIT_NS, Lifecycle, Part
 from nats_scheduler.engine.holding.silence import dropped as note_dropped
 from nats_scheduler.engine.inputs import (
     ContentRead,
@@ -36,7 +36,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     Unanswered,
 )
-from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.engine.removing.purges import LEFT_TO_OWNER_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.policies import MAKE_UP_ONCE, Kept
 from nats_scheduler.message.stored import StoredMessage
@@ -44,82 +44,82 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.instants import SECOND
 
-# Find schedules of other holders that came due and that nobody fired.
+# Find, while standing by, schedules that came due and that the owner did not fire.
 #
-# A holder may be alive and unable to fire, which shows only in what it does not store. A removal leaves nothing in
-# the stream either, so a schedule is read before its holder is said to neglect it.
+# An owner may be alive and unable to fire, which shows only in what it does not store. A removal leaves nothing in the
+# stream either, so a schedule is read before the owner is said not to have fired it.
 #
 # The rules:
 #
-# - A while after its due time, one schedule of each shard is read; if it is still stored, its holder neglects the
-#   shard.
-# - If it was due long ago nothing is noted: its fires may be gone, and its holder knows better.
-# - Where the fires of others cannot be read back, nobody is judged by them: on streams that do not keep their
-#   messages, and of schedules whose targets are in other streams.
+# - A while after its due time, one schedule at a time is read; if it is still stored, the owner has not fired it.
+# - If it was due long ago nothing is noted: its fires may be gone, and the owner knows better.
+# - Where the fires of the owner cannot be read back, it is not judged by them: on streams that do not keep their
+#   messages, and by schedules whose targets are in other streams.
 #
-# Cost: one read for each shard of another holder in which a schedule seems to be neglected.
+# Cost: one read while a schedule seems to be unfired.
 
-NEGLECT_LIMIT_NS = 3 * SECOND
-"""A schedule of another holder is read if its fire is not read back within this time (ns) after its due time."""
+LEFT_WITH_OTHER_TARGET_NS = 10 * LEFT_TO_OWNER_NS
+"""The same as `LEFT_TO_OWNER_NS` for repeating schedules whose fires are in other streams.
 
-OTHER_ELSEWHERE_LIMIT_NS = 10 * OTHER_HOLDER_LIMIT_NS
-"""The same as `OTHER_HOLDER_LIMIT_NS` for repeating schedules whose fires are in other streams.
-
-They are not read back, so this instance does not know the next fire of any of them until it is to fire it.
+They are not read back, so a standby does not know the next fire of any of them until it is to fire it.
 """
 
 
-class Neglect(Part):
-    """The schedules of one stream that other holders seem to neglect."""
+class Unfired(Part):
+    """The schedules of one stream that the owner seems not to fire, as a standby sees it."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle)
         self._live_since = 0
-        self._read_last: dict[int, Held] = {}
-        """Of each shard of another holder, the schedule that was read last because nobody fired it."""
+        self._read_last: Held | None = None
+        """The schedule that was read last because nobody fired it."""
 
     def contact_regained(self, now: int) -> None:
         """Expect nothing of the time before: fires could not be read back."""
         self._live_since = now
 
+    def due_since(self, held: Held) -> int:
+        """Return since when (ns) a fire may be read here: the schedule is due and stored, and there is contact."""
+        return max(held.send_time, held.stored_at, self._live_since)
+
     def wait(self, held: Held, now: int) -> bool:
-        """Leave a due schedule to its holder for a while; returns False if it is to be read now."""
-        ownership, shard = self._ownership, held.shard
-        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
+        """Leave a due schedule to the owner for a while; returns False if it is to be read now."""
+        ownership, due = self._ownership, self.due_since(held)
+        since = due + UNFIRED_LIMIT_NS
         if not held.fires_each_time:
-            self._lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+            self._lifecycle.set_aside(held, due + LEFT_TO_OWNER_NS)
             return True
-        is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.send_time
+        is_settled = ownership.unfired or ownership.last_fired >= held.send_time
         if is_settled or held.is_elsewhere or not ownership.reads_all:
-            self._lifecycle.set_aside(held, held.send_time + limit_of(held))
+            self._lifecycle.set_aside(held, due + limit_of(held))
         elif now < since:
             self._lifecycle.set_aside(held, since)
-        elif self._is_reading(shard):
-            self._lifecycle.set_aside(held, now + NEGLECT_LIMIT_NS)
+        elif self._is_reading():
+            self._lifecycle.set_aside(held, now + UNFIRED_LIMIT_NS)
         else:
-            self._read_last[shard] = held
+            self._read_last = held
             return False
         return True
 
     def is_stored(self, held: Held, now: int) -> None:
-        """Note that a schedule of another holder is stored although its due time has passed."""
-        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
-        if self._ownership.reads_all and held.fires_each_time and since <= now < held.send_time + OTHER_HOLDER_LIMIT_NS:
-            self._ownership.neglect(held)
+        """Note that a schedule is stored although its due time has passed."""
+        since, until = self.due_since(held) + UNFIRED_LIMIT_NS, max(held.send_time, held.stored_at) + LEFT_TO_OWNER_NS
+        if self._ownership.reads_all and held.fires_each_time and since <= now < until:
+            self._ownership.blame(held)
 
     def unread(self, held: Held, now: int) -> None:
-        """Read a schedule of another holder again soon that could not be read: its holder may neglect it."""
-        if now < held.send_time + OTHER_HOLDER_LIMIT_NS:
-            self._lifecycle.set_aside(held, now + NEGLECT_LIMIT_NS)
+        """Read a schedule again soon that could not be read: the owner may not have fired it."""
+        if now < self.due_since(held) + LEFT_TO_OWNER_NS:
+            self._lifecycle.set_aside(held, now + UNFIRED_LIMIT_NS)
 
-    def _is_reading(self, shard: int) -> bool:
-        held = self._read_last.get(shard)
+    def _is_reading(self) -> bool:
+        held = self._read_last
         return held is not None and self._lifecycle.in_stage(held.subject, held.sequence, Stage.READING) is held
 
 
 def limit_of(held: Held) -> int:
-    """Return how long (ns) after its due time a schedule of another holder is read, to notice that it is gone."""
-    return OTHER_ELSEWHERE_LIMIT_NS if held.is_elsewhere and held.repeats else OTHER_HOLDER_LIMIT_NS
+    """Return how long (ns) after its due time a standby reads a schedule, to notice that it is gone."""
+    return LEFT_WITH_OTHER_TARGET_NS if held.is_elsewhere and held.repeats else LEFT_TO_OWNER_NS
 
 
 UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
@@ -135,8 +135,7 @@ CONTENT_KEPT_NS = 10 * SECOND
 """A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
 
 HELD_BACK_LOOK_INTERVAL_NS = 300 * SECOND
-"""The interval (ns) at which a due schedule of another holder is read if that holder may hold back or skip its fires
-for any time."""
+"""The interval (ns) at which a standby reads a due schedule whose fires the owner may hold back or skip."""
 
 ATTEMPTS_PER_READ = 7
 """After this number of attempts without an answer the content is read again, guard or not."""
@@ -155,9 +154,9 @@ class Course(Part):
         super().__init__(lifecycle)
         self._purges = purges
         self._limits = limits
-        self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
+        self._look_ahead = limits.longest_ahead
         self._first_group = min(limits.read_group, self._look_ahead // MIN_GROUPS_AHEAD)
-        self._neglect = Neglect(lifecycle)
+        self._unfired = Unfired(lifecycle)
         self.overlaps = Overlaps(lifecycle, rules)
         """Holds fires back until the one before is finished."""
         self.firing = Firing(lifecycle, limits, rules)
@@ -171,8 +170,8 @@ class Course(Part):
         """Have the schedule read in time for its due fire, or ended when its TTL runs out if that comes first.
 
         `now` (ns) if it was read already, and outlived the age that its stream allows.
-        The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
-        Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
+        A standby has it looked at `Ownership.lag` later, so a takeover needs no visit of all.
+        Checkpoints rely on it that no schedule is woken after its send time (`Takeover.checkpoint`).
         """
         if held.no_fire is not None:
             wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
@@ -199,24 +198,25 @@ class Course(Part):
             self._wake_held_back(held, flight, now)
         elif flight.stage is Stage.PURGING:
             self._purges.purge_subject(held)
-        elif flight.stage is Stage.DONE_ELSEWHERE:
-            self._purges.purge_now(held, flight.ending)  # its holder did not, or its request was not received
+        elif flight.stage is Stage.DONE_BY_OWNER:
+            self._purges.purge_now(held, flight.ending)  # the owner did not, or its request was not received
 
     def _wake_waiting(self, held: Held, now: int) -> None:
-        since = min(held.send_time, self._lifetimes.ends(held))
-        if self._is_dropped_elsewhere(held, now):
+        ends = self._lifetimes.ends(held)
+        since = ends if ends < held.send_time else self._unfired.due_since(held)
+        if self._is_dropped_by_owner(held, now):
             return
-        if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
+        if self._ownership.is_owner or now >= since + LEFT_TO_OWNER_NS:
             self.read(held, may_wait=held.send_time - now >= MIN_WAIT_AHEAD_NS)
-        elif since < held.send_time:
-            self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
-        elif not self._neglect.wait(held, now):
+        elif ends < held.send_time:
+            self._lifecycle.set_aside(held, since + LEFT_TO_OWNER_NS)
+        elif not self._unfired.wait(held, now):
             self.read(held)
 
-    def _is_dropped_elsewhere(self, held: Held, now: int) -> bool:
-        """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
+    def _is_dropped_by_owner(self, held: Held, now: int) -> bool:
+        """Go on after fires that the owner drops: it stores nothing that would show it. Return whether it does."""
         may_drop = held.terms.policies.missed.kept is Kept.SKIP
-        if not may_drop or self._ownership.is_ours(held) or now < held.send_time:
+        if not may_drop or self._ownership.is_owner or now < held.send_time:
             return False
         if held.is_elsewhere or held.due_fire(None, now) is not None:
             return False  # of fires in another stream it is not known here which are stored
@@ -224,8 +224,8 @@ class Course(Part):
         return True
 
     def _wake_with_content(self, held: Held, flight: Flight, now: int) -> None:
-        if not self._ownership.is_ours(held):
-            self.hand_over(held)
+        if not self._ownership.is_owner:
+            self.leave(held)
         elif now < held.send_time:
             self.firing.make_ready(held, flight)
         elif not self.firing.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
@@ -234,8 +234,8 @@ class Course(Part):
             self._publish(held, flight, now)
 
     def _wake_held_back(self, held: Held, flight: Flight, now: int) -> None:
-        if not self._ownership.is_ours(held):
-            self.hand_over(held)
+        if not self._ownership.is_owner:
+            self.leave(held)
         else:
             self.overlaps.woken(held, flight, now)
 
@@ -273,8 +273,8 @@ class Course(Part):
             return
         if held.flight.stage is not Stage.HELD_BACK:
             self.overlaps.answered_too_soon(held.flight, request)
-        elif not self._ownership.is_ours(held):
-            self.leave_to_holder(held, now)
+        elif not self._ownership.is_owner:
+            self.leave_to_owner(held, now)
         else:
             verdict = self.overlaps.answered(held, request, answer, now)
             if verdict is Verdict.GO_AHEAD:
@@ -308,7 +308,7 @@ class Course(Part):
             pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
             self._lifecycle.move(held, Turn.ADVANCED)
             held.fire_time = next_fire
-            is_protected = self.firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
+            is_protected = self.firing.is_guarded(held) and held.terms.source is None and self._ownership.is_owner
             is_near = pause <= CONTENT_KEPT_NS and held.may_fire
             if kept is not None and is_near and is_protected and self._contents.may_keep(kept):
                 self.keep_content(held, kept, pause)
@@ -324,11 +324,11 @@ class Course(Part):
             held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
         if held.unreported is None:
             held.unreported = first
-        if self._ownership.is_ours(held):
+        if self._ownership.is_owner:
             self._report_dropped(held, held.fire_time + 1)
         self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
         if held.sequence in self._lifecycle.aside:
-            self._lifecycle.set_aside(held, now + OTHER_HOLDER_LIMIT_NS)  # its holder reports it first
+            self._lifecycle.set_aside(held, now + LEFT_TO_OWNER_NS)  # the owner reports it first
 
     def _pass_over(self, held: Held, next_fire: int | None) -> None:
         """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
@@ -354,7 +354,7 @@ class Course(Part):
         return True
 
     def took_over(self, held: Held, settled_through: int) -> None:
-        """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
+        """Report what was dropped while standing by and the owner before has not settled."""
         if held.unreported is None:
             return
         if held.send_time_of(held.unreported) <= settled_through:
@@ -383,8 +383,8 @@ class Course(Part):
 
     # -- what may have changed -----------------------------------------------------------------------------------
 
-    def hand_over(self, held: Held) -> None:
-        """Leave a schedule to another holder: what is in flight is concluded here, and not repeated."""
+    def leave(self, held: Held) -> None:
+        """Leave a schedule to another owner: what is in flight is concluded here, and not repeated."""
         if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.BACKING_OFF):
             self._lifecycle.move(held, Turn.LEFT)
             self.await_due(held)
@@ -406,7 +406,9 @@ class Course(Part):
             # The purges of other instances are received too, in bursts.
             self._purges.requested_on(request.filter, request.below, now)
         elif request.sequence is not None:
-            self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None, now)
+            self._purges.requested_by_owner_for(self._lifecycle.aside.get(request.sequence), None, now)
+        elif request.filter is not None and request.below is not None:
+            self._purges.requested_jointly(request.filter, request.below, now)
         active = self._lifecycle.active_in(request)
         is_wide = request.sequence is None and not (request.filter is not None and is_literal_subject(request.filter))
         self._recheck(self._unprotected(active) if is_wide else active)
@@ -415,7 +417,7 @@ class Course(Part):
         """Re-check samples, which have aged, and, without the guard, what may have been removed during the outage."""
         if self.running_since is None:
             self.running_since = now
-        self._neglect.contact_regained(now)
+        self._unfired.contact_regained(now)
         self.conditions_changed(now)
         self._purges.purge_returned(now)
         self._recheck(self._unprotected(self._lifecycle.all_active()))
@@ -481,9 +483,9 @@ class Course(Part):
         if held.flight.fire is None and (held.send_time - now > self._ahead(held) or not held.may_fire):
             self._lifecycle.move(held, Turn.NOT_DUE)  # it was read for another reason than its fire
             self.await_due(held, now)
-        elif not self._ownership.is_ours(held):
-            self.leave_to_holder(held, now)
-            self._neglect.is_stored(held, now)
+        elif not self._ownership.is_owner:
+            self.leave_to_owner(held, now)
+            self._unfired.is_stored(held, now)
         else:
             held.flight.content, held.flight.source = read.message, read.source
             held.flight.read_at = now
@@ -500,13 +502,13 @@ class Course(Part):
         if held is None or held.flight is None or self._is_outdated(held.flight):
             return
         self._contents.drop(held.flight)
-        if self._ownership.is_ours(held):
+        if self._ownership.is_owner:
             if unread.denied:
-                self._ownership.deny(held, unread.reason, now)
+                self._ownership.deny(unread.reason, now)
             self.firing.back_off(held, held.flight, Turn.UNREAD, now)
         else:
-            self.leave_to_holder(held, now)
-            self._neglect.unread(held, now)
+            self.leave_to_owner(held, now)
+            self._unfired.unread(held, now)
 
     def _go_on(self, held: Held, flight: Flight, now: int) -> None:
         """Go on with a schedule whose content was read just now."""
@@ -537,7 +539,7 @@ class Course(Part):
 
     def first_read_at(self, fire_time: int, source: str | None) -> int:
         """Return when (ns) a new schedule without policies is read for its first fire, if that is far."""
-        if source is not None:
+        if source is not None and self._ownership.is_owner:
             return fire_time
         instant = fire_time - self._look_ahead  # as `_read_at` of a time beyond the look-ahead, at a third of its cost
         together = instant + -instant % self._first_group if self._first_group else instant
@@ -545,6 +547,8 @@ class Course(Part):
 
     def _read_at(self, send_time: int, ahead: int) -> int:
         """Return when (ns) to read for a fire at `send_time` (ns): `ahead` before it, with what is due near it."""
+        if not self._ownership.is_owner:
+            return self.first_read_at(send_time, None)  # the lag of a standby is counted from the longest look-ahead
         group = min(self._limits.read_group, ahead // MIN_GROUPS_AHEAD)
         instant = max(send_time - ahead, self._contents.now)
         together = instant + -instant % group if group else instant
@@ -592,8 +596,8 @@ class Course(Part):
                 flight.fire = None
             self.read(held)
 
-    def leave_to_holder(self, held: Held, now: int) -> None:
-        """Leave a schedule to its holder, and look at it after a while."""
+    def leave_to_owner(self, held: Held, now: int) -> None:
+        """Leave a schedule to the owner, and look at it after a while."""
         self._lifecycle.move(held, Turn.LEFT)
         wait = limit_of(held) if held.fires_each_time else HELD_BACK_LOOK_INTERVAL_NS
         self._lifecycle.set_aside(held, max(held.send_time, now) + wait)
@@ -606,8 +610,8 @@ class Course(Part):
     # -- retries -------------------------------------------------------------------------------------------------
 
     def _retry(self, held: Held, flight: Flight, now: int) -> None:
-        if not self._ownership.is_ours(held):
-            self.hand_over(held)
+        if not self._ownership.is_owner:
+            self.leave(held)
             return
         # If nothing is acknowledged, the guard refuses in silence: without a read that would never end.
         reads = flight.attempts % ATTEMPTS_PER_READ == 0

@@ -9,8 +9,8 @@ The rules:
   third failure in a row, or a denial, is reported instead.
 - A fire says in its own headers within which time it is to be done, and by which consumer. So every instance that
   reads it watches it, and one that starts knows the fires that are stored, also those whose schedules are gone.
-- The instance that holds the shard of the schedule asks. Another one keeps the fire for `KEPT_FOR_OTHERS_NS`, in case
-  the holder ends before it has asked.
+- The owner of the stream asks. A standby keeps the fire for `KEPT_BY_STANDBYS_NS`, in case the owner ends before it
+  has asked.
 - What was over for `SETTLED_NS` at the time of a checkpoint is taken for asked: an instance that starts does not report
   again what the one before it has reported.
 - Questions are asked `QUESTION_SPACING_NS` apart, and none during a burst.
@@ -32,8 +32,7 @@ from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.firing.overlap import MAX_SILENT_FAILURES, QUESTION_SPACING_NS
 from nats_scheduler.engine.holding.flight import wait_after
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
-from nats_scheduler.engine.inputs import CheckpointLoaded, FinishAnswer, Unanswered
-from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, FinishAnswer, Unanswered
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import Header, decoded, encoded, header_value
 from nats_scheduler.message.policies import Policies, policy_header, read_consumer
@@ -49,10 +48,10 @@ MAX_LOOKED_AT_PER_STEP = 256
 """Most fires that one step looks at whose time is over."""
 
 SETTLED_NS = 1 * MINUTE
-"""A fire whose time was over for longer than this when its holder wrote its last checkpoint was asked about."""
+"""A fire whose time was over for longer than this when the owner wrote its last checkpoint was asked about."""
 
-KEPT_FOR_OTHERS_NS = 2 * SETTLED_NS
-"""The fire of another holder is kept for this time (ns) after its own time was over, or the start of this instance."""
+KEPT_BY_STANDBYS_NS = 2 * SETTLED_NS
+"""A standby keeps a fire for this time (ns) after its own time was over, or the start of this instance."""
 
 LONGEST_WAIT_NS = 5 * MINUTE
 """Longest wait before a question without an answer is asked again."""
@@ -114,22 +113,17 @@ class Deadlines(Part):
         """By stream sequence."""
         self._agenda: list[tuple[int, int]] = []
         """When (ns) each that is not asked about is to be looked at, and its sequence: a heap."""
-        self._others: deque[tuple[int, int]] = deque()
-        """When (ns) those of other holders were to be asked about, in order, and their sequences."""
+        self._passed_by: deque[tuple[int, int]] = deque()
+        """When (ns) those were to be asked about that were left to the owner, in order, and their sequences."""
         self._next_turn = 0
         """The instant (ns) from which on the next question may be asked."""
-        self._settled = [-1] * SHARDS
-        """The instant (ns) of the last checkpoint of each shard."""
+        self._settled = NOTHING_SETTLED.through
+        """The instant (ns) of the last checkpoint of the owner before."""
 
     @property
     def sequences(self) -> list[int]:
         """The stream sequences of the fires that are watched."""
         return list(self._watched)
-
-    def load(self, checkpoint: CheckpointLoaded) -> None:
-        """Note until when an earlier holder of some shards asked about their fires."""
-        for shard in checkpoint.shards:
-            self._settled[shard] = checkpoint.through
 
     def watch(
         self, schedule: str, sequence: int, fire_time: int, target: str, stored_as: int, stored_at: int, block: bytes
@@ -139,7 +133,7 @@ class Deadlines(Part):
             return
         if len(self._watched) >= MAX_WATCHED:
             if self._progress.is_live or not self._agenda:
-                if self._ownership.is_ours_on(schedule):
+                if self._ownership.is_owner:
                     reason = f"{MAX_WATCHED:,} fires of the stream are watched already"
                     self._emit(Report(FinishUnknown(schedule, sequence, fire_time, reason)))
                 return
@@ -149,11 +143,13 @@ class Deadlines(Part):
         self._watched[stored_as] = fire
         heappush(self._agenda, (fire.deadline, stored_as))
 
-    def shards_changed(self) -> None:
-        """Look anew at the fires of other holders whose time is over."""
-        self._agenda = [*self._agenda, *self._others]
+    def owner_changed(self, checkpoint: Checkpoint | None) -> None:
+        """Look anew at the fires whose time is over; the owner before wrote that checkpoint."""
+        if checkpoint is not None:
+            self._settled = checkpoint.through
+        self._agenda = [*self._agenda, *self._passed_by]
         heapify(self._agenda)
-        self._others.clear()
+        self._passed_by.clear()
 
     def next_look(self) -> int | None:
         """Return when (ns) the next fire is to be looked at, None if none is."""
@@ -161,20 +157,20 @@ class Deadlines(Part):
 
     def work(self, now: int) -> None:
         """Look at fires whose time is over, and ask about one of them if its turn has come."""
-        while self._others and now >= self._others[0][0] + KEPT_FOR_OTHERS_NS:
-            del self._watched[self._others.popleft()[1]]
+        while self._passed_by and now >= self._passed_by[0][0] + KEPT_BY_STANDBYS_NS:
+            del self._watched[self._passed_by.popleft()[1]]
         for _ in range(MAX_LOOKED_AT_PER_STEP):
             if now < self._next_turn or not self._agenda or now < self._agenda[0][0]:
                 return
             fire = self._watched[heappop(self._agenda)[1]]
-            if self._ownership.is_ours_on(fire.schedule):
-                if fire.deadline + SETTLED_NS <= self._settled[shard_of(fire.schedule)]:
+            if self._ownership.is_owner:
+                if fire.deadline + SETTLED_NS <= self._settled:
                     del self._watched[fire.stored_as]
                 else:
                     self._ask(fire)
                     self._next_turn = now + QUESTION_SPACING_NS
             else:
-                self._others.append((now, fire.stored_as))
+                self._passed_by.append((now, fire.stored_as))
 
     def _ask(self, fire: Watched) -> None:
         target, last = ">" if self._landed.moves.moves(fire.target) else fire.target, fire.stored_as

@@ -39,7 +39,6 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.reading.landed import fault_elsewhere, fault_of_duplicate, fault_of_generated
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.fires import following_fire, names_end
 from nats_scheduler.message.generated import is_requested
 from nats_scheduler.message.reading import Generated, read_generated
@@ -137,8 +136,8 @@ class Outcomes(Part):
         if is_unknown and is_silent and flight.attempts >= SILENT_ATTEMPTS:
             held.fire_is_stored(fire.fire_time, 0, now)
             self._course.advance(held, following_by_calendars(held, fire), is_last=fire.next_fire is None)
-        elif not self._ownership.is_ours(held):
-            self._course.leave_to_holder(held, now)
+        elif not self._ownership.is_owner:
+            self._course.leave_to_owner(held, now)
         elif isinstance(outcome, Unknown):
             if outcome.may_be_stored:
                 flight.may_be_stored, flight.unconcluded = True, self._firing.proposals.begun
@@ -180,10 +179,10 @@ class Outcomes(Part):
             held.flight.forgery = read.sequence
             subject = "" if read.message is None else read.message.subject
             self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
-        if self._ownership.is_ours(held):
+        if self._ownership.is_owner:
             self._firing.is_forged(held, held.flight, read, now)
         else:
-            self._course.leave_to_holder(held, now)
+            self._course.leave_to_owner(held, now)
 
     def were_stored(self, stored: FiresStored, now: int) -> None:
         """Advance the schedules of fires that are stored."""
@@ -213,7 +212,7 @@ class Outcomes(Part):
     def _go_on_after(self, fire: Fire) -> None:
         """Do what cannot wait after a fire that is stored."""
         if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
-            self._purges.roll_up(fire.target, fire.stored_as - 1, shard_of(fire.schedule))
+            self._purges.roll_up(fire.target, fire.stored_as - 1)
         if fire.purge_through:
             self._advance_while_purged(fire)
         elif fire.next_fire is not None and fire.next_fire < fire.stored_at + ADVANCE_AT_ONCE_NS:
@@ -239,7 +238,7 @@ class Outcomes(Part):
         One that `is_acknowledged` is ours. One that changes nothing is accepted.
         """
         held = self._roster.exactly(generated.schedule, generated.sequence)
-        is_reported = self._progress.is_live and self._ownership.is_ours_on(generated.schedule)
+        is_reported = self._progress.is_live and self._ownership.is_owner
         fault = ""
         if held is not None and not is_acknowledged:
             self._roll_up_again(held, generated, message)
@@ -284,7 +283,7 @@ class Outcomes(Part):
         """
         is_owed = self._purges.rolls_up and held.terms.rollup and not held.is_elsewhere
         if is_owed and not fault_of_generated(held, generated, message, moved=self._is_moved(held)):
-            self._purges.roll_up(message.subject, message.sequence - 1, held.shard)
+            self._purges.roll_up(message.subject, message.sequence - 1)
 
     def take_read_back(self, fire: Fire) -> bool:
         """Do what `read_back` does for a fire of ours, and build nothing for it but the event.
@@ -294,7 +293,7 @@ class Outcomes(Part):
         held = self._roster.exactly(fire.schedule, fire.sequence)
         if held is None:
             return False
-        if self._progress.is_live and self._ownership.is_ours(held):
+        if self._progress.is_live and self._ownership.is_owner:
             self._report_read_back(fire, held, fire.target, fire.stored_as, fire.stored_at)
         held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
         self.was_fired(held, fire.fire_time, b"")
@@ -306,18 +305,18 @@ class Outcomes(Part):
         """Report a fire that is stored; `held` is its schedule, None if it is held no longer.
 
         A fire is overdue if it was due before it could be fired in time, so that it says nothing about punctuality: if
-        its send time is before its schedule was stored (an `@at` in the past), or before this instance could fire for
-        its shard. A fire that another instance stored before that is not overdue. A fire that this instance held back
-        until the one before was finished is, and so is one that was requested later. What delayed the fire of a
-        schedule that is held no longer is known only if this instance sent it.
+        its send time is before its schedule was stored (an `@at` in the past), or before this instance could fire. A
+        fire that another instance stored before that is not overdue. A fire that this instance held back until the one
+        before was finished is, and so is one that was requested later. What delayed the fire of a schedule that is held
+        no longer is known only if this instance sent it.
         """
         if held is None:
-            shard, known_since = shard_of(fire.schedule), fire.schedule_stored_at
+            known_since = fire.schedule_stored_at
             send_time = fire.fire_time + fire.delay
         else:
-            shard, known_since = held.shard, held.stored_at
+            known_since = held.stored_at
             send_time = held.send_time_of(fire.fire_time)
-        overdue = send_time < known_since or send_time < self._ownership.able_since[shard] <= stored_at
+        overdue = send_time < known_since or send_time < self._ownership.able_since <= stored_at
         waited = held is not None and held.waited_fire == fire.fire_time
         late = overdue or waited or (stored_at - send_time > SECOND and is_requested(block))
         times = fire.fire_time, send_time, stored_at
@@ -328,7 +327,7 @@ class Outcomes(Part):
         is_done = held.flight is not None and held.flight.stage in DONE
         is_last = is_named_last(held, fire_time, block)
         if (fire_time >= held.read_back_threshold or is_last) and not is_done:
-            self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
+            self._ownership.last_fired = held.send_time_of(fire_time)
             self._course.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
 
     def _advance_after(self, fire: Fire) -> None:
@@ -360,7 +359,7 @@ class Outcomes(Part):
     # - A schedule is read shortly before each of its fires, as all are on a server without the guard.
     # - A fire that may be stored without our knowledge is looked for in the stream of its target before it is sent
     #   (`Firing.send`): one of unknown outcome, one that is late, and one that came due before this instance could fire
-    #   it, since an earlier holder may have stored it and written no checkpoint since. What is stored after the look
+    #   it, since an earlier owner may have stored it and written no checkpoint since. What is stored after the look
     #   is a matter of the duplicate window.
     # - A later fire of the same schedule counts too: the instance that stored it has dealt with all before it.
     #
@@ -394,8 +393,8 @@ class Outcomes(Part):
         One that was not sent before may have become a make-up fire for a later time.
         """
         held.looked_for = fire.fire_time, now
-        if not self._ownership.is_ours(held):
-            self._course.leave_to_holder(held, now)
+        if not self._ownership.is_owner:
+            self._course.leave_to_owner(held, now)
             return
         if not (flight.may_be_stored or fire.taken):  # built anew, it would have the identity again that is taken
             flight.fire = None

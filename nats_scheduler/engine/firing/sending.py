@@ -17,7 +17,7 @@ The rules:
 `engine.firing.outcomes`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from nats_scheduler.engine.actions import Action, PublishFires, Report
 from nats_scheduler.engine.events import AttemptRefused, FireRefused
@@ -53,7 +53,6 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.engine.reading.landed import free_soon
-from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.message.generated import report_headers
 from nats_scheduler.message.headers import Header
 from nats_scheduler.message.identity import number_after
@@ -77,7 +76,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 # - If the leader can never be asked (`deny_purge`, a missing permission), fires are sent as without replicas.
 #
 # Cost: nothing for a fire that is stored at once; one request for all that have to wait. Limit: a fire that two
-# instances send at its time, while a shard is handed over, is not in question for either of them.
+# instances send at its time, while a stream is handed over, is not in question for either of them.
 
 ASKED_AGAIN_LIMIT_NS = 400 * MILLISECOND
 """Longest wait before a question that was not answered is asked again: *Live* promises that fires resume within 3 s."""
@@ -99,8 +98,8 @@ class Proposals(Part):
         """The number of the last one that was confirmed."""
         self._begun_at = self._confirmed_at = 0
         """The instants (ns) at which the last one was asked, and the last one of those that were confirmed."""
-        self._able_since = [0] * SHARDS
-        """For each shard, the number of questions that had been asked when this instance became able to fire for it."""
+        self._able_since = 0
+        """The number of questions that had been asked when this instance became able to fire."""
         self._is_impossible = False
         self._failures = 0
         self._asked: list[InProcess] = []
@@ -116,12 +115,11 @@ class Proposals(Part):
     def caught_up(self) -> None:
         """Note that all that is stored has been read: what was due before may be in flight, from another instance."""
         self._is_impossible = False
-        self.gained(range(SHARDS))
+        self.took_over()
 
-    def gained(self, shards: Iterable[int]) -> None:
-        """Note that these shards are held from now on."""
-        for shard in shards:
-            self._able_since[shard] = self.begun
+    def took_over(self) -> None:
+        """Note that the stream is ours from now on."""
+        self._able_since = self.begun
 
     def proves(self, now: int) -> bool:
         """Return whether a repeated attempt proves that nothing is stored any more under an identity in process.
@@ -137,7 +135,7 @@ class Proposals(Part):
             return False
         since = -1 if flight.unconcluded is None else flight.unconcluded
         if may_be_sent_by_others:
-            since = max(since, self._able_since[held.shard])
+            since = max(since, self._able_since)
         return self._confirmed <= since
 
     def wait(self, held: Held, fire: Fire, now: int) -> None:
@@ -341,7 +339,7 @@ class Firing(Part):
         is_late = now - max(held.send_time, held.stored_at) > UNLOOKED_LIMIT_NS
         if not (is_late or flight.may_be_stored or self._ownership.may_be_stored(held)):
             return False
-        able_since = self._ownership.able_since[held.shard]
+        able_since = self._ownership.able_since
         return not held.was_looked_for(fire.fire_time, max(able_since, now - LOOK_AGE_LIMIT_NS))
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
@@ -364,7 +362,7 @@ class Firing(Part):
         flight.fire = flight.content = None
         self._contents.drop(flight)
         if outcome.code == NOT_PERMITTED:
-            self._ownership.deny(held, f"{outcome.description}: {fire.target}", now)
+            self._ownership.deny(f"{outcome.description}: {fire.target}", now)
         self._lifecycle.move(held, Turn.REFUSED)
         flight.attempts += 1
         wait = self._refusals.refused(held, outcome.code, flight.attempts, now)

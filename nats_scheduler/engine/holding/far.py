@@ -469,7 +469,6 @@ class FarEntry(NamedTuple):
     """Its subject, target and source, and how an `@at` is written, with a separator between them."""
     sequence: int
     stored_at: int
-    shard: int
     fire_time: int
     wake: int
     expires: int
@@ -484,7 +483,6 @@ class FarColumns(NamedTuple):
     """Their numbers, two bytes each."""
     sequences: array[int]
     stored: array[int]
-    shards: array[int]
     fire_times: array[int]
     wakes: array[int]
     ends: array[int]
@@ -502,13 +500,12 @@ class FarColumns(NamedTuple):
 
 def columns_of(entries: Sequence[FarEntry], number_of: Callable[[FarKind], int]) -> FarColumns:
     """Return packed schedules as columns; `number_of` returns the number of a kind."""
-    kinds, texts, sequences, stored, shards, fire_times, wakes, expiries, marks = zip(*entries, strict=True)
+    kinds, texts, sequences, stored, fire_times, wakes, expiries, marks = zip(*entries, strict=True)
     numbers = {id(kind): number_of(kind) for kind in {id(kind): kind for kind in kinds}.values()}
     return FarColumns(
         array("H", map(numbers.__getitem__, map(id, kinds))),
         array("Q", sequences),
         array("q", stored),
-        array("B", shards),
         array("q", fire_times),
         array("q", wakes),
         array("H", accumulate(map(len, texts))),
@@ -528,7 +525,6 @@ class FarRow:
         "_kinds",
         "_marks",
         "_numbers",
-        "_shards",
         "_stored",
         "_texts",
         "_used",
@@ -547,7 +543,6 @@ class FarRow:
         self._used = 0
         """The number of bytes of the texts that belong to schedules; the others are left of what was taken out."""
         self._stored = array("q")
-        self._shards = array("B")
         self._marks = array("I")
         self._expiries: dict[int, int] = {}
         self._is_trimmed = False
@@ -567,12 +562,12 @@ class FarRow:
         packed = kind_and_text(held.subject, held.pattern, held.terms, held.fire_time)
         if packed is None:
             return False
-        numbers = held.sequence, held.stored_at, held.shard, held.fire_time, held.wake, held.expires, held.mark
+        numbers = held.sequence, held.stored_at, held.fire_time, held.wake, held.expires, held.mark
         return self.put(place, FarEntry(*packed, *numbers))
 
     def put(self, place: int, entry: FarEntry) -> bool:
         """Put a packed schedule into a place; returns whether that was possible."""
-        kind, text, sequence, stored_at, shard, fire_time, wake, expires, mark = entry
+        kind, text, sequence, stored_at, fire_time, wake, expires, mark = entry
         if len(self._texts.data) + len(text) > MAX_ROW_BYTES:
             self._compact()
             if len(self._texts.data) + len(text) > MAX_ROW_BYTES:
@@ -585,7 +580,6 @@ class FarRow:
         self._texts.put(place, text)
         self._used += len(text)
         self._stored[place] = stored_at
-        self._shards[place] = shard
         self._marks[place] = mark
         if expires != NO_EXPIRY:
             self._expiries[place] = expires
@@ -601,14 +595,14 @@ class FarRow:
             return
         count, self._is_trimmed = self.count, True
         self._texts.trim(count)
-        self._numbers, self._stored, self._shards = self._numbers[:count], self._stored[:count], self._shards[:count]
+        self._numbers, self._stored = self._numbers[:count], self._stored[:count]
         self.fire_times, self.wakes = self.fire_times[:count], self.wakes[:count]
         self.sequences, self._marks = self.sequences[:count], self._marks[:count]
 
     def fill(self, columns: FarColumns) -> None:
         """Put far schedules into the first places of a row that never had any."""
         assert not self.sequences, "the row had no far schedule"
-        self._numbers, self.sequences, self._stored, self._shards = columns[:4]
+        self._numbers, self.sequences, self._stored = columns[:3]
         self._marks = columns.marks or array("I", bytes(4 * len(columns.sequences)))
         self.fire_times, self.wakes = columns.fire_times, columns.wakes
         self._expiries = columns.expiries
@@ -628,7 +622,6 @@ class FarRow:
             self._numbers[:count],
             self.sequences[:count],
             self._stored[:count],
-            self._shards[:count],
             self.fire_times[:count],
             self.wakes[:count],
             ends,
@@ -639,9 +632,9 @@ class FarRow:
     def entry(self, place: int) -> FarEntry:
         """Return the schedule in a place as it is packed."""
         expires = self._expiries.get(place, NO_EXPIRY)
-        numbers = self.sequences[place], self._stored[place], self._shards[place]
-        times = self.fire_times[place], self.wakes[place], expires, self._marks[place]
-        return FarEntry(self._kinds[self._numbers[place]], self._texts.at(place), *numbers, *times)
+        kind, text = self._kinds[self._numbers[place]], self._texts.at(place)
+        times = self._stored[place], self.fire_times[place], self.wakes[place], expires
+        return FarEntry(kind, text, self.sequences[place], *times, self._marks[place])
 
     def has(self, place: int) -> bool:
         """Return whether a far schedule is in a place."""
@@ -656,7 +649,6 @@ class FarRow:
         )
         held.stored_at = self._stored[place]
         held.subject = subject
-        held.shard = self._shards[place]
         held.sequence = self.sequences[place]
         held.fire_time = fire_time
         held.expires = self._expiries.get(place, NO_EXPIRY)
@@ -710,9 +702,9 @@ class FarRow:
             if number != _NO_KIND and (kind := self._kinds.get(number)) is not None:
                 yield kind, count
 
-    def facts(self, place: int) -> tuple[int, int, int]:
-        """Return when the schedule in a place expires and when it was stored (ns), and its shard."""
-        return self._expiries.get(place, NO_EXPIRY), self._stored[place], self._shards[place]
+    def facts(self, place: int) -> tuple[int, int]:
+        """Return when the schedule in a place expires, and when it was stored (ns)."""
+        return self._expiries.get(place, NO_EXPIRY), self._stored[place]
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -721,7 +713,7 @@ class FarRow:
         self._texts.grow(more)
         self._numbers.extend([_NO_KIND] * more)
         self.fire_times.extend([NO_FIRE_TIME] * more)
-        for column in (self._stored, self._shards, self._marks, self.wakes):
+        for column in (self._stored, self._marks, self.wakes):
             column.frombytes(bytes(more * column.itemsize))
         self.sequences.frombytes(bytes(more * self.sequences.itemsize))  # the last one: it says which places there are
 

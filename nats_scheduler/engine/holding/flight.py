@@ -8,7 +8,7 @@
     HELD_BACK       the fire is due, and it is not known that the fire before is finished (`X-Overlap`)
     IN_FLIGHT       the fire was handed out to be published, and its outcome is not known
     BACKING_OFF     an attempt to read or to publish failed, and the next one waits
-    DONE_ELSEWHERE  the schedule is done, and its holder, another instance, is to purge it
+    DONE_BY_OWNER   the schedule is done, and the owner of the stream, another instance, is to purge it
     PURGING         the schedule is done, and its purge was ordered
     UNPURGEABLE     the schedule is done, and the server refuses the purge: it stays held so that it never fires again
 
@@ -60,7 +60,7 @@ class Stage(Enum):
     HELD_BACK = "held back"
     IN_FLIGHT = "in flight"
     BACKING_OFF = "backing off"
-    DONE_ELSEWHERE = "done elsewhere"
+    DONE_BY_OWNER = "done by the owner"
     PURGING = "purging"
     UNPURGEABLE = "unpurgeable"
 
@@ -74,7 +74,7 @@ TO_BE_SENT = (Stage.READING, *WITH_CONTENT, Stage.HELD_BACK, Stage.BACKING_OFF)
 IN_PROGRESS = (*TO_BE_SENT, Stage.IN_FLIGHT)
 """The stages in which the next fire is in progress."""
 
-DONE = (Stage.PURGING, Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE)
+DONE = (Stage.PURGING, Stage.DONE_BY_OWNER, Stage.UNPURGEABLE)
 """The stages in which a schedule fires no more."""
 
 
@@ -103,9 +103,9 @@ class Turn(Enum):
             Stage.BACKING_OFF,
         ),
     )
-    LEFT = "another instance holds it", Stage.WAITING, (Stage.WAITING, *IN_PROGRESS)
+    LEFT = "another instance owns the stream", Stage.WAITING, (Stage.WAITING, *IN_PROGRESS)
     DONE = "it is done, and purged here", Stage.PURGING, tuple(Stage)
-    DONE_BY_OTHERS = "it is done, and purged by its holder", Stage.DONE_ELSEWHERE, tuple(Stage)
+    DONE_BY_OWNER = "it is done, and the owner purges it", Stage.DONE_BY_OWNER, tuple(Stage)
     PURGE_REFUSED = "the server refuses its purge", Stage.UNPURGEABLE, (Stage.PURGING,)
 
     def __init__(self, meaning: str, following: Stage, stages: tuple[Stage, ...]) -> None:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nats_scheduler.engine.holding.flight import Flight
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.policies import Kept, Overlap, Policies
 from nats_scheduler.message.timetable import Timetable, jittered
@@ -84,7 +83,6 @@ class Held(Timetable):
         "mark",
         "place",
         "sequence",
-        "shard",
         "subject",
         "terms",
         "wake",
@@ -94,7 +92,7 @@ class Held(Timetable):
     is_elsewhere: bool = False
     """True if its target is in another stream: its fires are not read back."""
     fires_each_time: bool = True
-    """True if a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
+    """True if a fire is stored soon after each of its fire times, if the owner is able; another one may wait."""
     calendars: Sequence[str] = ()
     """The names of its calendars."""
     no_fire: NoFire | None = None
@@ -114,7 +112,7 @@ class Held(Timetable):
     dropped_run: DroppedRun | None = None
     """Those of them that this instance dropped."""
     unreported: int | None = None
-    """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
+    """The first fire time (ns) since the last stored one that another owner was to drop and to report."""
     is_known: bool = True
     """True if no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
     last_unfinished: int = 0
@@ -135,7 +133,6 @@ class Held(Timetable):
         self.pattern, self.terms = definition
         self.stored_at = stored_at
         self.subject = subject
-        self.shard = shard_of(subject)
         self.sequence = sequence
         first = self.first_fire() if fire_time is None else fire_time
         assert first is not None, "a schedule that never fires is rejected before"

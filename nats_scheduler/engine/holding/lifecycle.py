@@ -5,12 +5,13 @@ The rules:
 - `Lifecycle.move` is the only function that changes a stage, and it raises `IllegalMoveError` for what the table of
   `engine.holding.flight` does not have.
 - `Lifecycle.end` is the only function that stops holding a schedule, and it reports why.
-- `Ownership` alone knows which shards are ours, `InFlight` how many fires are in flight, `Refusals` which are refused.
+- `Ownership` alone knows whether the stream is ours, `InFlight` how many fires are in flight, `Refusals` which are
+  refused.
 
 Cost: two dictionary entries for each schedule in progress.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -44,72 +45,74 @@ from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.reading.progress import Progress
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
-# Which shards of a stream are ours to fire, and what is noticed about those of other holders.
+# Whether this instance owns its stream, and what is noticed about the owner if it stands by.
 #
-# A holder may be alive and unable to fire. So it is noted here when a schedule of another holder came due and no fire
-# of it was read back, and when our own user was denied what a holder has to do; `engine.sharing.leases` decides what
-# follows. Cost: a set look-up for each question.
+# An owner may be alive and unable to fire. So it is noted here when a schedule came due and no fire of it was read
+# back, and when our own user was denied what an owner has to do; `engine.ownership.owners` decides what follows.
+
+UNFIRED_LIMIT_NS = 3 * SECOND
+"""A standby looks at a schedule if its fire is not read back within this time (ns) after its send time."""
 
 
 class Denied(NamedTuple):
-    """The last thing that a holder has to do and that our user may not."""
+    """The last thing that an owner has to do and that our user may not."""
 
     at: int
-    shard: int
     reason: str
 
 
 class Ownership:
-    """The shards of one stream that this instance holds."""
+    """Whether this instance fires for its stream."""
 
-    def __init__(self, *, reads_all: bool) -> None:
-        """Begin as the only holder; `reads_all` is False if the fires of other holders cannot be read back."""
+    def __init__(self, look_ahead: int, *, reads_all: bool) -> None:
+        """Begin as the only owner; `reads_all` is False if the fires of other owners cannot be read back.
+
+        A schedule is read at most `look_ahead` (ns) before its fire.
+        """
         self.reads_all = reads_all
-        self.shards = ALL_SHARDS
-        """The shards whose schedules are ours to fire; set by `engine.sharing.holdings`."""
+        self.is_owner = True
+        """True if the schedules of the stream are ours to fire; set by `engine.ownership.takeover`."""
+        self._standby_lag = look_ahead + UNFIRED_LIMIT_NS
         self.denied: Denied | None = None
-        """The last denial to our user of something that is ours to do."""
-        self.neglected: dict[int, int] = {}
-        """Of shards of other holders, the send time (ns) of a schedule that came due and was not read back."""
-        self.last_fired = [0] * SHARDS
-        """The last send time (ns) of each shard of which a fire was read back."""
-        self.able_since = [0] * SHARDS
-        """Since when (ns) this instance can fire for each shard: it holds the shard and has read all that is stored."""
+        """The last denial to our user of something that an owner has to do."""
+        self.unfired = 0
+        """While standing by, the send time (ns) of a schedule that came due, is still stored, and of which no fire was
+        read back; 0 if there is none."""
+        self._unfired_sequence = 0
+        """The sequence of that schedule: others may have the same send time."""
+        self.last_fired = 0
+        """The last send time (ns) of which a fire was read back."""
+        self.able_since = 0
+        """Since when (ns) this instance can fire: it owns the stream and has read all that is stored."""
 
-    def is_ours(self, held: Held) -> bool:
-        """Return whether a schedule is ours to fire."""
-        return held.shard in self.shards
+    @property
+    def lag(self) -> int:
+        """How much later (ns) than the owner this instance looks at a schedule: a standby after the fire was read back.
 
-    def is_ours_on(self, subject: str) -> bool:
-        """Return whether what is stored on a subject is ours to report, to fire and to purge."""
-        return shard_of(subject) in self.shards
-
-    def gained(self, shards: Iterable[int], now: int) -> None:
-        """Note that this instance can fire for these shards from `now` (ns) on."""
-        for shard in shards:
-            self.able_since[shard] = now
+        What it has not looked at yet comes first as soon as it is the owner.
+        """
+        return 0 if self.is_owner else self._standby_lag
 
     def may_be_stored(self, held: Held) -> bool:
         """Return whether another instance may have stored the next fire: it was due before this one could fire it."""
-        return max(held.send_time, held.stored_at) <= self.able_since[held.shard]
+        return max(held.send_time, held.stored_at) <= self.able_since
 
-    def deny(self, held: Held, reason: str, now: int) -> None:
-        """Note that our user may not do what the holder of a schedule has to do."""
-        if self.is_ours(held):
-            self.denied = Denied(now, held.shard, reason)
+    def deny(self, reason: str, now: int) -> None:
+        """Note that our user may not do what the owner has to do."""
+        if self.is_owner:
+            self.denied = Denied(now, reason)
 
-    def neglect(self, held: Held) -> None:
-        """Note that a schedule of another holder is due and that no fire of it was read back."""
-        self.neglected[held.shard] = held.send_time
+    def blame(self, held: Held) -> None:
+        """Note that the owner has not fired a schedule that came due."""
+        self.unfired, self._unfired_sequence = held.send_time, held.sequence
 
     def excuse(self, held: Held) -> None:
-        """Discard that note: the schedule has advanced, or is not held any more."""
-        if self.neglected and self.neglected.get(held.shard) == held.send_time:
-            del self.neglected[held.shard]
+        """Discard the note that a schedule was not fired: it has advanced, or is not held any more."""
+        if self._unfired_sequence == held.sequence:
+            self.unfired = 0
 
 
 # The schedules whose fires the server refuses at the moment, by reason, and which of them retries next.
@@ -378,7 +381,7 @@ class Lifecycle:
         self.held_back: dict[int, Held] = {}
         """Those that are due and wait until their fire before is finished, by sequence (`engine.firing.overlap`)."""
         self.aside: dict[int, Held] = {}
-        """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
+        """Those that are due and left to the owner, and those that are done and could not be purged, by sequence."""
         self._active: dict[int, Held] = {}
         """Those whose next fire is in progress, by sequence."""
         self._unready: dict[int, Held] = {}
@@ -413,16 +416,16 @@ class Lifecycle:
             held.flight = None if stage is Stage.WAITING else Flight(stage)
 
     def set_aside(self, held: Held, until: int | None) -> None:
-        """Look at a schedule again at `until` (ns), or never, which is another holder's, or done and not purged."""
+        """Look at a schedule again at `until` (ns), or never: it is left to the owner, or done and not purged."""
         self.aside[held.sequence] = held
         if until is not None:
-            self.roster.wake(held, until)
+            self.roster.wake(held, until - self.ownership.lag)
 
     def end(self, held: Held, ending: Ending) -> None:
         """Hold a schedule no longer, and report why."""
         self.discard(held)
         self.roster.remove(held.subject)
-        if self.ownership.is_ours(held):
+        if self.ownership.is_owner:
             self.emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
             if is_lost(held, ending):
                 self.emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
@@ -433,7 +436,7 @@ class Lifecycle:
         self._clear(held)
         self.landed.forget(held)
         self.contents.forget(held.sequence)
-        if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
+        if flight is not None and flight.failing is not None and self.ownership.is_owner:
             code, description, _since = flight.failing
             first = held.fire_time if flight.missed_since is None else flight.missed_since
             self.emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
@@ -448,13 +451,13 @@ class Lifecycle:
         self._clear(held)
         self.landed.forget(held)
         self.contents.forget(held.sequence)
-        self.ownership.neglected.pop(held.shard, None)
+        self.ownership.unfired = 0
         self.roster.remove(held.subject)
 
     def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
         """Return whether a fire that waited for the one before is not sent any more."""
         waited = flight.before is not None and flight.before.waited and flight.stage in IN_PROGRESS
-        return waited and flight.stage is not Stage.IN_FLIGHT and self.ownership.is_ours(held)
+        return waited and flight.stage is not Stage.IN_FLIGHT and self.ownership.is_owner
 
     def _clear(self, held: Held) -> None:
         sequence = held.sequence
@@ -491,16 +494,16 @@ class Lifecycle:
         return list(self._active.values())
 
     def all_not_waiting(self) -> list[Held]:
-        """Return the schedules that do more than wait for their time, those of other holders first."""
+        """Return the schedules that do more than wait for their time, those that are left to the owner first."""
         return list({**self.aside, **self._active}.values())
 
     def failing(self) -> list[Held]:
-        """Return our schedules whose fires the server refuses."""
-        return [held for held in self.refusals.held.values() if self.ownership.is_ours(held)]
+        """Return the schedules whose fires the server refuses."""
+        return list(self.refusals.held.values())
 
     def all_held_back(self) -> list[Held]:
-        """Return our schedules whose fires wait until the one before is finished."""
-        return [held for held in self.held_back.values() if self.ownership.is_ours(held)]
+        """Return the schedules whose fires wait until the one before is finished."""
+        return list(self.held_back.values())
 
     def earliest_to_send(self) -> int | None:
         """Return the earliest send time (ns) in progress, by whichever instance, of what is not held back."""
@@ -521,17 +524,16 @@ class Lifecycle:
         return [held for held in found if held is not None]
 
     def earliest_unsettled(self) -> int | None:
-        """Return the send time (ns) of our earliest fire in progress that is not stored, refused or held back.
+        """Return the send time (ns) of the earliest fire in progress that is not stored, refused or held back.
 
         Those that are ready are left out: each is woken at its send time (`Roster.next_wake`).
         """
-        shards, refused, held_back = self.ownership.shards, self.refusals.held, self.held_back
+        refused, held_back = self.refusals.held, self.held_back
         # Asked once a second, in a burst of everything in its look-ahead: no call for each.
         send_times = [
             held.send_time if held.jitters else held.fire_time
             for held in self._unready.values()
-            if held.shard in shards
-            and held.sequence not in refused
+            if held.sequence not in refused
             and held.sequence not in held_back
             and (held.flight is None or held.flight.fire is None or not held.flight.fire.stored_as)
         ]

@@ -467,7 +467,7 @@ class Roster:
             self._places.add(subject_in(entry.text), place)
             self._far_agenda.add(place, entry.wake)
             return
-        kind, text, sequence, stored_at, _shard, fire_time, wake, _expires, mark = entry
+        kind, text, sequence, stored_at, fire_time, wake, _expires, mark = entry
         subject, pattern, terms = read_text(kind, text, fire_time)
         held = Held(subject, sequence, Definition(pattern, terms), stored_at, fire_time)
         held.mark = mark

@@ -10,7 +10,7 @@ The rules:
 - A schedule that is paused, or that waits for a calendar, is neither: its fires are not due.
 
 Cost: nothing for a schedule that waits for its time. One that is not stored is judged when it is tried again, so that
-nothing is searched. Limit: counting begins anew with the process, and when its shard changes hands.
+nothing is searched. Limit: counting begins anew with the process, and with each takeover.
 """
 
 from nats_scheduler.engine.actions import Report
@@ -42,7 +42,7 @@ UNSTORED = (Stage.BACKING_OFF, Stage.HELD_BACK)
 def tried_again(lifecycle: Lifecycle, held: Held, now: int) -> None:
     """Report a schedule whose fire was not stored and is tried again at `now` (ns), if it is silent."""
     flight = held.flight
-    if flight is None or flight.stage not in UNSTORED or not (held.repeats and lifecycle.ownership.is_ours(held)):
+    if flight is None or flight.stage not in UNSTORED or not (held.repeats and lifecycle.ownership.is_owner):
         return
     first = held.fire_time if flight.missed_since is None else flight.missed_since
     following = held.next_fire(first) if now - first >= SILENT_AFTER_NS and held.may_fire else None

@@ -26,11 +26,10 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
+from nats_scheduler.engine.ownership.takeover import MAX_SUPERSEDED, Takeover
 from nats_scheduler.engine.reading.inactive import Inactive, failed, rejected_schedule
 from nats_scheduler.engine.reading.replaced import Replacements
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Holdings
-from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import PlainAt, TermsOfKind
@@ -173,7 +172,7 @@ class Admission(Part):
         lifecycle: Lifecycle,
         course: Course,
         purges: Purges,
-        holdings: Holdings,
+        takeover: Takeover,
         inactive: Inactive,
         calendars: Calendars,
         places: Places,
@@ -184,7 +183,7 @@ class Admission(Part):
         self._dialects = dialects
         self._course = course
         self._purges = purges
-        self._holdings = holdings
+        self._takeover = takeover
         self._inactive = inactive
         self._calendars = calendars
         self._places = places
@@ -233,7 +232,7 @@ class Admission(Part):
             return False
         wake, first_wake = self._course.first_read_at(fire_time, terms.source), self._first_far_wake()
         packed = kind_and_text(message.subject, pattern, terms, fire_time) if wake >= first_wake else None
-        is_reported = self._lifetimes.max_age > 0 and not self._holdings.has_reported_age
+        is_reported = self._lifetimes.max_age > 0 and not self._takeover.has_reported_age
         if packed is None or (is_reported and packed[0].pattern is not None):  # one that repeats
             self._hold_taken()
             return False
@@ -265,14 +264,14 @@ class Admission(Part):
             return False
         size = self._contents.note(message)
         mark = body_mark(message, size) if kind.pattern is None else 0
-        numbers = sequence, stored_at, subject_hash(key) % SHARDS, fire_time, wake, NO_EXPIRY, mark
+        numbers = sequence, stored_at, fire_time, wake, NO_EXPIRY, mark
         self._taken[subject] = tuple.__new__(FarEntry, (kind, text, *numbers))
         return True
 
     def _first_far_wake(self) -> int:
         """Return the first wake (ns) of a schedule that may be held at once as a far one."""
         is_limited = self._places.is_limited
-        return NO_FIRE_TIME if is_limited else max(self._holdings.first_not_settled, self._roster.first_far_wake)
+        return NO_FIRE_TIME if is_limited else max(self._takeover.first_not_settled, self._roster.first_far_wake)
 
     def _hold_taken(self) -> None:
         """Hold what was taken."""
@@ -281,7 +280,7 @@ class Admission(Part):
         self._roster.hold_far(list(self._taken.values()))
         if self._progress.is_live:
             for subject, entry in self._taken.items():
-                self._holdings.accepted_far(subject, entry.sequence, entry.fire_time, entry.shard)
+                self._takeover.accepted_far(subject, entry.sequence, entry.fire_time)
         self._taken.clear()
         self._kinds.clear()
 
@@ -322,8 +321,7 @@ class Admission(Part):
     def settles_nothing_of(self) -> Iterator[int]:
         """Yield the sequences of our rejected schedules, of which nothing is settled."""
         for subject, rejected in self._inactive.rejected.items():
-            is_ours = self._ownership.is_ours_on(subject)
-            if is_ours and not (rejected.is_paused or self.is_waiting(subject)):
+            if self._ownership.is_owner and not (rejected.is_paused or self.is_waiting(subject)):
                 yield rejected.sequence
 
     def fill_places(self, now: int) -> bool:
@@ -346,7 +344,7 @@ class Admission(Part):
         if not (has_waited and self._progress.is_live):
             self._begin(held)
         elif self._course.join_late(held, now):
-            self._holdings.accepted(held)
+            self._takeover.accepted(held)
 
     def reject_failed(self, one: object, subject: str, sequence: int, error: str) -> None:
         """Hold a schedule no longer that failed with an error, and reject it; `one` is what failed.
@@ -420,14 +418,14 @@ class Admission(Part):
 
     def _begin(self, held: Held) -> None:
         if self._progress.is_live:
-            self._holdings.accepted(held)
-        self._holdings.begin(held)
+            self._takeover.accepted(held)
+        self._takeover.begin(held)
 
     def _purge(self, subject: str, through: int, known: Version) -> None:
-        if self._progress.is_live and self._ownership.is_ours_on(subject):
+        if self._progress.is_live and self._ownership.is_owner:
             self._purges.purge_versions(subject, through, known)
         else:
-            self._holdings.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
+            self._takeover.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
 
     # -- what the stream has removed -------------------------------------------------------------------------------
 

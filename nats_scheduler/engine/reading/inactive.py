@@ -3,10 +3,10 @@
 The rules:
 
 - There is at most one on a subject: the message that was stored last. What is held on a subject is not here.
-- A rejection is reported once, by the holder of its shard, when everything stored has been read.
+- A rejection is reported once, by the owner of the stream, when everything stored has been read.
 - What is removed is discarded a moment after it is known (`engine.reading.admission`).
 - A message whose headers look like those of a schedule is reported once: when it is read, or, if it was stored before,
-  when this instance gains its shard; one that another message covers is not.
+  when this instance becomes the owner; one that another message covers is not.
 
 Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule, and for up to
 `MAX_MISNAMED_NOTED` misnamed messages.
@@ -22,7 +22,6 @@ from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.message.reading import Misnamed, paused_name, paused_pattern
@@ -99,7 +98,7 @@ MAX_MISNAMED_NOTED = 10_000
 """Most messages that are noted; beyond that the oldest is discarded."""
 
 MAX_MISNAMED_REPORTS = 100
-"""Most reports when shards are gained, of messages that were stored before: the log would drop further lines."""
+"""Most reports at a takeover, of messages that were stored before: the log would drop further lines."""
 
 
 class Inactive(Part):
@@ -131,7 +130,7 @@ class Inactive(Part):
     def reject(self, rejected: Rejected) -> None:
         """Keep a rejection, and report it if it is ours and everything stored has been read."""
         self.rejected[rejected.subject] = rejected
-        if self._progress.is_live and self._ownership.is_ours_on(rejected.subject):
+        if self._progress.is_live and self._ownership.is_owner:
             self.report(rejected)
 
     def report(self, rejected: Rejected) -> None:
@@ -174,8 +173,7 @@ class Inactive(Part):
         if is_reported:
             self._emit(Report(event))
 
-    def report_misnamed(self, shards: frozenset[int]) -> None:
-        """Report the messages noted in these shards."""
-        ours = (event for event in self.misnamed.values() if shard_of(event.subject) in shards)
-        for event in islice(ours, MAX_MISNAMED_REPORTS):
+    def report_misnamed(self) -> None:
+        """Report the messages that are noted."""
+        for event in islice(self.misnamed.values(), MAX_MISNAMED_REPORTS):
             self._emit(Report(event))

@@ -25,7 +25,6 @@ from nats_scheduler.engine.reading.progress import reading_of
 from nats_scheduler.engine.reading.replaced import OfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Paused, Reading, has_schedule_header
@@ -167,7 +166,7 @@ class Intake(Part):
         else:
             self._overwritten(message, has_landed=False, now=now)
         if self._reader.misnamed:
-            is_reported = self._progress.is_live and self._ownership.is_ours_on(message.subject)
+            is_reported = self._progress.is_live and self._ownership.is_owner
             self._inactive.found_misnamed(message, self._reader.misnamed, is_reported=is_reported)
 
     def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
@@ -197,7 +196,7 @@ class Intake(Part):
         found = self._roster.exactly(schedule, beside.sequence) or self._inactive.paused.get(schedule)
         is_of_it = found is not None and found.sequence == beside.sequence
         if is_of_it and found is not None and found.terms.rollup and found.terms.target == target:
-            self._purges.roll_up(target, message.sequence - 1, shard_of(schedule))
+            self._purges.roll_up(target, message.sequence - 1)
 
     def _overwritten(self, message: StoredMessage, *, has_landed: bool, now: int) -> None:
         """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""

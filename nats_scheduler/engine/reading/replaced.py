@@ -9,7 +9,7 @@ The rules:
 - What was due when it was replaced may have fired, and what a request or its stream may have removed before is no
   loss: neither is reported here.
 - Nothing is reported where replacement is meant: by `X-Debounce` on one of the two, or for the whole stream.
-- Before all is read, whose schedule it is is not known: what is certain is reported when its shard is held.
+- Before all is read, whose schedule it is is not known: what is certain is reported by the owner then.
 
 Cost: nothing for what is not replaced. Limit: `MAX_COMPARED` comparisons at once; beyond that, bodies of one size count
 as equal.
@@ -25,7 +25,6 @@ from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import RemovalRequested
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.fires import following_fire, scheduler_of
 from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, decoded, header_value
@@ -85,7 +84,7 @@ class Replacements(Part):
         subject = message.subject
         if self._debounces or self._lifetimes.was_asked(subject, sequence, stored_at):
             return
-        if self._progress.is_live and self._ownership.is_ours_on(subject):
+        if self._progress.is_live and self._ownership.is_owner:
             times = stored_at, due, message.sequence, message.stored_at
             self._emit(Report(ScheduleReplacedUnfired(subject, sequence, *times)))
 
@@ -96,12 +95,11 @@ class Replacements(Part):
             self._report(lost)
         return lost
 
-    def begin_with(self, shards: frozenset[int]) -> None:
-        """Report what was replaced in these shards before all was read."""
+    def caught_up(self) -> None:
+        """Report what was replaced before all was read, if that is ours to do."""
         unreported, self.unreported = self.unreported, []
-        for lost in unreported:
-            if shard_of(lost.schedule) in shards:
-                self._emit(Report(lost))
+        for lost in unreported if self._ownership.is_owner else ():
+            self._emit(Report(lost))
 
     def _is_pending(self, before: Held, at: int) -> bool:
         """Return whether a one-shot was still to fire at an instant (ns), is ours, and is not meant to be replaced."""
@@ -111,7 +109,7 @@ class Replacements(Part):
         was_asked = self._lifetimes.was_asked(before.subject, before.sequence, before.stored_at)
         may_be_gone = was_asked or self._lifetimes.ends(before) <= at
         is_meant = self._debounces or before.terms.policies.debounce
-        return not (is_meant or may_be_gone) and (self._ownership.is_ours(before) or not self._progress.is_live)
+        return not (is_meant or may_be_gone) and (self._ownership.is_owner or not self._progress.is_live)
 
     def _report(self, lost: ScheduleReplacedUnfired) -> None:
         if self._progress.is_live:

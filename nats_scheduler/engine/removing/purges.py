@@ -3,12 +3,12 @@
 The rules:
 
 - *Purge last*: a schedule that is done stays held, and fires nothing, until the server has purged it.
-- A schedule of another holder is purged by that holder. It stays held until the holder's request is received on the
+- The owner of the stream purges. A standby holds a schedule that is done until the owner's request is received on the
   API, so that memory follows what the stream holds; if none is received, it is purged here after a while, since to
   purge twice is harmless.
 - A roll-up that the fire itself cannot do (`StreamRules.rolls_up_by_purge`) is a purge of the target below the fire.
-  The schedule is purged after it: until then a restart finds the fire and its schedule, and does it again. Those of
-  other holders are kept until the holder's request is received, or until their shards are ours.
+  The schedule is purged after it: until then a restart finds the fire and its schedule, and does it again. A standby
+  keeps them until the owner's request is received, or until it is the owner itself.
 - A schedule is purged as soon as its last fire is acknowledged: a worker that receives the fire may store the next
   schedule on the same subject. So the fire itself names that purge (`Fire.purge_through`), and the port begins it.
 - Purges wait while a burst lasts: fires go first, because the server purges more slowly than it stores.
@@ -18,7 +18,6 @@ Cost: an entry in a queue for each purge.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nats_scheduler.engine.actions import PurgeSchedule, Report
@@ -28,17 +27,30 @@ from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import PurgeConcluded, SchedulesPurged, Version
+from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.schedule.instants import SECOND
 
-OTHER_HOLDER_LIMIT_NS = 30 * SECOND
-"""A schedule of another holder that has been due for this time (ns) is taken for gone, and is read; one that is done is
-purged."""
+LEFT_TO_OWNER_NS = 30 * SECOND
+"""A schedule that is left to the owner and has been due for this time (ns) is taken for gone, and is read; one that has
+been done for this time is purged."""
 
 MAX_PURGES_PER_STEP = 256
 """The most purges that are ordered in one step, so that what is due does not have to wait."""
 
-MAX_REQUESTED_BY_OTHERS = 1_000
-"""Purges requested by other holders that are kept: the request may be lost if its sender is gone."""
+MAX_REQUESTED_BY_OWNER = 1_000
+"""Purges requested by the owner that a standby keeps: the request may be lost if its sender is gone."""
+
+MAX_REQUESTED_EARLY = 65_536
+"""Schedules that are noted at most because the owner purges them and their fires are not read back yet.
+
+A standby reads a burst a second later (`jetstream.follow`).
+"""
+
+MAX_JOINT_FILTERS = 16
+"""Filters of the owner's joint purges that a standby keeps, each with the highest sequence."""
+
+JOINT_KEPT_NS = 30 * SECOND
+"""The time (ns) for which it keeps one: what is purged is read as done within that."""
 
 MAX_PURGED_KEPT = 10_000
 """Purges that are kept at most if the server may undo them."""
@@ -56,8 +68,6 @@ class RollUp:
 
     through: int
     """Everything on it up to this sequence is to be purged: a fire was stored behind that."""
-    shard: int
-    """That of the schedule."""
     is_ordered: bool = False
     """True if the purge waits, or was sent and has not succeeded."""
     behind: list[PurgeSchedule] = field(default_factory=list)
@@ -86,11 +96,13 @@ class Purges(Part):
         """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
         self._old_versions_retry_at = 0
         self._roll_ups: dict[str, RollUp] = {}
-        """By target, ours and those of other holders."""
-        self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
-        """The last purges that other holders requested: subject, sequence, and the schedule."""
-        self._requested_early: dict[int, bool] = {}
-        """Schedules of other holders, by sequence, whose purge was requested before they were done here."""
+        """By target."""
+        self.requested_by_owner: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OWNER)
+        """The last purges that another owner requested: subject, sequence, and the schedule."""
+        self._requested_early: dict[int, None] = {}
+        """Schedules, by sequence, whose purge the owner requested before they were done here."""
+        self._joint: dict[str, tuple[int, int]] = {}
+        """By filter with a wildcard, below which sequence the owner purged jointly, and when (ns) it was received."""
         self.under_way: Fire | None = None
         """The fire whose acknowledgement is being taken, if that had its schedule purged (`Fire.purge_through`)."""
         self.outstanding = 0
@@ -110,21 +122,33 @@ class Purges(Part):
             yield subject, Version(sequence, stored_at), sequence
 
     def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
-        """Purge a schedule that is done if it is ours, or else wait until its holder does."""
+        """Purge a schedule that is done if the stream is ours, or else wait until its owner does."""
         lifecycle = self._lifecycle
-        if lifecycle.ownership.is_ours(held):
+        if lifecycle.ownership.is_owner:
             self.purge_now(held, ending)
             return
-        lifecycle.move(held, Turn.DONE_BY_OTHERS)
+        lifecycle.move(held, Turn.DONE_BY_OWNER)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
-        if self._requested_early.pop(held.sequence, False):
-            self._end_purged_by_holder(held, ending)
+        if self._was_requested(held):
+            self._end_purged_by_owner(held, ending)
         else:
-            lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+            since = self._contents.now or held.send_time  # a snapshot is read before the first step
+            lifecycle.set_aside(held, since + LEFT_TO_OWNER_NS)
+
+    def _was_requested(self, held: Held) -> bool:
+        """Return whether the owner requested the purge of a schedule before it was done here."""
+        if held.sequence in self._requested_early:
+            del self._requested_early[held.sequence]
+            return True
+        kept_since = self._contents.now - JOINT_KEPT_NS
+        return any(
+            held.sequence < below and at > kept_since and subject_matches(held.subject, wanted)
+            for wanted, (below, at) in self._joint.items()
+        )
 
     def purge_now(self, held: Held, ending: Ending) -> None:
-        """Purge a schedule that is done, whichever instance holds it."""
+        """Purge a schedule that is done, whichever instance owns the stream."""
         self._lifecycle.move(held, Turn.DONE)
         self._roster.cancel_wake(held)
         assert held.flight is not None, "what is done has a flight"
@@ -144,27 +168,27 @@ class Purges(Part):
             roll_up.behind.append(PurgeSchedule(held.subject, through, None, known))
             self._order(held.terms.target, roll_up)
 
-    def roll_up(self, target: str, through: int, shard: int) -> None:
-        """Have a target purged up to a sequence, since a fire of a schedule in this shard is stored behind that."""
+    def roll_up(self, target: str, through: int) -> None:
+        """Have a target purged up to a sequence, since a fire is stored behind that."""
         if through <= 0:
             return
         known = self._roll_ups.get(target)
         if known is None:
-            known = self._roll_ups[target] = RollUp(through, shard)
+            known = self._roll_ups[target] = RollUp(through)
         elif through > known.through:
-            known.through, known.shard, known.is_ordered = through, shard, False
-        if shard in self._ownership.shards or known.behind:
+            known.through, known.is_ordered = through, False
+        if self._ownership.is_owner or known.behind:
             self._order(target, known)
 
-    def take_over(self, shards: AbstractSet[int]) -> None:
-        """Roll up what the earlier holders of these shards may not have rolled up."""
+    def take_over(self) -> None:
+        """Roll up what the owner before may not have rolled up."""
+        self._joint.clear()
         for target, roll_up in self._roll_ups.items():
-            if roll_up.shard in shards:
-                self._order(target, roll_up)
+            self._order(target, roll_up)
 
-    def roll_ups(self) -> Iterable[tuple[str, int, int]]:
-        """Return what may still be to be rolled up: targets, each with the last sequence to be purged, and a shard."""
-        return [(target, one.through, one.shard) for target, one in self._roll_ups.items()]
+    def roll_ups(self) -> Iterable[tuple[str, int]]:
+        """Return what may still be to be rolled up: targets, each with the last sequence to be purged."""
+        return [(target, one.through) for target, one in self._roll_ups.items()]
 
     def _order(self, target: str, roll_up: RollUp) -> None:
         if not roll_up.is_ordered:
@@ -228,7 +252,7 @@ class Purges(Part):
             self._lifecycle.end(held, held.flight.ending)
         else:
             if conclusion.denied:
-                self._ownership.deny(held, failure, now)
+                self._ownership.deny(failure, now)
             if conclusion.refused:
                 self._lifecycle.move(held, Turn.PURGE_REFUSED)
                 self._lifecycle.set_aside(held, None)
@@ -249,25 +273,42 @@ class Purges(Part):
         roll_up = self._roll_ups.get(subject)
         if roll_up is not None and not roll_up.is_ordered and (below is None or roll_up.through < below):
             self._rolled_up(subject, roll_up.through)
-        self.requested_by_holder(self._roster.on(subject), below, now)
+        self.requested_by_owner_for(self._roster.on(subject), below, now)
 
-    def requested_by_holder(self, held: Held | None, below: int | None, now: int) -> None:
-        """End a schedule that is done, when its holder requests to purge what is below this sequence.
+    def requested_by_owner_for(self, held: Held | None, below: int | None, now: int) -> None:
+        """End a schedule that is done, when the owner requests to purge what is below this sequence.
 
         The request may be received before the fire that it follows.
         """
-        if held is None or self._ownership.is_ours(held) or not (below is None or held.sequence < below):
+        if held is None or self._ownership.is_owner or not (below is None or held.sequence < below):
             return
         if held.flight is not None and held.flight.stage in DONE:
-            self._end_purged_by_holder(held, held.flight.ending)
+            self._end_purged_by_owner(held, held.flight.ending)
         elif now >= held.send_time - SECOND:
-            if len(self._requested_early) >= MAX_REQUESTED_BY_OTHERS:
+            if len(self._requested_early) >= MAX_REQUESTED_EARLY:
                 del self._requested_early[next(iter(self._requested_early))]
-            self._requested_early[held.sequence] = True
+            self._requested_early[held.sequence] = None
 
-    def _end_purged_by_holder(self, held: Held, ending: Ending) -> None:
+    def requested_jointly(self, wanted: str, below: int, now: int) -> None:
+        """End the schedules that are done, when the owner purges all that a filter matches below this sequence.
+
+        What it matches is done, or will be as soon as its fire is read back: the owner purges jointly nothing else.
+        """
+        if self._ownership.is_owner:
+            return
+        highest = max(below, self._joint.pop(wanted, (0, 0))[0])
+        self._joint[wanted] = highest, now
+        if len(self._joint) > MAX_JOINT_FILTERS:
+            del self._joint[next(iter(self._joint))]
+        for held in list(self._lifecycle.aside.values()):
+            flight = held.flight
+            is_done = flight is not None and flight.stage is Stage.DONE_BY_OWNER and held.sequence < below
+            if is_done and flight is not None and subject_matches(held.subject, wanted):
+                self._end_purged_by_owner(held, flight.ending)
+
+    def _end_purged_by_owner(self, held: Held, ending: Ending) -> None:
         through = self._landed.last_on(held)
-        self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
+        self.requested_by_owner.append((held.subject, through, Version(held.sequence, held.stored_at)))
         self._lifecycle.end(held, ending)
 
     def next_retry(self) -> int | None:
@@ -275,8 +316,9 @@ class Purges(Part):
         return self._old_versions_retry_at if self.old_versions else None
 
     def clock_stepped_back(self, by: int) -> None:
-        """Keep that wait as long as it was although the wall clock shows `by` ns less than before."""
+        """Keep those waits as long as they were although the wall clock shows `by` ns less than before."""
         self._old_versions_retry_at -= by
+        self._joint = {one: (below, at - by) for one, (below, at) in self._joint.items()}
 
     def _purging(self, schedule: str, through: int) -> Held | None:
         """Return the schedule whose purge up to a sequence was concluded, None if it is not held any more."""

@@ -41,7 +41,6 @@ from nats_scheduler.engine.holding.far import (
 )
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held, needs_history
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
-from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.message.definition import Definition, definition_block
 from nats_scheduler.schedule.patterns import At, Pattern
 
@@ -204,7 +203,7 @@ class Chunk(NamedTuple):
     blocks: Iterator[Block]
 
 
-_TYPES = "QqqqHHB"
+_TYPES = "QqqqHH"
 """The types of the columns, in their order."""
 
 _BYTES_EACH = sum(array(code).itemsize for code in _TYPES)
@@ -361,7 +360,7 @@ def _block_bytes(block: Block) -> bytes:
     """Return a block as bytes, without histories."""
     rows = block.columns
     expiries = [number for place, expires in rows.expiries.items() for number in (place, _stored_expiry(expires))]
-    columns = [rows.sequences, rows.stored, rows.fire_times, rows.wakes, rows.kinds, rows.ends, rows.shards]
+    columns = [rows.sequences, rows.stored, rows.fire_times, rows.wakes, rows.kinds, rows.ends]
     head = _BLOCK.pack(len(rows.sequences), len(rows.expiries), len(rows.texts))
     return b"".join([head, write_columns([*columns, array("q", expiries)]), rows.texts])
 
@@ -388,9 +387,9 @@ def _read_block(chunk: bytes, start: int, schedules: int, expiring: int, text_by
     numbers, start = read_columns(chunk, start, _TYPES, schedules)
     (expiries,), start = read_columns(chunk, start, "q", 2 * expiring)
     expire = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
-    sequences, stored, fire_times, wakes, kinds, ends, shards = numbers
+    sequences, stored, fire_times, wakes, kinds, ends = numbers
     times, texts = (fire_times, wakes), chunk[start : start + text_bytes]
-    return Block(FarColumns(kinds, sequences, stored, shards, *times, ends, expire, texts))
+    return Block(FarColumns(kinds, sequences, stored, *times, ends, expire, texts))
 
 
 def _with_histories(block: Block, data: bytes) -> Block:
@@ -406,7 +405,6 @@ def _checked(block: Block, kinds: int) -> Block:
     is_row = (
         min(rows.sequences) > 0
         and max(rows.kinds) < kinds
-        and max(rows.shards) < SHARDS
         and min(rows.fire_times) >= 0
         and max(rows.fire_times) < NO_FIRE_TIME
         and min(rows.wakes) >= 0
@@ -471,10 +469,10 @@ class Rest:
     through: int
     """All messages up to this sequence have been read."""
     last: LastRead
-    last_fired: Sequence[int]
-    """By shard, the last send time (ns) of which a fire was read back."""
-    roll_ups: Sequence[tuple[str, int, int]] = ()
-    """Targets that may still be to be rolled up, with the last sequence to be purged and the schedule's shard."""
+    last_fired: int
+    """The last send time (ns) of which a fire was read back."""
+    roll_ups: Sequence[tuple[str, int]] = ()
+    """Targets that may still be to be rolled up, with the last sequence to be purged."""
     landed: Mapping[int, int] = field(default_factory=dict)
     """The last sequence that landed on schedules, by their sequences."""
     old_versions: Sequence[OldVersion] = ()
@@ -492,7 +490,7 @@ class Rest:
         return {
             "through": self.through,
             "last": list(self.last),
-            "last_fired": list(self.last_fired),
+            "last_fired": self.last_fired,
             "roll_ups": [list(one) for one in self.roll_ups],
             "landed": [list(pair) for pair in self.landed.items()],
             "old_versions": [list(one) for one in self.old_versions],
@@ -506,15 +504,15 @@ def read_rest(document: Mapping[str, Any]) -> Rest:
     through = document.get("through")
     if type(through) is not int or through <= 0:
         raise SnapshotError("what belongs to the schedules does not say through which sequence it is known")
-    last_fired = _numbers(document, "last_fired")
-    if len(last_fired) != SHARDS:
-        raise SnapshotError(f"there are not {SHARDS} shards")
+    last_fired = document.get("last_fired")
+    if type(last_fired) is not int:
+        raise SnapshotError("what belongs to the schedules does not say when one fired last")
     (last,) = _rows({"last": [document.get("last")]}, "last", (str, int, int))
     rest = Rest(
         through,
         LastRead(*last),
-        tuple(last_fired),
-        tuple((row[0], row[1], row[2]) for row in _rows(document, "roll_ups", (str, int, int))),
+        last_fired,
+        tuple((row[0], row[1]) for row in _rows(document, "roll_ups", (str, int))),
         dict(_rows(document, "landed", (int, int))),
         tuple(OldVersion(*row) for row in _rows(document, "old_versions", (str, int, int, int))),
         tuple(Done(row[0], row[1], _ending(row[2])) for row in _rows(document, "done", (str, int, str))),

@@ -35,9 +35,9 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Row
 from nats_scheduler.engine.inputs import Version
+from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.engine.snapshots.chunks import (
     MAX_EXCEPTIONS,
     Block,
@@ -183,7 +183,7 @@ class Snapshots(Part):
         lifecycle: Lifecycle,
         outcomes: Outcomes,
         purges: Purges,
-        holdings: Holdings,
+        takeover: Takeover,
         inactive: Inactive,
         deadlines: Deadlines,
         rules: StreamRules,
@@ -195,7 +195,7 @@ class Snapshots(Part):
         super().__init__(lifecycle)
         self._outcomes = outcomes
         self._purges = purges
-        self._holdings = holdings
+        self._takeover = takeover
         self._inactive = inactive
         self._deadlines = deadlines
         self._rules, self._dialects = rules, dialects
@@ -244,10 +244,10 @@ class Snapshots(Part):
         progress.last_read = rest.through
         progress.last_message = StoredMessage(*rest.last, block=b"", body=None)
         lifecycle.lifetimes.requests_missed(rest.through)
-        lifecycle.ownership.last_fired[:] = rest.last_fired
+        lifecycle.ownership.last_fired = rest.last_fired
         lifecycle.landed.restore(rest.landed)
         for subject, through, sequence, stored_at in rest.old_versions:
-            self._holdings.superseded(subject, through, Version(sequence, stored_at), None)
+            self._takeover.superseded(subject, through, Version(sequence, stored_at), None)
         for subject, sequence, ending in rest.done:
             if (held := self._roster.exactly(subject, sequence)) is not None:
                 self._purges.purge(held, ending)
@@ -306,10 +306,10 @@ class Taking(Part):
         rest = Rest(
             through,
             self._last,
-            tuple(self._ownership.last_fired),
+            self._ownership.last_fired,
             tuple(parts._purges.roll_ups()),
             self._landed.known(),
-            tuple(_old_versions(parts._purges, parts._holdings).values()),
+            tuple(_old_versions(parts._purges, parts._takeover).values()),
             tuple(self._done),
             tuple(sorted(sequence for sequence in to_read if sequence <= through)),
         )
@@ -361,10 +361,10 @@ class Taking(Part):
         if held.flight is not None and held.flight.stage in DONE and held.sequence <= self.through:
             self._done.append(Done(held.subject, held.sequence, held.flight.ending))
         fire_time = _first_due(held)
-        # One that is looked at later than its fire is due would not bound checkpoints (`engine.sharing.holdings`).
+        # One that is looked at later than its fire is due would not bound checkpoints (`engine.ownership.takeover`).
         due = min(held.send_time_of(fire_time), NO_FIRE_TIME - 1)
         wake = due if held.wake == NO_WAKE else min(held.wake, due)
-        numbers = held.sequence, held.stored_at, held.shard, fire_time, max(wake, 0), held.expires
+        numbers = held.sequence, held.stored_at, fire_time, max(wake, 0), held.expires
         return FarEntry(*packed, *numbers)
 
 
@@ -380,7 +380,7 @@ def _first_due(held: Held) -> int:
     return flight.missed_since
 
 
-def _old_versions(purges: Purges, holdings: Holdings) -> dict[str, OldVersion]:
+def _old_versions(purges: Purges, takeover: Takeover) -> dict[str, OldVersion]:
     """Return old versions that may still be stored, by subject."""
     found: dict[str, OldVersion] = {}
 
@@ -389,7 +389,7 @@ def _old_versions(purges: Purges, holdings: Holdings) -> dict[str, OldVersion]:
         if before is None or before.through < through:
             found[subject] = OldVersion(subject, through, known.sequence, known.stored_at)
 
-    for subject, (through, known) in holdings.noted().items():
+    for subject, (through, known) in takeover.noted().items():
         note(subject, through, known)
     for subject, version, through in purges.may_be_stored():
         note(subject, through, version)

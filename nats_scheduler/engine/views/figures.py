@@ -51,7 +51,7 @@ class State(StrEnum):
     OVERDUE = "overdue"
     """It fires once, its time has passed, and its fire is not stored yet."""
     FAILING = "failing"
-    """It is due, and the server refuses its fires. A stream alone cannot show that: its holder knows it."""
+    """It is due, and the server refuses its fires. A stream alone cannot show that: the owner knows it."""
     UNFINISHED = "unfinished"
     """It is due, and waits until its fire before is finished (`X-Overlap`). A stream alone cannot show that either."""
     FIRED = "fired"
@@ -157,11 +157,11 @@ class Figures:
     paused: int = 0
     """Paused schedules, whichever instance would fire them."""
     held_back: int = 0
-    """Schedules of the shards that this instance holds whose fires wait until the one before is finished."""
+    """Schedules whose fires wait until the one before is finished, of a stream that this instance owns."""
     held_back_since: int | None = None
     """Since when the fire is due that waits longest of them, None if there is none."""
     overdue: int = 0
-    """Schedules that are overdue, of the shards that this instance holds."""
+    """Schedules that are overdue, of a stream that this instance owns."""
     overdue_since: int | None = None
     """Since when the oldest of them is due, None if there is none."""
     next_due: int | None = None
@@ -208,13 +208,13 @@ class Visit(Part):
         for place, fire_time in enumerate(fire_times):
             if fire_time == NO_FIRE_TIME:
                 continue
-            expires, stored_at, shard = far.facts(place)
+            expires, stored_at = far.facts(place)
             if self._lifetimes.ends_at(expires, stored_at) <= fire_time:
                 continue
             if fire_time > now:
                 found.next_due = _earlier(found.next_due, fire_time)
             since = max(fire_time, stored_at)
-            if since <= now - OVERDUE_AFTER_NS and shard in self._ownership.shards:
+            if since <= now - OVERDUE_AFTER_NS and self._ownership.is_owner:
                 found.overdue += 1
                 found.overdue_since = _earlier(found.overdue_since, since)
 
@@ -240,13 +240,13 @@ class Visit(Part):
     def _note_overdue(self, suspects: list[Held]) -> None:
         found = self._found
         for held in suspects:
-            if held.flight is not None and held.flight.is_held_back and self._ownership.is_ours(held):
+            if held.flight is not None and held.flight.is_held_back and self._ownership.is_owner:
                 found.held_back += 1
                 found.held_back_since = _earlier(found.held_back_since, held.send_time)
             since = _due_since(held)
             if held.jitters and since > self._now:
                 self._note_coming([held])
-            if since <= self._now - OVERDUE_AFTER_NS and self._is_to_fire(held) and self._ownership.is_ours(held):
+            if since <= self._now - OVERDUE_AFTER_NS and self._is_to_fire(held) and self._ownership.is_owner:
                 found.overdue += 1
                 found.overdue_since = _earlier(found.overdue_since, since)
 

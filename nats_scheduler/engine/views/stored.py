@@ -24,7 +24,14 @@ from nats_scheduler.engine.holding.far import BUCKETS
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster, Rows
-from nats_scheduler.engine.inputs import CalendarsRead, CheckpointLoaded, ExpiryConcluded, MessagesRead
+from nats_scheduler.engine.inputs import (
+    NOTHING_SETTLED,
+    CalendarsRead,
+    Checkpoint,
+    ExpiryConcluded,
+    MessagesRead,
+    OwnershipChanged,
+)
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.stream import StreamEngine
@@ -64,12 +71,12 @@ class StoredSchedules:
         rules: StreamRules,
         dialects: Iterable[Dialect],
         fired_by: FiredBy,
-        checkpoints: Sequence[CheckpointLoaded] = (),
+        checkpoint: Checkpoint = NOTHING_SETTLED,
         *,
         removes_expired: bool = False,
         notify_fired: Callable[[FireReadBack], object] = lambda _fire: None,
     ) -> None:
-        """Begin with the checkpoints of the sidecars; `removes_expired` if the sidecar acts on TTLs.
+        """Begin with the checkpoint of the sidecars; `removes_expired` if the sidecar acts on TTLs.
 
         `notify_fired` is called for each fire of the server's of a schedule that is held.
         """
@@ -77,7 +84,7 @@ class StoredSchedules:
             rules = replace(rules, has_policies=False)
         # The limits concern fires, and there are none.
         self._engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
-        self._engine.step(0, checkpoints)
+        self._engine.step(0, [OwnershipChanged(True, checkpoint)])
         self._fired_by = fired_by
         self._notify_fired = notify_fired
 
@@ -332,7 +339,7 @@ class Handover:
         self,
         rules: StreamRules,
         server: Capabilities,
-        checkpoints: Sequence[CheckpointLoaded],
+        checkpoint: Checkpoint,
         *,
         expired_by_us: bool = False,
     ) -> None:
@@ -341,7 +348,7 @@ class Handover:
         self._candidates: dict[str, dict[int, Pattern]] = {}
         """The patterns on each subject that the server can parse, by sequence."""
         self._both: set[int] = set()
-        self._stored = StoredSchedules(rules, DIALECTS, FiredBy.SIDECAR, checkpoints, removes_expired=expired_by_us)
+        self._stored = StoredSchedules(rules, DIALECTS, FiredBy.SIDECAR, checkpoint, removes_expired=expired_by_us)
 
     def take(self, messages: Sequence[StoredMessage], now: int) -> None:
         """Read messages, those of one subject in the order in which they were stored."""

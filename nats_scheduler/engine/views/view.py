@@ -128,7 +128,7 @@ class ListedSchedule:
     ended_by: Ending | None
     """The cause of that removal, None where it keeps it."""
     failing: Failing | None = None
-    """Why the server refuses its fires, None if it does not, or if only its holder knows."""
+    """Why the server refuses its fires, None if it does not, or if only the owner knows."""
     unstored: int | None = field(default=None, compare=False)
     """The first fire time (ns) of which no fire was read, also one that has passed; None if a sidecar listed it."""
 
@@ -286,19 +286,17 @@ class EngineView:
         *,
         limit: int | None = MAX_PAGE_LENGTH,
         after: Cursor | None = None,
-        failing: Failings = NONE_FAILING,
     ) -> Sliced[Page]:
         """Find the first `limit` schedules after a cursor that a query wants, as they are at `now` (ns).
 
         Without a limit all are found, and sorted at once: for an engine that fires nothing.
-        `failing` is what other holders say of the schedules that they fire.
         """
         assert limit is None or 1 <= limit <= MAX_PAGE_LENGTH, f"limit of {limit}: 1 to {MAX_PAGE_LENGTH} was expected"
-        return Sliced(self._page(now, query, limit, after or Cursor(-NO_FIRE, ""), failing))
+        return Sliced(self._page(now, query, limit, after or Cursor(-NO_FIRE, "")))
 
-    def counts(self, now: int, query: Query = ALL, failing: Failings = NONE_FAILING) -> Sliced[Counts]:
-        """Count the schedules that a query wants, as they are at `now` (ns); `failing` is as for `page`."""
-        return Sliced(self._counts(now, query, failing))
+    def counts(self, now: int, query: Query = ALL) -> Sliced[Counts]:
+        """Count the schedules that a query wants, as they are at `now` (ns)."""
+        return Sliced(self._counts(now, query))
 
     def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
         """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
@@ -342,7 +340,9 @@ class EngineView:
         for held in visit(self._roster.rows, now):
             yield None if held is None else Found(self, held, self._outlook(held, now, failing))
 
-    def described(self, found: "Iterable[Found]", failing: Failings) -> Generator[None, None, list[ListedSchedule]]:
+    def described(
+        self, found: "Iterable[Found]", failing: Failings = NONE_FAILING
+    ) -> Generator[None, None, list[ListedSchedule]]:
         """Describe schedules that were visited, but those that ended meanwhile; yield after each unit of work."""
         schedules = []
         for number, one in enumerate(found):
@@ -369,7 +369,7 @@ class EngineView:
         paused = self._inactive.paused.get(subject)
         return None if paused is None or self._lifetimes.ends(paused) <= now else paused
 
-    def _outlook(self, held: Held | PausedSchedule, now: int, failing: Failings) -> Outlook:
+    def _outlook(self, held: Held | PausedSchedule, now: int, failing: Failings = NONE_FAILING) -> Outlook:
         if isinstance(held, PausedSchedule):
             return Outlook(None, State.PAUSED)
         outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
@@ -377,26 +377,22 @@ class EngineView:
             return Outlook(outlook.next_fire, State.FAILING)
         return outlook
 
-    def _counts(self, now: int, query: Query, failing: Failings) -> Generator[None, None, Counts]:
+    def _counts(self, now: int, query: Query) -> Generator[None, None, Counts]:
         counts = Counts()
         for view in self._views:
-            known = failing if view is self else NONE_FAILING
             for held in view.visit_all(now):
                 if held is None:
                     yield
                 elif query.names(held):
-                    state = view._outlook(held, now, known).state
+                    state = view._outlook(held, now).state
                     if query.states is None or state in query.states:
                         counts.add(state, kind_of(held.pattern))
         return counts
 
-    def _page(
-        self, now: int, query: Query, limit: int | None, after: Cursor, failing: Failings
-    ) -> Generator[None, None, Page]:
+    def _page(self, now: int, query: Query, limit: int | None, after: Cursor) -> Generator[None, None, Page]:
         found: list[Found] = []
         last: int | None = None
         for view in self._views:
-            known = failing if view is self else NONE_FAILING
             window = Window(now, now if view._lifetimes.max_age else after.fire, last)
             for held in view.visit_all(now, window):
                 if held is None:
@@ -405,7 +401,7 @@ class EngineView:
                         window.last = found[-1].place.fire
                     yield
                 elif not view._is_elsewhere(held, now, after, window.last) and query.names(held):
-                    one = Found(view, held, view._outlook(held, now, known))
+                    one = Found(view, held, view._outlook(held, now))
                     if one.place > after and (query.states is None or one.outlook.state in query.states):
                         found.append(one)
             last = window.last
@@ -414,7 +410,7 @@ class EngineView:
         end = len(found) if limit is None else min(limit, len(found))
         while end < len(found) and found[end].place == found[end - 1].place:
             end += 1  # a cursor behind the first of the two would lose the other
-        schedules = yield from self.described(found[:end], failing)
+        schedules = yield from self.described(found[:end])
         return Page(schedules, found[end - 1].place if end < len(found) else None)
 
     def _is_elsewhere(self, held: Held | PausedSchedule, now: int, after: Cursor, last: int | None) -> bool:

@@ -4,8 +4,8 @@
 what is compared is their ratio. `@every 1s` fires all of them at the same instant, whenever they were stored; how late
 one is that fires alone is seen of `@at`, spread at random.
 `Takeover`: of three instances one is killed (`SIGKILL`) in the middle of the fires, and then one of the two that are
-left: how late are the latest, and did each fire once? The schedules lie in one stream, or one in each of many: then the
-parts of all of them change hands at once.
+left: how late are the latest, and did each fire once? The schedules lie in one stream, whose owner is killed each time
+and which all of them have read, or one in each of many: then those of the killed one get other owners at once.
 `HandOver`: an instance is stopped (`SIGTERM`), one is started, another one is stopped, as in a rolling update.
 Limit: there is no native counterpart of either on one server, so that side is left out.
 """
@@ -19,16 +19,19 @@ from tests.bench import measures as m
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import GROUP, SECOND, STREAM, at_pattern, reminder, spread, subject_of
 from tests.bench.processes import Cpu
+from tests.bench.registry import instances, owners
 from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
 from tests.bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
 SPREAD_GROUP = "s-at"
 WAITED_SECONDS = 0.05
-"""A fire that is later than this waited until its shard was taken over."""
+"""A fire that is later than this waited until its stream was taken over."""
 SETTLE_SECONDS = 2.0
 """From the end of a load to the first measurement: what was overdue has fired by then."""
 HALF_A_SECOND = SECOND // 2
+INSTANCES = 3
+"""The number of instances of which all but one are killed."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Streams(Scenario):
 class Takeover(Scenario):
     """`count` schedules due over `seconds`, instances killed one after the other, until one is left."""
 
-    sidecars = 3
+    sidecars = INSTANCES
 
     seconds: float = 12.0
     lead_seconds: float = 2.5
@@ -118,6 +121,11 @@ class Takeover(Scenario):
         return f"{self.family}-{self.count}"
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """All instances read the one stream; of many, each has an owner and a standby."""
+        return () if self.is_in_many else ("--standbys", str(INSTANCES - 1))
+
+    @property
     def title(self) -> str:
         where = "in as many streams, " if self.is_in_many else ""
         return f"{self.count:,} {where}over {self.seconds:g} s, two of three instances killed"
@@ -129,11 +137,15 @@ class Takeover(Scenario):
         streams = [STREAM] * self.count
         if self.is_in_many:
             streams = [f"{STREAM}-{number}" for number in range(self.count)]
-            await side.serve_many(streams, self.within_seconds, self.sidecars)
+            await side.serve_many(streams, self.within_seconds, INSTANCES)
+        names = await instances(side.api)
         dues = await store_spread(side, streams, self.seconds, self.lead_seconds)
-        for number in range(1, self.sidecars):
-            await until(dues[self.count * number // self.sidecars])
-            victim = side.sidecars.pop(0)
+        for number in range(1, INSTANCES):
+            await until(dues[self.count * number // INSTANCES])
+            owner = (await owners(side.api)).get(STREAM)
+            place = names.index(owner) if owner in names else 0  # the record may still name the last victim
+            names.pop(place)
+            victim = side.sidecars.pop(place)
             victim.process.kill()
             await asyncio.to_thread(victim.process.wait)
         await until(dues[-1])
@@ -164,7 +176,7 @@ class HandOver(Scenario):
         for number in range(1, 6, 2):
             await until(dues[self.count * number // 6])
             if number == 3:
-                await side.start_sidecar().ready()
+                await side.start_sidecar().ready(owns=False)
             else:
                 await side.sidecars.pop(0).stop()
         await until(dues[-1])

@@ -1,4 +1,4 @@
-"""Several sidecars that do not all read every stream (`engine/sharing/readers.py`): who does, and that nothing is lost.
+"""Several sidecars and several streams (`engine/ownership/order.py`): who owns each and who stands by; nothing is lost.
 
 Every test ends with the same account: each fire that came due is stored, and none twice.
 """
@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import StreamReady
-from nats_scheduler.engine.sharing.readers import order_of
-from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.message.foreign_json import read_object
+from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.runtime import instances
 from nats_scheduler.runtime.instances import Instances
@@ -23,7 +21,7 @@ from nats_scheduler.service.client import ANSWER_SECONDS, ask
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FLAG, FlaggedStream
-from tests.harness.fleet import BUCKET
+from tests.harness.fleet import values
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -40,64 +38,45 @@ class Group:
         self._folder = folder
         self.processes: list[ChildProcess] = []
 
-    def start(self, per_stream: int, *further: str) -> ChildProcess:
-        settings = ("--log-format", "json", "--instances-per-stream", str(per_stream), *further)
+    def start(self, standbys: int) -> ChildProcess:
+        settings = ("--log-format", "json", "--standbys", str(standbys))
         number = len(self.processes)
         one = sidecar("run", "--server", self.url, *settings, folder=self._folder, name=f"sidecar-{number}")
         self.processes.append(one)
         return one
 
-    async def values(self, kind: str) -> dict[str, Any]:
-        """Return what the bucket has of a kind, by the rest of its key."""
-        api = self.account.api
-        if await api.stream(BUCKET) is None:
-            return {}
-        found: dict[str, Any] = {}
-        following = 1
-        while one := await api.message(BUCKET, seq=following, next_by_subj=f"$KV.nats_scheduler.{kind}.>"):
-            following = one.sequence + 1
-            found[one.subject.split(".", 3)[3]] = read_object(one.body or b"")
-        return {key: value for key, value in found.items() if value}
-
     async def lives(self, count: int) -> list[str]:
         """Return the instances that live, if they are so many."""
-        found = [*await self.values("instance")]
+        found = [*await values(self.account, "instance")]
         return found if len(found) == count else []
 
-    async def served_by(self, count: int, readers: int, most: int | None = None) -> dict[str, list[str]]:
-        """Wait until `count` instances live, and each stream is served and held by so many; return who reads each.
+    async def owners(self) -> dict[str, str]:
+        """Return who owns each stream that is owned, by the records."""
+        records = await values(self.account, "owner")
+        return {key.partition(".")[2]: record["owner"] for key, record in records.items() if record["owner"]}
 
-        They are those that are first in the order, or, with `most`, any that read so many streams each at most.
+    async def served_by(self, count: int, standbys: int) -> dict[str, list[str]]:
+        """Wait until `count` instances live, and each stream has an owner and so many standbys; return them by stream.
+
+        They are those that are first in the order, and have read the stream.
         """
         served: dict[str, list[str]] = {}
-        held: dict[str, list[str]] = {}
+        owners: dict[str, str] = {}
         lives: dict[str, Any] = {}
 
         async def is_so() -> bool:
-            nonlocal served, held, lives
-            lives = await self.values("instance")
+            nonlocal served, owners, lives
+            lives, owners = await values(self.account, "instance"), await self.owners()
+            order = {name: order_of(f"emulated.{name}", lives) for name in STREAMS}
             served = {
-                name: sorted(one for one, value in lives.items() if f"emulated.{name}" in value["serves"])
-                for name in STREAMS
+                name: [one for one in order[name] if f"emulated.{name}" in lives[one]["serves"]] for name in STREAMS
             }
-            leases = await self.values("lease")
-            held = {
-                name: sorted(one for one, shards in leases[f"emulated.{name}"]["holders"].items() if shards)
-                for name in STREAMS
-                if f"emulated.{name}" in leases
-                and sum(map(len, leases[f"emulated.{name}"]["holders"].values())) == SHARDS
-            }
-            wanted = {name: sorted(order_of(f"emulated.{name}", lives)[:readers]) for name in STREAMS}
-            if most is not None:
-                parts = Counter(one for names in served.values() for one in names)
-                are_wanted = max(parts.values()) <= most and {len(names) for names in served.values()} == {readers}
-            else:
-                are_wanted = served == wanted
-            return len(lives) == count and held == served and are_wanted
+            are_wanted = served == {name: order[name][: 1 + standbys] for name in STREAMS}
+            return len(lives) == count and are_wanted and owners == {name: order[name][0] for name in STREAMS}
 
         def state() -> str:
             said = "\n".join(f"{one.exit_code}: {one.stderr[-2_000:]}" for one in self.processes)
-            return f"{count} instances, {readers} for each stream: {lives}\n{served}\n{held}\n{said}\n"
+            return f"{count} instances, {standbys} standbys for each stream: {lives}\n{served}\n{owners}\n{said}\n"
 
         await eventually(is_so, describe=state)
         return served
@@ -124,7 +103,7 @@ class Group:
             assert sum(one["fires"] for one in timeline["minutes"]) >= len(STREAMS)
             for name in STREAMS:
                 known = await asked("schedules.get", stream=name, subject=f"{name}.far")
-                assert known["holder_answered"]
+                assert known["owner_answered"]
                 page = await asked("schedules.list", stream=name, filter=f"{name}.far")
                 assert [one["subject"] for one in page["schedules"]] == [f"{name}.far"]
                 assert (await asked("activity.list", stream=name))["unanswered"] == []
@@ -163,81 +142,62 @@ async def a_group(start_server: StartServer, folder: Path) -> AsyncIterator[Grou
                 process.kill()
 
 
-async def test_each_stream_is_read_by_two_of_three_and_one_that_dies_is_replaced(
+async def test_each_stream_has_an_owner_and_a_standby_and_one_that_dies_is_replaced(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     async with a_group(start_server, tmp_path) as group:
         for _ in range(3):
-            group.start(2)
-        await group.served_by(3, 2)
+            group.start(1)
+        await group.served_by(3, 1)
         await group.expect_the_same_answers_of_all(3)
         await group.schedule_all()
         group.processes[0].kill()
         await group.expect_fires()
-        await group.served_by(2, 2)
+        await group.served_by(2, 1)
 
 
-async def test_each_instance_reads_what_it_has_room_for_and_more_only_where_nobody_else_has(
+async def test_an_owner_without_a_standby_ends_when_another_one_has_read_its_streams(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     async with a_group(start_server, tmp_path) as group:
-        for name in STREAMS:
-            for number in range(SCHEDULES):
-                await FlaggedStream(group.account, name).schedule(f"held.{number}", f"@at {in_seconds(600)}")
-        room_for_two = str(2 * SCHEDULES + SCHEDULES // 2)
-        group.start(1, "--schedules-per-instance", room_for_two)
-        await group.served_by(1, 1)
-        for _ in range(2):
-            group.start(1, "--schedules-per-instance", room_for_two)
-        await group.served_by(3, 1, most=2)
-        await group.schedule_all()
-        group.processes[0].kill()
-        await group.expect_fires()
-        await group.served_by(2, 1, most=len(STREAMS))
-
-
-async def test_the_only_reader_of_a_stream_ends_when_another_one_has_read_it(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    async with a_group(start_server, tmp_path) as group:
-        leaves, stays = group.start(1), group.start(1)
-        served = await group.served_by(2, 1)
+        leaves, stays = group.start(0), group.start(0)
+        await group.served_by(2, 0)
         await group.schedule_all()
         assert await leaves.terminate() == 0
-        holders = {one for value in (await group.values("lease")).values() for one in value["holders"]}
-        assert len(holders) == 1, "all of it was handed over by then, and nothing was left without a holder"
-        assert holders < {one for readers in served.values() for one in readers}
+        owners = await group.owners()
+        assert owners.keys() == set(STREAMS), "all was handed over by then"
+        assert len(set(owners.values())) == 1
         await group.expect_fires()
-        await group.served_by(1, 1)
+        await group.served_by(1, 0)
         stays.kill()
-        group.start(1)
-        await group.served_by(1, 1)
+        group.start(0)
+        await group.served_by(1, 0)
 
 
-async def test_streams_are_read_on_if_the_next_reader_is_killed_as_it_takes_them_over(
+async def test_streams_are_read_on_if_the_next_owner_is_killed_as_it_takes_them_over(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the wait of 2 s: here the killed one is known to be gone when it is asked whether they may be left."""
     original, may_end = Instances.may_end_reading, list[bool]()
-    monkeypatch.setattr(instances, "LEASE_DURATION_NS", 0)
+    monkeypatch.setattr(instances, "GONE_AFTER_NS", 0)
 
     async def killed_first(self: Instances, key: str) -> bool:
         group.processes[-1].kill()
-        await eventually(lambda: len(self._leases.held(key)) == SHARDS, describe=f"{key} is held again")
+        await eventually(lambda: self._owners.is_owner(key), describe=f"{key} is owned again")
         may_end.append(await original(self, key))
         return may_end[-1]
 
     monkeypatch.setattr(Instances, "may_end_reading", killed_first)
-    async with a_group(start_server, tmp_path) as group, sidecar_on(group.url, instances_per_stream=1) as first:
+    async with a_group(start_server, tmp_path) as group, sidecar_on(group.url, standbys=0) as first:
         while True:
-            await group.served_by(1, 1)
-            group.start(1)
+            await group.served_by(1, 0)
+            group.start(0)
             lives = await eventually(partial(group.lives, 2))
             if any(order_of(f"emulated.{name}", lives)[0] != first.sidecar.instance for name in STREAMS):
-                break  # of some streams it is the next reader
+                break  # it is the next owner of some streams
             group.processes[-1].kill()
         await eventually(lambda: may_end)
-        await group.served_by(1, 1)
+        await group.served_by(1, 0)
         await group.schedule_all()
         await group.expect_fires()
         assert not any(may_end)

@@ -1,15 +1,14 @@
-"""The part of a stream that this instance holds: its shards, and what earlier holders of them had settled.
+"""What a takeover of a stream continues with: the checkpoint of the owner before, and what was read while standing by.
 
-Every instance reads the whole stream and keeps all of its schedules, so that a shard changes hands without reading.
-Schedules of other shards only wait: they advance with the generated messages that are read back, and fire nothing.
+A standby reads the whole stream and holds all of its schedules, so that it becomes the owner without reading. Its
+schedules only wait: they advance with the generated messages that are read back, and fire nothing.
 
 The rules:
 
-- A shard that is lost stops at once: no fire of it begins, and what is in flight is concluded and not repeated.
-- A shard that is gained continues where the stream and the checkpoint of its last holder say; what is overdue fires at
-  once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
-- A checkpoint covers the shards that its writer held. Refused fires for which it has no room bound its instant: they
-  would be lost otherwise.
+- An owner that is replaced stops at once: no fire begins, and what is in flight is concluded and not repeated.
+- A new owner continues where the stream and the checkpoint of the one before say; what is overdue fires at once. Two
+  owners at the same time do the same work twice, and the server keeps one of each fire.
+- Refused fires for which a checkpoint has no room bound its instant: they would be lost otherwise.
 - The schedules of a calendar that is not known wait, and hold back nothing: a checkpoint names the calendar, and up to
   when they are settled.
 - A checkpoint counts in send times: each fire that was to be sent by its instant is settled. A fire between its fire
@@ -19,15 +18,15 @@ The rules:
   is not settled. A checkpoint names that fire if it is refused. Where nothing shows which fires are stored, there is no
   backlog (`Held.is_known`).
 
-A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
-So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
+A schedule that only waits is woken at the same instant in each instance, and a standby looks at it later
+(`Ownership.lag`). So a change of the owner concerns only schedules whose time has come, and is done a slice at a time.
 
-Schedules, rejected ones and old versions in shards that are gained are reported and purged late: an earlier holder may
-have done it already, and doing it twice is harmless. Each step does one slice, and none while many outcomes are
-outstanding, so that due fires need not wait.
+Schedules, rejected ones and old versions are reported and purged late by a new owner: the one before may have done it
+already, and doing it twice is harmless. Each step does one slice, and none while many outcomes are outstanding, so that
+due fires need not wait.
 
-Cost: one check of each schedule in progress when shards change hands, and some microseconds for each that does; one of
-each that is reported or purged late.
+Cost: one check of each schedule in progress when the owner changes, and some microseconds for each of them; one of each
+that is reported or purged late.
 """
 
 from collections import deque
@@ -41,15 +40,14 @@ from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
-from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, Version
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, OwnershipChanged, RemovalRequested, Version
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
 
-MAX_UNSETTLED_PER_SHARD = 32
-"""Most exceptions that a checkpoint names for each shard held, so that those of all holders fit into one value.
+MAX_UNSETTLED = 2_048
+"""Most exceptions that a checkpoint names, so that they fit into one value of the registry.
 
 Refused fires come first, by their times. Fires that wait for the one before follow, and then schedules that were
 rejected when they were due; those of both for which there is no room count as settled.
@@ -61,17 +59,14 @@ OWED_NUMBERS = 2
 MAX_CALENDARS_NAMED = 16
 """Most unknown calendars that a checkpoint names; the schedules of others count as settled."""
 
-MAX_HANDOVERS_PER_STEP = 1_024
-"""Schedules in progress that change hands in one step."""
-
-NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
-
+MAX_TAKEN_OVER_PER_STEP = 1_024
+"""Schedules in progress that are taken over, or left to another owner, in one step."""
 
 MAX_SUPERSEDED = 10_000
-"""Most old versions in the shards of other holders that are noted, in case their holder does not purge them."""
+"""Most old versions that a standby notes, in case the owner does not purge them."""
 
 MAX_UNREPORTED = 10_000
-"""Most schedules in the shards of other holders that are noted, in case no instance held them when they were stored."""
+"""Most schedules that a standby notes, in case the stream had no owner when they were stored."""
 
 MAX_CHECKED_PER_STEP = 256
 """Subjects that are checked in one step: each may lead to a log line or a request."""
@@ -80,57 +75,50 @@ MAX_OUTSTANDING = 2_048
 """While more outcomes of fires and purges than this are outstanding, the backlog waits."""
 
 
-class Holdings(Part):
-    """The shards held on one stream, and the checkpoints at which their schedules begin."""
+class Takeover(Part):
+    """Changes of the owner of one stream, and the checkpoint at which its schedules begin."""
 
     def __init__(self, lifecycle: Lifecycle, course: Course, purges: Purges, inactive: Inactive) -> None:
         super().__init__(lifecycle)
         self._inactive = inactive
         self._course = course
         self._purges = purges
-        self._settled = [NOTHING_SETTLED] * SHARDS
-        self._settled_through = NOTHING_SETTLED.through
-        """No fire that is sent after this instant (ns) is settled."""
-        self._held_since: list[int | None] = [None] * SHARDS
-        """Since when (ns) each shard that is held here is held."""
+        self._settled = NOTHING_SETTLED
+        """What the owner before settled."""
+        self._owner_since: int | None = None
+        """Since when (ns) this instance is the owner; None if it is not, or has been from the beginning."""
         self._calendars: dict[str, int] = {}
         """Calendars that are not known, and up to when (ns) the schedules that name them are settled."""
         self._due_without_calendar: dict[int, Held] = {}
         """By sequence, schedules that wait for their calendars and may be due earlier than what those settle."""
         self._changing: deque[Held] = deque()
-        """Schedules in progress whose shards have changed hands."""
+        """Schedules that were in progress when the owner changed."""
         self._earliest_changing: int | None = None
         """The earliest send time (ns) of the schedules in `_changing`."""
         self._accepted: dict[str, int] = {}
-        """Schedules of other holders that are to be reported if their shards are gained: sequences by subject."""
+        """Schedules that are to be reported if this instance becomes the owner: sequences by subject."""
         self.has_reported_age = False
         """True if a schedule was reported that the `max_age` of the stream ends: one is, not each."""
         self._superseded: dict[str, tuple[int, Version]] = {}
-        """Old versions that are to be purged then."""
+        """Old versions that are to be purged then, by subject."""
         self._superseded_at: dict[int, str] = {}
         """The subjects of those, by the sequences of the versions that are known."""
         self._left: Iterator[None] | None = None
         """The work of reports and purges that is left; None if there is none."""
 
-    def load(self, checkpoint: CheckpointLoaded) -> None:
-        """Note what an earlier holder settled of some shards."""
-        for shard in checkpoint.shards:
-            self._settled[shard] = checkpoint
-        self._settled_through = max(settled.through for settled in self._settled)
-
     @property
     def first_not_settled(self) -> int:
-        """The first fire time (ns) that no earlier holder may have settled."""
-        return self._settled_through + 1
+        """The first fire time (ns) that the owner before cannot have settled."""
+        return self._settled.through + 1
 
     def begin(self, held: Held) -> None:
-        """Skip the fires that an earlier holder has settled, then wait for the next one."""
+        """Skip the fires that the owner before has settled, then wait for the next one."""
         if held.fire_time >= self.first_not_settled or not self.pass_over(held):
             self._course.await_due(held)
 
     def pass_over(self, held: Held) -> bool:
-        """Advance past the fires that an earlier holder has settled; returns whether there were any."""
-        settled = self._settled[held.shard]
+        """Advance past the fires that the owner before has settled; returns whether there were any."""
+        settled = self._settled
         through = settled.through
         if _sends_each(held):
             self._begin_backlog(held, settled)
@@ -151,12 +139,12 @@ class Holdings(Part):
             self._course.advance(held, held.next_to_send(through))
         return True
 
-    def _begin_backlog(self, held: Held, settled: CheckpointLoaded) -> None:
+    def _begin_backlog(self, held: Held, settled: Checkpoint) -> None:
         """Note whether all fires that came due from the next one on are owed, and skip those that are not.
 
         It is known from a checkpoint, unless that only says that something of the schedule is not settled. Otherwise it
         is known if what came due can be seen: in the stream, where everything stored is read, or here, if this instance
-        held its shard then.
+        was the owner then.
         """
         sequence = held.sequence
         had_read = _had_read(settled, held)
@@ -170,23 +158,23 @@ class Holdings(Part):
             since = self._course.running_since
             is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
         else:
-            since = self._held_since[held.shard]
+            since = self._owner_since
             is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
         held.is_known = is_known
 
-    def _report_dropped(self, held: Held, settled: CheckpointLoaded) -> None:
-        """Report what its holder was to drop before this instance took a schedule over."""
-        if held.unreported is not None and self._ownership.is_ours(held):
+    def _report_dropped(self, held: Held, settled: Checkpoint) -> None:
+        """Report what the owner before was to drop."""
+        if held.unreported is not None and self._ownership.is_owner:
             self._course.took_over(held, settled.through if _had_read(settled, held) else -1)
 
     def await_calendar(self, name: str, through: int | None) -> None:
         """Note that a calendar is not known: the schedules that name it are settled up to `through` (ns) only.
 
-        With None, as far as the earlier holders of our shards had settled them.
+        With None, as far as the owner before had settled them; what that is a standby learns when it takes over.
         """
         if name not in self._calendars:
-            earlier = self._settled_of(name, self._ownership.shards)
-            self._calendars[name] = min(earlier, default=NO_EXPIRY) if through is None else through
+            earlier = self._settled.through_of((name,)) if self._ownership.is_owner else NO_EXPIRY
+            self._calendars[name] = earlier if through is None else through
 
     def awaits(self, calendar: str) -> bool:
         """Return whether it is noted that a calendar is not known."""
@@ -204,56 +192,53 @@ class Holdings(Part):
         """Note that a calendar is known, and what is due is in progress."""
         self._calendars.pop(name, None)
 
-    def _settled_of(self, calendar: str, shards: frozenset[int]) -> list[int]:
-        return [self._settled[shard].through_of((calendar,)) for shard in shards]
-
     def _unreported(self, subject: str, sequence: int) -> Held | None:
-        """Return a schedule if it is still held and no earlier holder of its shard had read it."""
+        """Return a schedule if it is still held and the owner before had not read it."""
         held = self._roster.exactly(subject, sequence)
-        return None if held is None or _had_read(self._settled[held.shard], held) else held
+        return None if held is None or _had_read(self._settled, held) else held
 
-    def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
-        """Fire for these shards and no others from now on; returns the new ones."""
-        before, self._ownership.shards = self._ownership.shards, shards
-        for shard in shards - before:
-            self._held_since[shard] = now
-        self._purges.take_over(shards - before)
-        self._ownership.gained(shards - before, now)
-        self._course.firing.proposals.gained(shards - before)
-        for name, through in self._calendars.items():
-            self._calendars[name] = min([through, *self._settled_of(name, shards - before)])
-        changed = before ^ shards
-        self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
+    def owner_changed(self, change: OwnershipChanged, now: int) -> None:
+        """Fire for the stream from now on, or leave it to another owner."""
+        was_owner, self._ownership.is_owner = self._ownership.is_owner, change.is_owner
+        if change.checkpoint is not None:
+            self._settled = change.checkpoint
+        if change.is_owner == was_owner:
+            return
+        self._owner_since = now if change.is_owner else None
+        self._ownership.unfired = 0
+        if change.is_owner:
+            self._ownership.able_since = now
+            self._purges.take_over()
+            self._course.firing.proposals.took_over()
+            for name, through in self._calendars.items():
+                self._calendars[name] = min(through, self._settled.through_of((name,)))
+        self._changing = deque(self._lifecycle.all_not_waiting())
         self._earliest_changing = min((held.send_time for held in self._changing), default=None)
-        return shards - before
 
-    def change_hands(self) -> bool:
-        """Take over or hand over some schedules whose shards have changed hands; returns whether more are left."""
+    def go_on(self) -> bool:
+        """Take over, or leave, some schedules that were in progress when the owner changed; return whether more are."""
         if not self._changing:
             return False
-        some = (self._changing.popleft() for _ in range(min(len(self._changing), MAX_HANDOVERS_PER_STEP)))
-        self._guard.each((held for held in some if self._roster.on(held.subject) is held), self._change_hands_of)
+        some = (self._changing.popleft() for _ in range(min(len(self._changing), MAX_TAKEN_OVER_PER_STEP)))
+        self._guard.each((held for held in some if self._roster.on(held.subject) is held), self._go_on_with)
         if not self._changing:
             self._earliest_changing = None
         return bool(self._changing)
 
-    def _change_hands_of(self, held: Held) -> None:
-        if self._ownership.is_ours(held):
+    def _go_on_with(self, held: Held) -> None:
+        if self._ownership.is_owner:
             self._take_over(held)
         else:
-            self._course.hand_over(held)
+            self._course.leave(held)
 
-    def checkpoint(
-        self, now: int, last_read: int, rejected: Iterable[int], last: StoredMessage | None
-    ) -> CheckpointLoaded:
-        """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
+    def checkpoint(self, now: int, last_read: int, rejected: Iterable[int], last: StoredMessage | None) -> Checkpoint:
+        """Return how far the schedules are settled; the sequences of `rejected` ones are exceptions.
 
         A checkpoint counts in send times. No schedule that waits is woken after its send time, so the next wake bounds
         the send times of all that wait.
         `last` is the message with the highest sequence that was read: no held schedule has a higher one.
         """
-        shards = self._ownership.shards
-        room = MAX_UNSETTLED_PER_SHARD * len(shards)
+        room = MAX_UNSETTLED
         failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.send_time)
         named, owed, unnamed = _named(failing, room)
         bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
@@ -264,33 +249,33 @@ class Holdings(Part):
         stored_by = 0 if last is None else last.stored_at
         unsettled = frozenset(chain(named, more))
         calendars = {name: min(at, through) for name, at in nsmallest(MAX_CALENDARS_NAMED, self._calendars.items())}
-        return CheckpointLoaded(through, last_read, unsettled, shards, stored_by, owed, calendars)
+        return Checkpoint(through, last_read, unsettled, stored_by, owed, calendars)
 
     def _overdue_without_calendar(self) -> list[int]:
-        """Return the sequences of our schedules that wait for calendars, and would count as settled with these."""
+        """Return the sequences of the schedules that wait for calendars, and would count as settled with these."""
         waiting = self._due_without_calendar
         for held in list(waiting.values()):
             settled = max((self._calendars.get(name, -1) for name in held.calendars), default=-1)
             is_waiting = self._roster.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
             if not is_waiting or held.send_time > settled:
                 del waiting[held.sequence]
-        return [sequence for sequence, held in waiting.items() if self._ownership.is_ours(held)]
+        return list(waiting)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
-        self._report_dropped(held, self._settled[held.shard])
-        if flight is not None and flight.stage in (Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE):
+        self._report_dropped(held, self._settled)
+        if flight is not None and flight.stage in (Stage.DONE_BY_OWNER, Stage.UNPURGEABLE):
             self._purges.purge(held, flight.ending)
             return
-        self._course.hand_over(held)  # discards what was built before another instance held it
+        self._course.leave(held)  # discards what was built before another instance was the owner
         if held.flight is None or held.flight.stage is Stage.READING:
             self.pass_over(held)
 
     # -- what is reported and purged late --------------------------------------------------------------------------
 
     def accepted(self, held: Held) -> None:
-        """Report a schedule that is held: at once, or when this instance gains its shard."""
-        is_told = self.accepted_far(held.subject, held.sequence, held.fire_time, held.shard)
+        """Report a schedule that is held: at once, or when this instance becomes the owner."""
+        is_told = self.accepted_far(held.subject, held.sequence, held.fire_time)
         ending = self._lifetimes.early(held) if is_told else None
         if ending is not None:
             ends = self._lifetimes.ends(held)
@@ -299,9 +284,9 @@ class Holdings(Part):
             self.has_reported_age = True
             self._emit(Report(ScheduleEndsByAge(held.subject, held.sequence, self._lifetimes.ends(held))))
 
-    def accepted_far(self, subject: str, sequence: int, fire_time: int, shard: int) -> bool:
+    def accepted_far(self, subject: str, sequence: int, fire_time: int) -> bool:
         """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""
-        if shard in self._ownership.shards:
+        if self._ownership.is_owner:
             self._emit(Report(ScheduleAccepted(subject, sequence, fire_time)))
             return True
         if len(self._accepted) >= MAX_UNREPORTED:
@@ -323,11 +308,11 @@ class Holdings(Part):
         return dict(self._superseded)
 
     def removal_requested(self, request: RemovalRequested) -> None:
-        """Discard the old versions noted on a subject if their holder asked for their removal."""
+        """Discard the old versions noted on a subject if the owner asked for their removal."""
         wanted = request.filter
         if request.sequence is not None:
             wanted = self._superseded_at.get(request.sequence)
-        if wanted is not None and wanted in self._superseded and not self._ownership.is_ours_on(wanted):
+        if wanted is not None and wanted in self._superseded and not self._ownership.is_owner:
             self._discard(wanted)
 
     def _discard(self, subject: str) -> tuple[int, Version]:
@@ -335,12 +320,12 @@ class Holdings(Part):
         self._superseded_at.pop(known.sequence, None)
         return through, known
 
-    def begin_with(self, shards: frozenset[int]) -> None:
-        """Report what is held and rejected in these shards and purge old versions, from the next step on."""
-        self._inactive.report_misnamed(shards)
-        if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_others:
-            purges = self._purge_superseded(shards), self._purge_again(shards)
-            self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
+    def report_late(self) -> None:
+        """Report what is held and rejected and purge old versions, from the next step on: nobody else may have."""
+        self._inactive.report_misnamed()
+        if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_owner:
+            purges = self._purge_superseded(), self._purge_again()
+            self._left = chain(self._left or (), self._report_accepted(), self._report_rejected(), *purges)
 
     def work(self, outstanding: int) -> bool:
         """Do one slice of what is left; returns whether to continue at once.
@@ -354,41 +339,32 @@ class Holdings(Part):
             self._left = None
         return is_more
 
-    def _report_accepted(self, shards: frozenset[int]) -> Iterator[None]:
+    def _report_accepted(self) -> Iterator[None]:
         for subject in list(self._accepted):
-            if subject in self._accepted and self._is_ours(subject, shards):
+            if subject in self._accepted and self._ownership.is_owner:
                 held = self._unreported(subject, self._accepted.pop(subject))
                 if held is not None:
                     self._guard.each((held,), self.accepted)
             yield
 
-    def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
+    def _report_rejected(self) -> Iterator[None]:
         for subject, known in list(self._inactive.rejected.items()):
-            if self._inactive.rejected.get(subject) is known and self._is_ours(subject, shards):
+            if self._inactive.rejected.get(subject) is known and self._ownership.is_owner:
                 self._inactive.report(known)
             yield
 
-    def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:
+    def _purge_superseded(self) -> Iterator[None]:
         for subject in list(self._superseded):
-            if subject in self._superseded and self._is_ours(subject, shards):
+            if subject in self._superseded and self._ownership.is_owner:
                 self._purges.purge_versions(subject, *self._discard(subject))
             yield
 
-    def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:
-        """Repeat the recent purge requests of an earlier holder, whose answers may not have been received."""
-        asked_for = self._purges.requested_by_others
-        for _ in range(len(asked_for)):
-            if asked_for:
-                subject, through, done = asked_for.popleft()
-                if self._is_ours(subject, shards):
-                    self._purges.purge_versions(subject, through, done)
-                else:
-                    asked_for.append((subject, through, done))
+    def _purge_again(self) -> Iterator[None]:
+        """Repeat the recent purge requests of the owner before, whose answers may not have been received."""
+        requested = self._purges.requested_by_owner
+        while requested and self._ownership.is_owner:
+            self._purges.purge_versions(*requested.popleft())
             yield
-
-    def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:
-        shard = shard_of(subject)
-        return shard in gained and shard in self._ownership.shards
 
 
 def _named(failing: Iterable[Held], room: int) -> tuple[list[int], dict[int, int], int | None]:
@@ -412,7 +388,7 @@ def _sends_each(held: Held) -> bool:
     return held.terms.policies.missed.kept is Kept.ALL
 
 
-def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
+def _had_read(settled: Checkpoint, held: Held) -> bool:
     """Return whether the writer of a checkpoint had read this schedule, not one of an earlier stream of that name."""
     is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
     return held.sequence <= settled.sequence and not is_later

@@ -1,0 +1,1 @@
+"""Which instance owns a stream, which ones stand by, and what a takeover continues with."""

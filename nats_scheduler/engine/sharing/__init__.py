@@ -1,1 +1,0 @@
-"""The division of a stream's schedules among instances, and what changes hands."""

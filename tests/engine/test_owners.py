@@ -1,0 +1,498 @@
+"""Owners: each stream gets one, the first instance in its order, and the streams of one that is gone are claimed."""
+
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.ownership.order import order_of
+from nats_scheduler.engine.ownership.owners import (
+    ABSENCE_CONFIRMED_NS,
+    GONE_AFTER_NS,
+    HEARTBEAT_LIMIT_NS,
+    MAX_OTHERS,
+    MAX_RECORDS_NOTED,
+    NO_OWNER,
+    NO_RECORD,
+    OWN_HEARTBEAT_LIMIT_NS,
+    RETURN_GRACE_NS,
+    SERVING_KEPT_NS,
+    STALE_HEARTBEAT_NS,
+    Change,
+    Owners,
+    Reason,
+    Record,
+)
+from tests.engine.owner_builders import BEAT, KEY, A, B, C, instance, owned, write
+
+
+def test_one_that_is_alone_owns_every_stream_at_once_if_the_record_can_be_known() -> None:
+    alone = instance("a")
+    assert write(alone, 1) == Change("a", Reason.FIRST)
+    assert (alone.is_owner(KEY), alone.change(KEY, 0)) == (True, None)
+    unsubscribed = Owners("a", frozenset({KEY}))
+    assert unsubscribed.change(KEY, 0) is None
+
+
+def test_a_heartbeat_is_news_if_its_sender_was_unknown_or_is_able_to_do_other_things() -> None:
+    a = instance("a")
+    beats = [((), True), ((), False), ({KEY}, True), ({KEY}, False), ((), True)]
+    assert [a.received("b", {KEY}, 1, 1, unable=unable) for unable, _is_news in beats] == [news for _, news in beats]
+    assert a.received("b", {"other"}, 1, 1)
+
+
+def test_one_whose_heartbeats_were_received_is_waited_for_from_the_last_one() -> None:
+    """Its heartbeats may be delivered late; of the first one since a subscription it is not known how late."""
+    for is_anew in (False, True):
+        a = instance("a", "b")
+        a.received("b", {KEY}, BEAT, BEAT)
+        if is_anew:
+            a.listening_anew()
+            a.received("b", {KEY}, BEAT, BEAT)
+        a.received("a", {KEY}, 2 * BEAT, 2 * BEAT)
+        for stored_at in range(2 * BEAT, BEAT + GONE_AFTER_NS + BEAT, BEAT // 2):
+            a.received("a", {KEY}, 2 * BEAT, stored_at)
+        assert a.living(KEY) == (["a"] if is_anew else ["b", "a"])
+
+
+def test_an_owner_hands_over_to_one_that_is_earlier_in_the_order_and_is_not_robbed() -> None:
+    later, earlier = owned(instance(B), B), owned(instance(A, B), B)
+    assert earlier.change(KEY, 0) is None
+    later.received(A, {KEY}, 0, 0)
+    assert write(later, 2) == Change(A, Reason.ORDER)
+    owned(earlier, A, 2)
+    assert (later.is_owner(KEY), earlier.is_owner(KEY)) == (False, True)
+    assert (later.change(KEY, 0), earlier.change(KEY, 0)) == (None, None)
+
+
+def test_the_standbys_are_those_that_have_read_it_in_the_order_in_which_they_take_over() -> None:
+    owner = owned(instance(A, B, C), A)
+    assert owner.standbys(KEY) == [B, C]
+    owner.received(B, (), 0, 0, reading=[KEY])
+    assert owner.standbys(KEY) == [C], "one that still reads it takes nothing over"
+    standby = owned(instance(B, A, C), A)
+    assert standby.standbys(KEY) == [B, C]
+
+
+def test_streams_of_one_that_is_gone_are_claimed_from_when_it_sent_no_heartbeat_for_that_time() -> None:
+    a = owned(instance("a", "b"), "b", 5)
+    a.received("a", {KEY}, GONE_AFTER_NS - 1, 0)
+    assert a.discard_gone(GONE_AFTER_NS - 1) == {}
+    assert (a.change(KEY, GONE_AFTER_NS - 1), a.fires(KEY, GONE_AFTER_NS - 1)) == (None, False)
+    assert a.discard_gone(GONE_AFTER_NS) == {"b": False}
+    assert a.fires(KEY, GONE_AFTER_NS), "it does not wait until the record says so"
+    assert write(a, 6, GONE_AFTER_NS) == Change("a", Reason.GONE)
+    away = instance("a", "b")
+    away.received("b", {KEY}, 1, 1)
+    away.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
+    assert away.discard_gone(1 + GONE_AFTER_NS) == {"b": False}, "as early as ever after we were away for a moment"
+
+
+def test_one_that_does_not_receive_itself_judges_nobody_and_hands_nothing_over() -> None:
+    """The bucket delivered nothing to any instance: none can know which are alive until heartbeats arrive again."""
+    a = owned(instance(B, A), B)
+    assert a.discard_gone(10 * GONE_AFTER_NS) == {}
+    a.serves = frozenset()  # what follows after `OWN_HEARTBEAT_LIMIT_NS` and `SERVING_KEPT_NS`
+    assert a.change(KEY, GONE_AFTER_NS) is None
+    a.received(B, (), GONE_AFTER_NS, GONE_AFTER_NS)
+    assert a.change(KEY, GONE_AFTER_NS) is None, "the others may be about to come back"
+    a.listening_anew()
+    assert a.discard_gone(10 * GONE_AFTER_NS) == {}
+    silent = owned(instance(B), "gone")
+    assert not silent.fires(KEY, GONE_AFTER_NS), "the owner may be alive, and only not be received"
+
+
+def test_one_that_was_gone_before_we_came_is_not_waited_for() -> None:
+    """A sidecar that crashed and was started again takes over from itself at once."""
+    a = Owners("a", frozenset({KEY}))
+    a.received("crashed", {KEY}, 7, 0)
+    a.received("alive", {KEY}, 7, GONE_AFTER_NS)
+    a.received("a", {KEY}, 8, GONE_AFTER_NS + BEAT)
+    assert a.living(KEY) == ["alive", "a"]
+
+
+def judged(one: Owners, me: str, now: int) -> int:
+    """Let an instance that is back from an outage receive itself until it judges others; return the time (ns) then."""
+    until = now + RETURN_GRACE_NS
+    for instant in (*range(now, until, BEAT), until):
+        one.received(me, {KEY}, instant, instant)
+    return until
+
+
+def test_one_that_is_gone_is_not_alive_again_by_what_is_stored_of_it_or_of_ourselves() -> None:
+    """An instance that subscribes again receives heartbeats of gone instances, and hands nothing over to them.
+
+    One that stalled first receives its own last heartbeat, as old as that of one that was killed meanwhile.
+    """
+    now = 10 * GONE_AFTER_NS
+    one = instance(B)
+    one.listening_anew()
+    one.received(A, {KEY}, now, 5 * GONE_AFTER_NS)
+    one.received(B, {KEY}, now, now)
+    assert owned(one, B).change(KEY, now) is None, "it may be about to come back"
+    now = judged(one, B, now)
+    assert one.living(KEY) == [B]
+    one.listening_anew()
+    one.received(A, {KEY}, now, 1)
+    one.received(B, {KEY}, now, 0)
+    assert one.living(KEY) == [A, B]
+    judged(one, B, now)
+    assert one.living(KEY) == [B]
+
+
+def test_one_of_which_nothing_was_received_while_we_received_nothing_is_not_gone_at_once() -> None:
+    a = instance("a", "b")
+    a.listening_anew()
+    a.received("a", {KEY}, 3 * GONE_AFTER_NS, 3 * GONE_AFTER_NS)
+    assert a.discard_gone(3 * GONE_AFTER_NS) == {}
+    now = judged(a, "a", judged(a, "a", 3 * GONE_AFTER_NS))
+    assert a.discard_gone(now) == {"b": False}
+
+
+def test_one_that_leaves_hands_everything_over_and_the_last_one_leaves_nothing_to_wait_for() -> None:
+    for others, expected in ([B, C], B), ([], NO_OWNER):
+        one = owned(instance(A, *others), A)
+        one.is_leaving = True
+        assert write(one, 2) == Change(expected, Reason.LEFT)
+        assert not one.fires(KEY, 0)
+
+
+def test_one_that_left_is_not_given_back_what_it_handed_over() -> None:
+    """Its last heartbeat is still known when its record is received, and it is the first in the order."""
+    later = instance(B, A)
+    later.recorded(KEY, Record(B, before=A, reason=Reason.LEFT, revision=2))
+    assert (later.living(KEY), later.change(KEY, 0)) == ([B], None)
+    later.recorded(KEY, Record(B, before=A, reason=Reason.ORDER, revision=3))
+    assert later.change(KEY, 0) == Change(A, Reason.ORDER)
+
+
+def test_an_instance_that_does_not_serve_the_stream_or_still_reads_it_does_not_own_it() -> None:
+    one = instance(B)
+    one.received(A, {"emulated.OTHER"}, 0, 0)
+    assert write(owned(one, A), 2) == Change(B, Reason.NOT_READY)
+    one.received(A, (), 0, 0)
+    assert one.change(KEY, 0) is None
+    one.received(A, None, 0, 0)
+    assert one.living(KEY) == [A, B], "one that serves more than it can name serves all"
+
+
+def test_one_that_gives_a_stream_up_hands_it_over_to_the_next_in_the_order() -> None:
+    one = owned(instance(B, A), B)
+    one.given_up.add(KEY)
+    one.serves = frozenset()
+    assert write(one, 2) == Change(A, Reason.ORDER)
+
+
+def test_the_stream_of_an_owner_that_lost_contact_is_claimed_at_once_and_where_nobody_has_any_all_stays() -> None:
+    b = owned(instance(B, A), A, 5)
+    b.received(A, (), 0, 0)
+    b.serves = frozenset()
+    assert b.change(KEY, 0) is None
+    b.serves = frozenset({KEY})
+    assert write(b, 6) == Change(B, Reason.NOT_READY)
+    lost = owned(instance(A, B), A, 5)
+    lost.serves = frozenset()
+    assert write(lost, 6) == Change(B, Reason.NOT_READY)
+
+
+def test_what_nobody_owns_is_taken_by_the_first_that_reads_it_where_nobody_can_fire() -> None:
+    for owner, expected in ("b", None), ("a", None), (NO_OWNER, Reason.FIRST), ("gone", Reason.GONE):
+        a = owned(instance("a", "b"), owner, 5)
+        a.received("b", (), 0, 0)
+        a.serves = frozenset()
+        assert a.change(KEY, 0) == (expected and Change("a", expected))
+    for me, other, expected in (A, B, Reason.FIRST), (B, A, None):
+        one = instance(me, other)
+        one.received(other, (), 0, 0, reading=[KEY])
+        one.serves = frozenset()
+        assert one.change(KEY, 0) == (expected and Change(me, expected)), "both read it"
+
+
+def test_a_stream_is_served_once_it_is_read_and_we_receive_ourselves() -> None:
+    a = Owners("a")
+    assert a.able([KEY], 0) == frozenset()
+    a.received("a", (), 0, 0)
+    assert a.able([], OWN_HEARTBEAT_LIMIT_NS // 2) == frozenset()
+    assert a.able([KEY], OWN_HEARTBEAT_LIMIT_NS - 1) == {KEY}
+
+
+def test_a_loss_of_contact_counts_after_a_moment() -> None:
+    a, silent = instance("a"), instance("a")
+    assert a.able([KEY], 0) == silent.able([KEY], 0) == {KEY}
+    assert a.able([], SERVING_KEPT_NS - 1) == {KEY}
+    assert a.able([], SERVING_KEPT_NS) == frozenset()
+    assert silent.able([KEY], OWN_HEARTBEAT_LIMIT_NS - 1) == {KEY}
+    assert silent.able([KEY], OWN_HEARTBEAT_LIMIT_NS + SERVING_KEPT_NS - 1) == frozenset(), "it receives nothing"
+
+
+def test_one_that_stood_still_serves_again_when_it_has_received_itself_and_read_what_happened() -> None:
+    a = instance("a")
+    assert a.able([KEY], 0) == {KEY}
+    awake = 10 * GONE_AFTER_NS
+    assert a.able([KEY], awake) == frozenset()  # what was read is old, which is not known yet
+    a.received("a", (), awake, awake)
+    assert a.able([], awake) == frozenset()
+    assert a.able([KEY], awake + 1) == {KEY}
+
+
+def test_heartbeats_that_were_long_on_their_way_make_nobody_an_owner_and_do_not_make_their_sender_gone() -> None:
+    a, now = instance("a"), GONE_AFTER_NS - 1
+    a.received("b", {KEY}, 0, 2 * STALE_HEARTBEAT_NS, last_received=STALE_HEARTBEAT_NS + 1)
+    assert a.living(KEY) == ["b", "a"]
+    assert a.received("b", {KEY}, now, 3 * STALE_HEARTBEAT_NS, last_received=2 * STALE_HEARTBEAT_NS), (
+        "its streams belong to another one from now on"
+    )
+    assert a.living(KEY) == ["a"]
+    a.received("a", {KEY}, now, 3 * STALE_HEARTBEAT_NS)
+    assert a.discard_gone(GONE_AFTER_NS) == {}
+
+
+def test_one_whose_own_heartbeats_come_back_late_says_that_it_does_not_serve() -> None:
+    a = instance("a")
+    assert a.able([KEY], 0) == {KEY}
+    a.received("a", {KEY}, STALE_HEARTBEAT_NS, STALE_HEARTBEAT_NS + 1, last_received=1)
+    assert a.able([KEY], STALE_HEARTBEAT_NS) == frozenset()
+    assert a.is_receiving(STALE_HEARTBEAT_NS), "it still receives what others send"
+    a.received("a", (), STALE_HEARTBEAT_NS + 1, STALE_HEARTBEAT_NS + 2, last_received=STALE_HEARTBEAT_NS + 1)
+    assert a.able([KEY], STALE_HEARTBEAT_NS + 1) == {KEY}
+
+
+def test_an_owner_is_the_owner_until_a_record_names_another() -> None:
+    a = instance("a")
+    write(a, 1)
+    a.listening_anew()
+    a.discard_gone(100 * GONE_AFTER_NS)
+    assert a.is_owner(KEY)
+    assert not owned(a, "b", 2).is_owner(KEY)
+
+
+def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
+    b = instance(B, A)
+    b.recorded(KEY, Record(A, 5, C, Reason.IDLE, 9))
+    assert b.change(KEY, 0) is None
+    b.listening_anew()
+    assert b.change(KEY, 0) is None, "the record may be received yet"
+    b.received(B, {KEY}, 1, 1)
+    assert b.record(KEY) == Record(A, 5, C, Reason.IDLE, 0)
+    assert write(b, 1) == Change(A, Reason.IDLE)
+    assert b.change(KEY, 0) is None
+
+
+def test_what_is_looked_up_counts_though_more_was_received_of_a_bucket_that_is_gone() -> None:
+    one = owned(instance("a", "b"), "b", 13)
+    owned(one, "a", 4)
+    assert one.record(KEY).revision == 13
+    one.looked_up(KEY, Record("a", revision=4))
+    assert one.is_owner(KEY)
+    one.recorded("of a later version", Record(revision=2, is_foreign=True))
+    assert one.on_record() == [KEY]
+    one.looked_up(KEY, NO_RECORD)
+    assert one.on_record() == []
+
+
+def test_a_stream_whose_record_is_of_a_later_version_is_left_alone() -> None:
+    a = owned(instance("a"), "a")
+    a.recorded(KEY, Record(revision=2, is_foreign=True))
+    assert (a.change(KEY, 0), a.fires(KEY, 0), a.able([KEY], 0)) == (None, False, frozenset())
+    assert a.judge_owner(KEY, 10, 9, 0) is None
+
+
+def test_a_stream_without_a_living_owner_is_unowned() -> None:
+    a = instance("a", "b")
+    assert a.is_unowned(KEY, 0)
+    assert not owned(a, "a", 1).is_unowned(KEY, 0)
+    assert owned(a, NO_OWNER, 2).is_unowned(KEY, 0)
+    assert not owned(a, "b", 3).is_unowned(KEY, 0)
+    for now in range(BEAT, 5 * BEAT, BEAT):
+        a.received("a", {KEY}, now, now)
+    assert a.is_unowned(KEY, 4 * BEAT)
+    assert not a.is_unowned(KEY, 40 * BEAT), "without heartbeats of our own nobody is judged"
+
+
+BACK = 3 * GONE_AFTER_NS
+"""The end of an outage that began at 0."""
+
+
+def back_from_an_outage(owner: str, me: str = A, other: str = B, *, connects_anew: bool = True) -> Owners:
+    """Let two instances know of a stream during an outage of the bucket; return the first that is back and serves."""
+    one = instance(me, other)
+    for name in (other, me):
+        one.received(name, {KEY}, 0, 0)
+    owned(one, owner, 5)
+    if connects_anew:
+        one.listening_anew()
+        one.received(other, {KEY}, BACK, 0)
+        one.received(me, {KEY}, BACK, 0)
+        owned(one, owner, 5)
+    one.received(me, {KEY}, BACK, BACK)
+    return one
+
+
+@pytest.mark.parametrize("connects_anew", [True, False])
+def test_the_first_one_back_from_an_outage_leaves_the_others_their_streams_for_a_moment(connects_anew: bool) -> None:
+    b = back_from_an_outage(A, B, A, connects_anew=connects_anew)
+    soon = BACK + RETURN_GRACE_NS - 1
+    b.received(B, {KEY}, soon, soon)
+    assert (b.discard_gone(soon), b.change(KEY, soon), b.fires(KEY, soon)) == ({}, None, False)
+    now = judged(b, B, BACK)
+    b.discard_gone(now)
+    assert write(b, 6, now) == Change(B, Reason.GONE), "and no longer, since it may be gone"
+
+
+@pytest.mark.parametrize("who", [A, B])
+def test_one_that_is_back_and_still_reads_keeps_its_streams_for_that_moment(who: str) -> None:
+    """Though another one serves already."""
+    one, other = back_from_an_outage(who), B if who == A else A
+    served: dict[str, set[str]] = {who: set(), other: {KEY}}
+    one.serves = frozenset(served[A])
+    one.received(B, served[B], BACK, BACK)
+    assert one.change(KEY, BACK) is None
+    for now in (*range(BACK, BACK + RETURN_GRACE_NS, BEAT), BACK + RETURN_GRACE_NS):
+        for name, keys in served.items():
+            one.received(name, keys, now, now)
+    assert write(one, 6, BACK + RETURN_GRACE_NS) == Change(other, Reason.NOT_READY)
+
+
+def test_one_that_is_back_changes_no_record_for_that_moment_and_fires_what_nobody_owns() -> None:
+    one = back_from_an_outage(B, B, A)
+    one.received(A, {KEY}, BACK, BACK)
+    assert one.change(KEY, BACK) is None
+    until = BACK + RETURN_GRACE_NS
+    for now in (*range(BACK, until, BEAT), until):
+        for name in (A, B):
+            one.received(name, {KEY}, now, now)
+    assert write(one, 6, until) == Change(A, Reason.ORDER)
+    orphan = back_from_an_outage("gone")
+    orphan._others.pop(B)
+    assert (orphan.change(KEY, BACK), orphan.fires(KEY, BACK)) == (None, True)
+    assert write(orphan, 6, judged(orphan, A, BACK)) == Change(A, Reason.GONE)
+
+
+def test_one_that_ends_in_that_moment_hands_over_all_the_same() -> None:
+    one = back_from_an_outage(A)
+    one.received(B, {KEY}, BACK, BACK)
+    one.is_leaving = True
+    assert write(one, 6, BACK) == Change(B, Reason.LEFT)
+
+
+def test_one_that_took_over_while_we_were_away_keeps_what_it_has() -> None:
+    """The outage was ours alone: we are handed what is ours after we have caught up."""
+    one = back_from_an_outage(B)
+    one.serves = frozenset()
+    one.received(B, {KEY}, BACK, BACK)
+    assert one.change(KEY, BACK) is None
+    one.serves = frozenset({KEY})
+    assert one.change(KEY, BACK) is None
+
+
+LATE = BEAT + HEARTBEAT_LIMIT_NS
+"""When the second heartbeat of another instance has none after it in time."""
+
+
+def asked_when_late(*, has_answered: bool = True, receives: bool = True, absent: tuple[bool | None, ...]) -> Owners:
+    """Let an instance be asked after its heartbeat is late, each `ABSENCE_CONFIRMED_NS` once, with these answers."""
+    a = instance("a", "b")
+    for one in ("a", "b"):
+        a.received(one, {KEY}, BEAT, BEAT)
+    assert a.asked("b", has_answered or None, BEAT) is has_answered
+    if receives:
+        a.received("a", {KEY}, LATE, LATE)
+    for number, answer in enumerate(absent):
+        a.asked("b", answer, LATE + number * ABSENCE_CONFIRMED_NS)
+    return a
+
+
+def test_one_that_is_not_there_twice_is_gone_before_its_time() -> None:
+    soon = LATE + 2 * ABSENCE_CONFIRMED_NS
+    a = owned(asked_when_late(absent=(False, False)), "b")
+    assert a.discard_gone(soon) == {"b": True}
+    assert write(a, 2, soon) == Change("a", Reason.GONE)
+    assert a.ask_after("b", soon) is None
+    assert not a.asked("b", False, soon)
+    a.received("b", {KEY}, soon, soon)
+    a.received("b", {KEY}, soon, soon)
+    assert a.ask_after("b", soon) == 0, "what was known of its connection is known no more"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"absent": (False,)},
+        {"absent": (False, True, False)},
+        {"absent": (False, None, False)},
+        {"absent": (None, None, None)},
+        {"absent": (False, False), "has_answered": False},
+        {"absent": (False, False), "receives": False},
+    ],
+    ids=["once", "there-meanwhile", "not-known-meanwhile", "not-known", "never-answered", "not-receiving"],
+)
+def test_one_of_which_it_is_not_certain_that_it_is_not_there_is_waited_for(kept: Any) -> None:
+    a = asked_when_late(**kept)
+    assert a.discard_gone(LATE + 2 * ABSENCE_CONFIRMED_NS) == {}
+
+
+def test_one_that_may_connect_again_after_an_outage_of_all_is_expected_and_not_asked_for() -> None:
+    one = back_from_an_outage(B)
+    assert one.ask_after(C, BACK) is None
+    one.asked(B, True, BACK)
+    for now in range(BACK, BACK + RETURN_GRACE_NS, ABSENCE_CONFIRMED_NS):
+        one.received(A, {KEY}, now, now)
+        one.asked(B, False, now)
+        assert one.discard_gone(now) == {}
+
+
+def test_one_is_asked_when_its_heartbeat_is_late_and_one_that_never_answered_seldom() -> None:
+    a = instance("a")
+    waits = []
+    for number in range(1, 10):
+        a.received("b", {KEY}, number * BEAT, number * BEAT)
+        waits.append(a.ask_after("b", number * BEAT))
+    assert waits == [None, 0, None, 0, None, None, None, 0, None]
+    assert a.asked("b", True, 9 * BEAT)
+    assert a.ask_after("b", 9 * BEAT) == HEARTBEAT_LIMIT_NS
+    assert a.ask_after("b", 9 * BEAT + GONE_AFTER_NS) == ABSENCE_CONFIRMED_NS
+    a.listening_anew()
+    a.received("b", {KEY}, 20 * BEAT, 9 * BEAT)
+    assert a.ask_after("b", 20 * BEAT) is None, "it may have been stored long before"
+
+
+class TestAHostileNeighbourInTheBucket:
+    """Any client of the account may write there."""
+
+    def test_a_record_that_names_nobody_is_claimed_and_fired_meanwhile_however_often_it_is_written(self) -> None:
+        a = owned(instance("a", "b"), "a")
+        for revision in range(2, 50, 2):
+            owned(a, "nobody", revision)
+            first = order_of(KEY, ("a", "b"))[0] == "a"
+            assert a.fires(KEY, 0) is first
+            assert a.change(KEY, 0) == (Change("a", Reason.GONE) if first else None)
+
+    def test_no_more_instances_are_noted_than_there_can_be_and_known_ones_stay(self) -> None:
+        a = instance("a", "b")
+        for number in range(2 * MAX_OTHERS):
+            a.received(f"forged{number}", None, 0, 0, unable=[KEY])
+        assert a.count == MAX_OTHERS + 1
+        assert a.received("b", (), 0, 0)
+        for now in range(0, GONE_AFTER_NS + BEAT, BEAT):
+            a.received("a", {KEY}, now, now)
+        a.discard_gone(now)
+        assert (a.count, a.ability.is_flawless) == (1, True)
+
+    def test_no_more_records_are_noted_than_there_can_be_streams_and_a_real_one_is_looked_up(self) -> None:
+        a = instance("a")
+        for number in range(MAX_RECORDS_NOTED + 5):
+            a.recorded(f"emulated.FORGED{number}", Record("nobody", revision=1))
+        assert len(a.on_record()) == MAX_RECORDS_NOTED
+        assert a.change(KEY, 0) == Change("a", Reason.FIRST)
+        a.looked_up(KEY, Record("a", revision=7))
+        assert a.change(KEY, 0) is None
+
+    def test_an_instance_that_only_sends_heartbeats_does_not_keep_a_stream_from_its_next_owner(self) -> None:
+        b = owned(instance(B, A), "gone")
+        assert (b.change(KEY, 0), b.fires(KEY, 0)) == (None, False), "it is left to the first in the order"
+        for now in range(0, GONE_AFTER_NS, BEAT):
+            for name in (A, B):
+                b.received(name, {KEY}, now, now)
+            judged = b.judge_owner(KEY, 10, 9, now)
+        assert judged == A
+        assert b.fires(KEY, now)
+        assert write(b, 2, now) == Change(B, Reason.GONE)

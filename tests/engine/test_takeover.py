@@ -1,0 +1,429 @@
+"""Changes of the owner: which instance fires, in every stage of a schedule, and what a takeover continues with."""
+
+import pytest
+
+from nats_scheduler.engine.actions import WakeAt
+from nats_scheduler.engine.events import (
+    Ending,
+    FireForged,
+    FireRefused,
+    FireUnknown,
+    ScheduleAccepted,
+    ScheduleEnded,
+    ScheduleRejected,
+)
+from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    Checkpoint,
+    DuplicateRead,
+    ExpiryConcluded,
+    MessagesRead,
+    Outcome,
+    OwnershipChanged,
+    PurgeConcluded,
+    Refused,
+    RemovalRequested,
+    Stored,
+    Unanswered,
+    Unknown,
+)
+from nats_scheduler.engine.ownership.takeover import MAX_CHECKED_PER_STEP, MAX_TAKEN_OVER_PER_STEP, MAX_UNSETTLED
+from nats_scheduler.engine.removing.purges import MAX_REQUESTED_BY_OWNER
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
+
+EVERY = "@every 5s"
+ONE, ONCE = schedule(EVERY), schedule("@at 2026-01-01T00:00:05Z")
+EACH = schedule(EVERY, Nats_Schedule_X_Missed="all")
+FULL = Refused(503, 10077, "maximum messages exceeded")
+
+
+def own(desk: Desk, checkpoint: Checkpoint | None = None) -> None:
+    """Have an engine own its stream from now on."""
+    desk.step(OwnershipChanged(True, checkpoint))
+
+
+def stand_by(desk: Desk) -> None:
+    """Have an engine stand by from now on."""
+    desk.step(OwnershipChanged(False))
+
+
+def standing_by(*messages: StoredMessage, **options: bool) -> Desk:
+    """Let an engine that stands by read schedules."""
+    desk = Desk(live=False, **options)
+    desk.step(OwnershipChanged(False), MessagesRead(messages), CaughtUp())
+    return desk
+
+
+def many(count: int, pattern: str = EVERY) -> list[StoredMessage]:
+    """Make schedules on subjects of their own."""
+    return [schedule(pattern, number, f"s.{number}") for number in range(1, count + 1)]
+
+
+class TestAStandby:
+    """A standby keeps a schedule up to date, and does nothing about it."""
+
+    @pytest.mark.parametrize("message", [ONCE, ONE])
+    def test_it_fires_nothing_and_looks_at_a_schedule_only_when_its_fire_is_late(self, message: StoredMessage) -> None:
+        desk = standing_by(message)
+        for second in (4.5, 5, 7.9):
+            desk.at(second)
+            assert (desk.reads, desk.fires, desk.purges) == ([], [], [])
+        desk.at(8)
+        assert (desk.reads, desk.fires, desk.purges) == ([(SCHEDULE, 1)], [], [])
+        hourly = standing_by(schedule("@every 1h"), reads_all=False)
+        assert hourly.at(3_629.9).reads == [], "where its fires cannot be read, it is looked at later"
+        assert hourly.at(3_630.1).reads == [(SCHEDULE, 1)]
+
+    def test_its_next_fire_moves_on_with_what_is_read_and_its_last_one_is_removed_by_anyone(self) -> None:
+        fire = Desk(ONE).in_flight(ONE, 5)
+        desk = standing_by(ONE).at(5)
+        desk.read(stored_fire(fire, 2, desk.now))
+        assert desk.due == 10
+        fire = Desk(ONCE).in_flight(ONCE, 5)
+        desk = standing_by(ONCE)
+        desk.step(RemovalRequested(SCHEDULE))
+        assert desk.is_held(), "the server may refuse the request"
+        desk.at(5).read(stored_fire(fire, 2, desk.now))
+        assert desk.at(36).purges == [(SCHEDULE, 1)]
+        desk.step(PurgeConcluded(SCHEDULE, 1))
+        assert not desk.is_held()
+
+    def test_it_ends_with_its_last_fire_if_the_owner_purged_it_before_the_fire_was_received(self) -> None:
+        fire = Desk(ONCE).in_flight(ONCE, 5)
+        desk = standing_by(ONCE).at(5)
+        desk.step(RemovalRequested(SCHEDULE, below=2))
+        assert desk.is_held()
+        desk.read(stored_fire(fire, 2, desk.now))
+        assert (desk.is_held(), desk.purges) == (False, [])
+        own(desk)
+        assert desk.purges == [(SCHEDULE, 1)], "the request of one that is gone may be lost"
+
+    def test_it_is_looked_at_when_no_fire_of_it_is_read_for_long(self) -> None:
+        for found, again in ((ONCE, [(SCHEDULE, 1)]), (None, [])):
+            desk = standing_by(ONCE).at(36)
+            assert desk.reads == [(SCHEDULE, 1)]
+            desk.found(found, of=ONCE)
+            assert (desk.is_held(), desk.fires, desk.reported(ScheduleEnded)) == (found is not None, [], [])
+            assert (desk.at(60).reads, desk.at(70).reads) == ([], again)
+        desk = standing_by(ONCE).at(36)
+        desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
+        assert desk.at(50).reads == [], "one that failed is not repeated at once"
+
+    def test_it_is_reported_by_the_owner_alone(self) -> None:
+        desk = standing_by(ONE)
+        desk.read(schedule("@every soon", 2, "s.two"), schedule(EVERY, 3, "s.three"))
+        assert (desk.reported(ScheduleRejected), desk.reported(ScheduleAccepted)) == ([], [])
+        own(desk)
+        assert [event.schedule for event in desk.reported(ScheduleRejected)] == ["s.two"]
+
+    def test_what_expired_is_not_held_and_is_removed_by_the_owner(self) -> None:
+        desk = standing_by(schedule("@every 1h", Nats_TTL="10s"), guard=False, removes_expired=True)
+        assert desk.at(15).removals == []
+        assert not desk.is_held()
+        own(desk)
+        assert desk.removals == [1]
+        desk.step(ExpiryConcluded(1, SCHEDULE))
+        assert desk.at(20).removals == []
+
+
+class TestATakeover:
+    """The schedules continue where the stream and the checkpoint say."""
+
+    def test_what_is_overdue_fires_at_once(self) -> None:
+        for message, seconds in ((ONE, 6), (ONCE, 6), (ONCE, 36)):  # at 36 s it is being looked at
+            desk = standing_by(message).at(seconds)
+            own(desk)
+            desk.found(message)
+            assert desk.fire.fire_time == START + 5 * SECOND
+
+    @pytest.mark.parametrize("seconds", [4.2, 5, 6.5, 7.9, 8.1, 29], ids="at {} s".format)
+    def test_all_that_came_due_is_read_in_order_and_none_is_lost(self, seconds: float) -> None:
+        """A standby has looked at none of them, at one, or at all, when it takes over."""
+        messages = [
+            schedule(f"@at {format_rfc3339(START + 5 * SECOND + number)}", number, f"s.{number}")
+            for number in range(1, 301)
+        ]
+        desk = standing_by(*messages).at(seconds)
+        looked_at = set(desk.reads)
+        assert len(looked_at) == (seconds > 8)
+        own(desk)
+        read = list(desk.reads)
+        while desk.asked(WakeAt) and desk.wake <= seconds:
+            desk.step()
+            read += desk.reads
+        expected = [(message.subject, message.sequence) for message in messages]
+        assert {*read, *looked_at} == set(expected)
+        if seconds < 8:
+            assert read == expected
+
+    def test_what_the_checkpoint_settled_does_not_fire_again(self) -> None:
+        for now in (12, 1):  # it may be settled by a clock that is fast
+            desk = standing_by(ONE).at(now)
+            own(desk, Checkpoint(START + 10 * SECOND, 1))
+            assert desk.reads == []
+            assert (desk.at(max(now, 4)).reads, desk.due) == ([], 15)
+        desk = standing_by(ONE).at(7)
+        own(desk)
+        assert desk.reads == [(SCHEDULE, 1)], "without one nothing is settled"
+
+    def test_what_is_owed_for_each_fire_goes_on_behind_what_is_settled(self) -> None:
+        named = Checkpoint(START + 22 * SECOND, 1, frozenset({1}), owed={1: START + 10 * SECOND})
+        for checkpoint, fire_times in ((Checkpoint(START + 12 * SECOND, 1), [15, 20]), (named, [10, 15, 20])):
+            desk = standing_by(EACH).at(23)
+            own(desk, checkpoint)
+            desk.found(EACH)
+            for second in fire_times:
+                assert desk.fire.fire_time == START + second * SECOND
+                desk.concluded(desk.fire, Stored(second))
+            assert (desk.fires, desk.due) == ([], 25)
+
+    def test_a_removal_during_a_look_is_looked_at_again(self) -> None:
+        desk = standing_by(ONCE, guard=False).at(36)
+        own(desk)
+        desk.step(RemovalRequested(SCHEDULE))
+        assert desk.reads == [(SCHEDULE, 1)]
+        desk.found(ONCE)
+        assert desk.fires == [], "the answer was asked for before the doubt arose"
+        desk.found(None, of=ONCE)
+        assert (desk.fires, desk.is_held()) == ([], False)
+
+    def test_what_was_ready_before_another_one_owned_the_stream_does_not_fire_when_that_has_settled_it(self) -> None:
+        desk = Desk(ONE).at(4.5)
+        desk.found(ONE)
+        stand_by(desk)
+        own(desk, Checkpoint(START + 5 * SECOND, 1))
+        assert (desk.at(6).fires, desk.wake) == ([], 9)
+
+    def test_many_that_are_set_aside_are_taken_over_a_slice_at_a_time(self) -> None:
+        """The checkpoint covers none of them before that."""
+        schedules = many(MAX_TAKEN_OVER_PER_STEP + 100)
+        desk = standing_by(*schedules).at(9)
+        found = set(desk.reads)
+        while desk.wake <= 9:
+            desk.step()
+            found.update(desk.reads)
+        assert len(found) == 1
+        own(desk)
+        assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
+        while True:
+            assert len(desk.reads) <= MAX_TAKEN_OVER_PER_STEP
+            found.update(desk.reads)
+            if not (desk.asked(WakeAt) and desk.wake <= 9):
+                break
+            desk.step()
+        assert len(found) == len(schedules)
+
+    def test_much_that_was_left_undone_is_done_a_slice_at_a_time(self) -> None:
+        numbers = range(1, 2 * MAX_CHECKED_PER_STEP + 2)
+        wrong = [schedule("@every soon", number, f"w.{number}") for number in numbers]
+        twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
+        desk = standing_by(*wrong, *twice)
+        own(desk)
+        reported, purges = desk.reported(ScheduleRejected), desk.purges
+        for _ in range(10):
+            desk.step()
+            reported, purges = reported + desk.reported(ScheduleRejected), purges + desk.purges
+            assert len(desk.reported(ScheduleRejected)) + len(desk.purges) <= MAX_CHECKED_PER_STEP
+        assert [event.sequence for event in reported] == list(numbers)
+        assert purges == [(f"s.{number}", 8_999 + number) for number in numbers]
+
+    def test_what_the_owner_asked_to_purge_is_purged_again_once(self) -> None:
+        names = ("s.one", "s.two")
+        messages = [schedule("@at 2026-01-01T00:00:05Z", number, name) for number, name in enumerate(names, 1)]
+        desk = standing_by(*messages)
+        for number, message in enumerate(messages):
+            desk.now = START + 5 * SECOND
+            desk.read(stored_fire(Desk(message).in_flight(message, 5), 10 + number, desk.now))
+            desk.step(RemovalRequested(message.subject))
+            assert not desk.is_held(message.subject)
+        own(desk)
+        assert desk.purges == [("s.one", 1), ("s.two", 2)]
+        stand_by(desk)
+        own(desk)
+        assert desk.purges == []
+
+    def test_what_was_fired_and_not_purged_by_the_owner_ends_as_fired(self) -> None:
+        desk = standing_by(ONCE)
+        desk.now = START + 5 * SECOND
+        desk.read(stored_fire(Desk(ONCE).in_flight(ONCE, 5), 2, desk.now))
+        assert (desk.purges, desk.endings) == ([], [])
+        own(desk)
+        assert desk.purges == [(SCHEDULE, 1)]
+        desk.step(PurgeConcluded(SCHEDULE, 1))
+        assert desk.endings == [Ending.FIRED]
+
+
+@pytest.mark.parametrize("message", [ONE, EACH, ONCE], ids=["every", "every, each is owed", "at"])
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+@pytest.mark.parametrize("first", [4.2, 4.9, 5.0, 5.3], ids="from {} s".format)
+def test_owners_that_change_back_and_forth_within_a_second_lose_and_double_nothing(
+    message: StoredMessage, with_checkpoint: bool, first: float
+) -> None:
+    """Each answers its own reads and fires; the stream keeps one message for each identity, and both read it."""
+    desks = [Desk(message), standing_by(message)]
+    stored: dict[int, StoredMessage] = {}
+    """By fire time."""
+    published = 0
+    owner = 0
+    for tick in range(42, 120):
+        now = tick / 10
+        checkpoint = None
+        if first <= now < first + 1:
+            checkpoint = desks[owner].engine.checkpoint(desks[owner].now) if with_checkpoint else None
+            owner = 1 - owner
+        for number in (1 - owner, owner):  # the one before stops, and the next one begins
+            desk = desks[number]
+            desk.now = START + int(now * SECOND)
+            desk.step(OwnershipChanged(number == owner, checkpoint if number == owner else None))
+            for _ in range(5):
+                if desk.reads:
+                    desk.found(message)
+                for fire in desk.fires:
+                    published += 1
+                    is_new = fire.fire_time not in stored
+                    known = stored.setdefault(fire.fire_time, stored_fire(fire, 10 + len(stored), desk.now))
+                    desk.concluded(fire, Stored(known.sequence, duplicate=not is_new))
+        for desk in desks:
+            desk.read(*stored.values())
+    dues = [5] if message is ONCE else [5, 10]
+    assert sorted(fire.stored_at // SECOND for fire in stored.values()) == [START // SECOND + due for due in dues]
+    assert published <= len(stored) + 2
+    if message is ONCE:
+        assert all(desk.is_held() for desk in desks), "nothing answered the purge"
+
+
+class TestTheStreamIsLost:
+    """No fire begins once another instance owns the stream, whatever the stage of its schedule."""
+
+    @pytest.mark.parametrize("stage", ["reading", "ready", "content kept", "refused", "unknown"])
+    def test_no_fire_begins(self, stage: str) -> None:
+        desk = Desk(ONE)
+        if stage in ("reading", "ready"):
+            assert desk.at(4.5).reads == [(SCHEDULE, 1)]
+            if stage == "ready":
+                desk.found(ONE)
+        else:
+            outcomes: dict[str, Outcome] = {"content kept": Stored(2), "refused": FULL, "unknown": Unknown("cut")}
+            desk.concluded(desk.in_flight(ONE, 5), outcomes[stage])
+        stand_by(desk)
+        desk.found(ONE)
+        assert desk.at(6).fires == []
+        assert (desk.at(9).fires, desk.at(11).fires) == ([], [])
+
+    def test_in_flight_and_not_repeated_unless_it_is_the_owner_again(self) -> None:
+        for outcome in (Unknown("cut"), FULL):
+            desk = Desk(ONE)
+            fire = desk.in_flight(ONE, 5)
+            stand_by(desk)
+            desk.concluded(fire, outcome)
+            assert desk.engine.is_idle
+            told = desk.reported(FireRefused), desk.reported(FireUnknown)
+            assert told == ([], []), "the next owner reports its own"
+            assert (desk.reads, desk.at(9).fires, desk.reads) == ([], [], [])
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
+        stand_by(desk)
+        own(desk)
+        assert desk.fires == [], "one fire at a time"
+        desk.concluded(fire, Unknown("cut"))
+        assert desk.at(6).fires == [fire]
+
+    def test_in_flight_and_forged(self) -> None:
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
+        desk.concluded(fire, Stored(7, duplicate=True))
+        stand_by(desk)
+        forgery = stored_fire(fire, 7, desk.now)._replace(subject="elsewhere", body=b"forged")
+        desk.step(DuplicateRead(fire, 7, forgery, desk.now))
+        assert [event.subject for event in desk.reported(FireForged)] == ["elsewhere"]
+        assert (desk.fires, desk.at(7).fires) == ([], []), "the next owner meets the forgery itself"
+
+    def test_in_flight_and_stored_or_purging(self) -> None:
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
+        stand_by(desk)
+        desk.concluded(fire, Stored(2))
+        assert desk.at(11).fires == []
+        own(desk)
+        desk.found(ONE)
+        assert desk.fire.fire_time == START + 10 * SECOND
+        once = Desk(ONCE)
+        once.concluded(once.in_flight(ONCE, 5), Stored(2))
+        stand_by(once)
+        once.step(PurgeConcluded(SCHEDULE, 1))
+        assert not once.is_held()
+
+
+def test_rejected_and_refused_schedules_are_exceptions_of_the_checkpoint() -> None:
+    refused = Desk(ONE, schedule("@every soon", 2, "s.two"))
+    refused.concluded(refused.in_flight(ONE, 5), FULL)
+    assert refused.engine.checkpoint(refused.now).unsettled == {1, 2}
+    stand_by(refused)
+    assert refused.engine.checkpoint(refused.now).unsettled == frozenset(), "the next owner names its own"
+
+
+@pytest.mark.parametrize(
+    ("missed", "room"),
+    [("once", MAX_UNSETTLED), ("all", MAX_UNSETTLED // 3)],
+    ids=["the sequence alone", "with its fire time"],
+)
+def test_what_is_refused_and_finds_no_room_holds_the_checkpoint_back(missed: str, room: int) -> None:
+    """Otherwise the next owner would consider it settled, and purge it unfired."""
+    messages = [
+        schedule(
+            f"@at {format_rfc3339(START + (9 + number) * SECOND)}", number, f"s.{number}", Nats_Schedule_X_Missed=missed
+        )
+        for number in range(1, room + 6)
+    ]
+    desk = Desk(*messages)
+    for number, message in enumerate(messages, 10):
+        desk.concluded(desk.in_flight(message, number), FULL)
+    desk.read(schedule("@every soon", 10_000, "s.more"))
+    settled = desk.engine.checkpoint(desk.now)
+    assert settled.unsettled == set(range(1, room + 1))
+    assert settled.owed == {number: START + (9 + number) * SECOND for number in range(1, room + 1) if missed == "all"}
+    assert settled.through == START + (10 + room) * SECOND - 1
+    later = Desk(live=False)
+    later.now = desk.now
+    later.step(OwnershipChanged(True, settled), MessagesRead(messages), CaughtUp())
+    reads = list(later.reads)
+    while later.asked(WakeAt) and later.asked(WakeAt)[-1].instant <= later.now:
+        later.step()
+        reads += later.reads
+        assert later.purges == []
+    assert len(reads) == len(messages)
+
+
+def test_a_checkpoint_names_no_more_exceptions_than_fit_into_one_value() -> None:
+    """Rejected schedules beyond that count as settled: they are few, or somebody stores many."""
+    desk = Desk(*(schedule("@every soon", number, f"w.{number}") for number in range(1, MAX_UNSETTLED + 100)), ONE)
+    assert len(desk.engine.checkpoint(desk.now).unsettled) == MAX_UNSETTLED
+    desk.concluded(desk.in_flight(ONE, 5), FULL)
+    assert 1 in desk.engine.checkpoint(desk.now).unsettled, "refused fires come first"
+
+
+def test_the_purges_that_a_takeover_repeats_are_the_last_ones() -> None:
+    count = MAX_REQUESTED_BY_OWNER + 10
+    messages = many(count, "@at 2026-01-01T00:00:05Z")
+    desk = standing_by(*messages).at(5)
+    desk.read(*(stored_fire(Desk(one).in_flight(one, 5), count + one.sequence, desk.now) for one in messages))
+    for one in messages:
+        desk.step(RemovalRequested(one.subject, below=one.sequence + 1))
+    own(desk)
+    purges = list(desk.purges)
+    while desk.asked(WakeAt) and desk.wake <= 5:
+        desk.step()
+        purges += desk.purges
+    assert purges == [(one.subject, one.sequence) for one in messages[-MAX_REQUESTED_BY_OWNER:]]
+
+
+def test_streams_are_ordered_by_their_next_fires_whichever_instance_owns_them() -> None:
+    messages = [[schedule(pattern)] for pattern in ("@every 5s", "@every 20s", "@every 1h")]
+    first, second, third, empty = (standing_by(*held).at(19.5) for held in (*messages, []))
+    ordered = sorted((empty, third, second, first), key=lambda desk: desk.engine.urgency)
+    assert ordered == [first, second, third, empty]

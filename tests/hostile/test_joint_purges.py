@@ -1,0 +1,141 @@
+"""Requests to purge whatever a filter matches, as anybody may send them who may purge a stream, cost a standby little.
+
+The rule: a standby believes that what is done may be gone, and nothing else of such a request.
+"""
+
+import pytest
+
+from nats_scheduler.engine.actions import WakeAt
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    Input,
+    MessagesRead,
+    OwnershipChanged,
+    RemovalRequested,
+    Stored,
+)
+from nats_scheduler.engine.removing.purges import MAX_JOINT_FILTERS
+from nats_scheduler.jetstream.watch import MAX_SUBJECT_CHARACTERS
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import Desk, schedule, stored_fire
+from tests.harness.seeds import generator, seeds
+from tests.hostile.effort import at_most, bytes_kept
+
+pytestmark = pytest.mark.clause("hostile-subjects")
+
+LARGEST = 2**63 - 1
+SECONDS = 3.0
+"""Process time for 100 long filters that are compared with 2,000 schedules: about 0.3 s, and 5 s if each is split each
+time."""
+
+MAX_KEPT = 16 << 20
+"""Bytes that are kept of a thousand long filters: about 3 MB."""
+
+
+def burst(count: int) -> list[StoredMessage]:
+    """Make schedules of one burst."""
+    return [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}.x") for number in range(1, count + 1)]
+
+
+def fires_of(messages: list[StoredMessage]) -> list[StoredMessage]:
+    """Make the messages that their fires stored."""
+    return [stored_fire(Desk(one).in_flight(one, 5), 10_000 + one.sequence, START + 5 * SECOND) for one in messages]
+
+
+def standing_by(messages: list[StoredMessage]) -> Desk:
+    """Have an engine stand by."""
+    desk = Desk(live=False)
+    desk.step(OwnershipChanged(False), MessagesRead(messages), CaughtUp())
+    return desk
+
+
+def long_filter(number: int, first: str = "s") -> str:
+    """Make a filter as long as the longest that is compared; each number makes another one."""
+    return f"{first}.{number}." + ("*." * MAX_SUBJECT_CHARACTERS)[: MAX_SUBJECT_CHARACTERS - 12] + "*"
+
+
+def test_long_filters_are_compared_with_what_is_done_in_little_time() -> None:
+    messages = burst(2_000)
+    desk, fires = standing_by(messages).at(5), fires_of(messages)
+    desk.read(*fires[:1_000])
+    with at_most(SECONDS):
+        for number in range(100):
+            desk.step(RemovalRequested(long_filter(number), below=LARGEST))
+        desk.read(*fires[1_000:])  # each of them is compared with the filters that are kept
+    assert len(desk.engine.held) == len(messages)
+
+
+def test_of_many_long_filters_few_are_kept() -> None:
+    messages = burst(10)
+    fires = fires_of(messages)
+
+    def asked() -> Desk:
+        desk = standing_by(messages).at(5)
+        desk.read(*fires)
+        for number in range(1_000):
+            desk.step(RemovalRequested(long_filter(number), below=LARGEST - number))
+        return desk
+
+    assert bytes_kept(asked, attempts=1) < MAX_KEPT
+    assert MAX_JOINT_FILTERS <= 16
+
+
+@pytest.mark.parametrize("below", [1, 21, LARGEST, 10**400], ids=["none", "some", "all", "beyond all"])
+@pytest.mark.parametrize("wanted", [">", "*.>", "s.>", "*.*.x", "s.*.*"])
+def test_one_that_matches_everything_ends_nothing_that_is_to_fire(wanted: str, below: int) -> None:
+    """Nothing was removed: the server refused it, say. After a takeover the rest fires, and none of it twice."""
+    messages = burst(40)
+    desk = standing_by(messages).at(4)
+    for _ in range(3):
+        desk.step(RemovalRequested(wanted, below=below))
+    desk.at(5).read(*fires_of(messages[:30]))
+    desk.step(RemovalRequested(wanted, below=below))
+    assert {held.sequence for held in desk.engine.held} >= set(range(31, 41))
+    assert fired_by(desk, messages, 6) == list(range(31, 41))
+
+
+def fired_by(desk: Desk, messages: list[StoredMessage], seconds: float) -> list[int]:
+    """Have an engine take over, answer all that it asks, and return the sequences of the schedules that it fires."""
+    stored = {one.subject: one for one in messages}
+    fired: list[int] = []
+    desk.now = START + int(seconds * SECOND)
+    desk.step(OwnershipChanged(True))
+    for _ in range(200):
+        reads, fires = desk.reads, desk.fires
+        fired += [fire.sequence for fire in fires]
+        is_woken = desk.asked(WakeAt) and desk.asked(WakeAt)[-1].instant <= desk.now
+        if not (reads or fires or is_woken):
+            return sorted(fired)
+        desk.step(*(ContentRead(subject, sequence, stored[subject], None) for subject, sequence in reads))
+        actions = [*desk.actions]
+        for fire in fires:
+            desk.concluded(fire, Stored(20_000 + fire.sequence))
+            actions += desk.actions
+        desk.actions = actions
+    raise AssertionError("it comes to no end")
+
+
+@pytest.mark.parametrize("lives", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_whatever_is_requested_no_schedule_is_lost_and_none_fires_twice(lives: int) -> None:
+    messages = burst(60)
+    fires = fires_of(messages)
+    for seed in seeds(lives):
+        random = generator(f"joint purges {seed}")
+        desk, done = standing_by(messages).at(4), set[int]()
+        for _ in range(60):
+            tokens = random.choices(["s", "*", "x", ">", "", "7", "*x", "\udcff"], k=random.randint(1, 4))
+            wanted = ".".join(tokens) if random.random() < 0.8 else f"s.{random.randint(1, 60)}.x"
+            below = random.choice([None, 1, random.randint(1, 70), LARGEST])
+            some = random.sample(range(60), random.randint(0, 3))
+            facts: list[Input] = [
+                MessagesRead([fires[number] for number in some]),
+                RemovalRequested(wanted, below=below),
+            ]
+            random.shuffle(facts)
+            desk.now = max(desk.now, START + 5 * SECOND)
+            desk.step(*facts)
+            done.update(number + 1 for number in some)
+        assert fired_by(desk, messages, 7) == sorted(set(range(1, 61)) - done), seed
