@@ -122,6 +122,10 @@ STANDBY_BURST_SECONDS = 0.1
 STANDBY_REST_SECONDS = 1.0
 """The time for which a standby leaves a burst to the owner. It is no older than that when it takes over."""
 
+MIN_WINDOW_FOR_REST_NS = 10 * SECOND
+"""With a shorter duplicate window (ns) a standby reads all at once: it sends again what it has not read when it takes
+over."""
+
 STANDBY_REST_CHECK_SECONDS = 0.02
 """The interval at which it is checked whether it is a standby still."""
 
@@ -205,7 +209,8 @@ class ConsumerFollower:
         """The number of bodies that came, and when (s, by the loop's clock) it was last a multiple of the most."""
         self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH
-        self._is_standby = is_standby
+        window = config.get("duplicate_window")
+        self._is_standby = is_standby if window is None or window >= MIN_WINDOW_FOR_REST_NS else (lambda: False)
         self._pending = 0
         """The messages that were stored and not delivered yet when the last chunk was."""
         self._pulled_at = 0.0

@@ -249,6 +249,18 @@ async def test_a_standby_leaves_a_burst_to_the_owner_until_it_owns_the_stream_it
         assert [message.sequence for message in read] == list(range(1, 1_001))
 
 
+async def test_a_standby_leaves_nothing_where_the_server_would_not_know_a_repeated_fire_for_long(
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "STANDBY_REST_SECONDS", 600.0)
+    monkeypatch.setattr(follow, "STANDBY_PULL_BATCH", 50)
+    url, window = (await shared_server(V2_11)).url, {"duplicate_window": follow.MIN_WINDOW_FOR_REST_NS - 1}
+    stands_by = server_side(url, stream_name, window, is_standby=lambda: True)
+    async with stands_by as side, account_on(url) as others, side.following():
+        await asyncio.gather(*(Course(side, others.connection).store("theirs") for _ in range(1_000)))
+        await side.reads(1_000)
+
+
 async def test_a_standby_reads_what_it_left_after_its_rest_and_what_is_stored_slowly_at_once(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
