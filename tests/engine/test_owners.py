@@ -161,6 +161,7 @@ def test_one_that_left_is_not_given_back_what_it_handed_over() -> None:
     later = instance(B, A)
     later.recorded(KEY, Record(B, before=A, reason=Reason.LEFT, revision=2))
     assert (later.living(KEY), later.change(KEY, 0)) == ([B], None)
+    assert later.standbys(KEY) == [], "nor does it stand by"
     later.recorded(KEY, Record(B, before=A, reason=Reason.ORDER, revision=3))
     assert later.change(KEY, 0) == Change(A, Reason.ORDER)
 

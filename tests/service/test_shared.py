@@ -12,6 +12,7 @@ from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.micro import UNAVAILABLE
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
@@ -42,10 +43,13 @@ class Pair:
         return await answered(self.account.connection, endpoint, request)
 
     async def by(self, instance: str, endpoint: str, **request: Any) -> dict[str, Any]:
-        """Ask until one of the sidecars answers, and not the other."""
+        """Ask until one of the sidecars answers, and not the other, nor one that ends and says so."""
 
         async def asked() -> dict[str, Any] | None:
-            answer = await self.answer(endpoint, **request)
+            answer = await ask(self.account.connection, endpoint, request)
+            if isinstance(answer, Refusal) and answer.code == UNAVAILABLE:
+                return None
+            assert isinstance(answer, dict), answer
             return answer if answer["instance"] == instance else None
 
         return await eventually(asked, describe=f"{instance} answers {endpoint}")
@@ -146,7 +150,7 @@ async def test_a_takeover_is_said_with_its_reason_and_its_time(start_server: Sta
         stream = await eventually(has_left, describe="the standby owns it")
         assert (stream["takeover_reason"], stream["standbys"]) == ("left", [])
         assert instant_of(before["at"]) - SECOND < instant_of(stream["owner_since"])
-        (one,) = [one for one in (await pair.answer("instances.list"))["instances"] if one["id"] == stays]
+        (one,) = [one for one in (await pair.by(stays, "instances.list"))["instances"] if one["id"] == stays]
         owned = {part["stream"]: (part["mode"], part["reason"], part["before"]) for part in one["owns"]}
         assert owned[name] == ("emulated", "left", pair.ids[0])
         assert set(owned) == set(pair.streams)

@@ -134,9 +134,7 @@ class _Other:
     stored_at: int
     serves: frozenset[str] | None
     times: int = 1
-    """Heartbeats received since we subscribed; the first one may have been stored long before.
-
-    One more for an instance that is expected to be back."""
+    """Heartbeats received since we subscribed; the first one may have been stored long before."""
     has_answered: bool = False
     """True if it answered when it was asked whether it is there: so we would learn that it is not."""
     absent_since: int | None = None
@@ -215,10 +213,9 @@ class Owners:
             return False
         self._newest = max(self._newest, stored_at)
         is_stale = last_received is not None and stored_at - last_received >= STALE_HEARTBEAT_NS
-        served = frozenset() if is_stale else None if serves is None else frozenset(serves)
-        is_news = instance == self.me and self._own_heartbeat(now, stored_at, is_stale=is_stale)
         if instance == self.me:
-            return is_news
+            return self._own_heartbeat(now, stored_at, is_stale=is_stale)
+        served = frozenset() if is_stale else None if serves is None else frozenset(serves)
         is_news = self.ability.reported(instance, unable)
         known = self._others.get(instance)
         times, has_answered = (1, False) if known is None else (known.times + 1, known.has_answered)
@@ -333,11 +330,14 @@ class Owners:
 
     def living(self, key: str) -> list[str]:
         """Return the living instances that serve a stream, if they are able to."""
+        return self.ability.of(key, self.me, self._serving(key), self._now)
+
+    def _serving(self, key: str) -> list[str]:
+        """Return the living instances that serve a stream; one that leaves does not, we included."""
         record = self.record(key)
         left = record.before if record.reason is Reason.LEFT else NO_OWNER  # it ends, and its id is not used again
         others = [name for name in self._others if name != left and self._serves(name, key)]
-        living = others if self.is_leaving or key not in self.serves else [*others, self.me]
-        return self.ability.of(key, self.me, living, self._now)
+        return others if self.is_leaving or key not in self.serves else [*others, self.me]
 
     def has_successor(self, key: str) -> bool:
         """Return whether another instance serves a stream, or none of those that are left is about to read it."""
@@ -388,9 +388,7 @@ class Owners:
 
     def standbys(self, key: str) -> list[str]:
         """Return the instances that have read a stream and do not own it, in the order in which they take it over."""
-        names = [name for name in self._others if self._serves(name, key)]
-        names += [self.me] if key in self.serves else []
-        return [name for name in order_of(key, names) if name != self.record(key).owner]
+        return [name for name in order_of(key, self._serving(key)) if name != self.record(key).owner]
 
     def fires(self, key: str, now: int) -> bool:
         """Return whether we are to fire for a stream: we own it, or do so in addition to its owner.
@@ -435,7 +433,7 @@ class Owners:
             wanted = self._first(key, living)
             if wanted == record.owner and record.revision:
                 return None
-            owner = wanted if wanted != record.owner and self._may_change(key, wanted, living) else record.owner
+            owner = wanted if self._may_change(key, wanted, living) else record.owner
         elif record.owner in self._others:
             owner = record.owner  # no instance can fire at the moment: each keeps its streams
         else:  # and one without an owner is claimed by the first of those that read it
