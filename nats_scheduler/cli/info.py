@@ -55,7 +55,7 @@ from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery
-from nats_scheduler.service.schemas import OwnsDocument
+from nats_scheduler.service.schemas import OwnershipDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000
@@ -90,19 +90,11 @@ class Story:
         return self.listing.streams[0]
 
     @property
-    def is_for_sidecars(self) -> bool:
-        """False if the server fires it, or nothing does."""
-        return self.listing.schedule is None or self.listing.schedule.fired_by is FiredBy.SIDECAR
-
-    @property
-    def owner(self) -> tuple[str, OwnsDocument] | None:
-        """The sidecar that owns the stream, and since when and why; None if none does, or if none is to fire it."""
-        return self.listing.sidecars.owner(self.stream) if self.is_for_sidecars else None
-
-    @property
-    def standbys(self) -> list[str]:
-        """The sidecars that stand by the stream, the first to take it over before the others."""
-        return self.listing.sidecars.standbys(self.stream) if self.is_for_sidecars else []
+    def ownership(self) -> OwnershipDocument | None:
+        """The owner and the standbys of the stream; None if no sidecar has read it, or if none is to fire it."""
+        one = self.listing.schedule
+        is_for_sidecars = one is None or one.fired_by is FiredBy.SIDECAR
+        return self.listing.sidecars.ownership(self.stream) if is_for_sidecars else None
 
     def next_fires(self, count: int) -> list[NextFire | SkippedTimes]:
         """Return the next fires, and what is skipped between them."""
@@ -249,14 +241,14 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
         return f"nothing: {EXPLANATIONS[story.stream.mode]}"
     if problem := story.listing.sidecars.why_not_served(story.stream):
         return problem
-    standbys, owner = story.standbys, story.owner
-    if owner is None:
+    known = story.ownership
+    if known is None or known["owner"] is None or known["takeover_reason"] is None:
         return "nothing at the moment: no sidecar that is alive owns the stream"
-    name, part = owner
-    since = "" if part["since"] is None else f" since {moment_text(instant_of(part['since']))}"
-    why = takeover_text(part["reason"], part["before"])
+    standbys, since = known["standbys"], known["owner_since"]
+    moment = "" if since is None else f" since {moment_text(instant_of(since))}"
+    why = takeover_text(known["takeover_reason"], known["owner_before"])
     stand_by = f"{', '.join(standbys) or 'no other one'} stand{'' if len(standbys) > 1 else 's'} by"
-    return f"the sidecar {name}, which owns the stream{since} ({why}); {stand_by}"
+    return f"the sidecar {known['owner']}, which owns the stream{moment} ({why}); {stand_by}"
 
 
 def _end_text(story: Story, one: ListedSchedule) -> str:
@@ -289,6 +281,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
     entries = story.next_fires(count)
     rejected = next((found for _, found in listing.rejected), None)
     misnamed = next((found for _, found in listing.misnamed), None)
+    known = story.ownership
     return {
         "at": format_rfc3339(listing.at),
         "stream": listing.sidecars.stream_document(story.stream),
@@ -301,10 +294,10 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "skipped": skipped_documents(entries),
         "fires": list(story.past),
         "failures": list(story.failures),
-        "owner": None if story.owner is None else story.owner[0],
-        "owner_since": None if story.owner is None else story.owner[1]["since"],
-        "takeover_reason": None if story.owner is None else story.owner[1]["reason"],
-        "standbys": story.standbys,
+        "owner": None if known is None else known["owner"],
+        "owner_since": None if known is None else known["owner_since"],
+        "takeover_reason": None if known is None else known["takeover_reason"],
+        "standbys": [] if known is None else known["standbys"],
         **listing.sidecars.document(),
     }
 

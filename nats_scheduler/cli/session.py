@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.cli.reading import Source, StoredSource
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import known_entries
@@ -36,8 +35,10 @@ from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.service.client import QuestionError, ServiceClient
+from nats_scheduler.service.ownership import ownership_of
 from nats_scheduler.service.port import Instance
-from nats_scheduler.service.schemas import OwnsDocument
+from nats_scheduler.service.schemas import OwnershipDocument
+from nats_scheduler.service.streams import instance_documents
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -141,6 +142,8 @@ class Sidecars:
     """The sidecars that are alive, and warnings about their settings."""
 
     alive: Sequence[Instance]
+    ownerships: Sequence[OwnershipDocument]
+    """The owner and the standbys of each stream."""
     warnings: Sequence[str]
 
     def serving(self, stream: StreamWithMode) -> int:
@@ -148,18 +151,10 @@ class Sidecars:
         key = f"{stream.mode}.{stream.name}"
         return sum(one.serves is None or key in one.serves for one in self.alive)
 
-    def owner(self, stream: StreamWithMode) -> tuple[str, OwnsDocument] | None:
-        """Return which of them owns a stream, and since when and why; None if none does."""
-        for one in self.alive:
-            for part in one.owns:
-                if (part["stream"], part["mode"]) == (stream.name, stream.mode):
-                    return one.name, part
-        return None
-
-    def standbys(self, stream: StreamWithMode) -> list[str]:
-        """Return which of them stand by a stream, in the order in which they take it over."""
-        part = {"stream": stream.name, "mode": stream.mode}
-        return order_of(f"{stream.mode}.{stream.name}", [one.name for one in self.alive if part in one.stands_by])
+    def ownership(self, stream: StreamWithMode) -> OwnershipDocument | None:
+        """Return which of them owns a stream, since when and why, and which stand by; None if none has read it."""
+        named = (one for one in self.ownerships if (one["stream"], one["mode"]) == (stream.name, stream.mode))
+        return next(named, None)
 
     def why_not_fired(self, stream: StreamWithMode) -> str:
         """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
@@ -215,7 +210,8 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
             warnings.append(f"{name} is set for this command, and the running sidecars have another value")
         if values and resolved.sources[name] == "default":
             chosen[name] = values[_latest(alive, values)]
-    return replace(session, settings=session.settings.model_copy(update=chosen)), Sidecars(alive, warnings)
+    sidecars = Sidecars(alive, ownership_of(instance_documents(fleet)), warnings)
+    return replace(session, settings=session.settings.model_copy(update=chosen)), sidecars
 
 
 def _settings(value: object) -> SidecarSettings | None:

@@ -411,12 +411,11 @@ class StreamEngine:
         self.lifetimes.requests_missed(self._progress.last_read)
 
     def _owner_changed(self, given: OwnershipChanged, now: int) -> None:
-        was_owner = self.ownership.is_owner
-        self._takeover.owner_changed(given, now)
+        is_new = self._takeover.owner_changed(given, now)
         self._deadlines.owner_changed(given.checkpoint)
-        if given.is_owner != was_owner:
+        if is_new:
             self.calendars.owner_changed()
-        if given.is_owner and not was_owner and self._progress.is_live:
+        if is_new and given.is_owner and self._progress.is_live:
             self._takeover.report_late()
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:

@@ -447,15 +447,12 @@ class ConsumerFollower:
         if self._rest is not None:
             return
         self._reads_rest = self._reads_rest and self._pending >= STANDBY_PULL_BATCH
-        if self._reads_rest or not (self._caught_up and self._is_standby()):
-            self._pull(self._pull_size)
-            return
         now = asyncio.get_running_loop().time()
-        if now - self._pulled_at < STANDBY_BURST_SECONDS:
+        if self._is_paced and now - self._pulled_at < STANDBY_BURST_SECONDS:
             self._rests_until = now + STANDBY_REST_SECONDS
             self._rest_on()
         else:
-            self._pull(min(self._pull_size, STANDBY_PULL_BATCH))
+            self._pull(self._batch)
 
     def _rest_on(self) -> None:
         """Rest until the burst is old enough, or this instance is the owner; then read what was stored meanwhile."""
@@ -542,14 +539,18 @@ class ConsumerFollower:
         is_alive = self._is_made and self._ended is not None and not self._ended.done()
         if is_alive and self._caught_up and self._burst.is_known_after(self._last):
             self._finish(BURST_BEGAN)
-        elif is_alive and self._requested <= self._enough_requested:
+        elif is_alive and self._requested <= self._batch // 2:
             self._pull_more()
 
     @property
-    def _enough_requested(self) -> int:
-        """With no more messages to come of what was asked for, more are asked for."""
-        is_paced = self._caught_up and not self._reads_rest and self._is_standby()
-        return (min(self._pull_size, STANDBY_PULL_BATCH) if is_paced else self._pull_size) // 2
+    def _is_paced(self) -> bool:
+        """True for a standby that has read all, but for what was stored since a moment ago."""
+        return self._caught_up and not self._reads_rest and self._is_standby()
+
+    @property
+    def _batch(self) -> int:
+        """The messages of the next pull."""
+        return min(self._pull_size, STANDBY_PULL_BATCH) if self._is_paced else self._pull_size
 
     def _catch_up(self) -> None:
         self._caught_up = True

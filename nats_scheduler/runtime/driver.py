@@ -389,7 +389,7 @@ class StreamDriver:
             return
         read, is_live = engine.last_read - read_before, engine.is_live
         self._note_owner(len(inputs))
-        is_urgent = not self._is_guarded or self._awaits_something_urgent(read) if self._is_owner else False
+        is_urgent = self._is_owner and (not self._is_guarded or self._awaits_something_urgent(read))
         self._hurry(is_urgent=is_urgent or not is_live or bool(self._urgent_reads))
         if is_live is not was_live or engine.is_troubled:
             self.notify_of_change()

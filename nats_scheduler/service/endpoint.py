@@ -166,14 +166,14 @@ class Asked:
         return self.ownership(stream).owner or None
 
     def other_owner(self, stream: str) -> str | None:
-        """Return the owner of a stream if it is another instance, and not the server."""
+        """Return the owner of a stream if it is another instance."""
         owner = self.owner(stream)
-        return None if owner == self.instance or not self.asks_others else owner
+        return None if owner == self.instance else owner
 
     def unanswered(self, stream: str) -> list[str]:
         """Return the owner of a stream if it is another instance: what is said of the stream here is not its answer."""
-        owner = self.owner(stream)
-        return [] if owner in (None, self.instance) else [owner]
+        owner = self.other_owner(stream)
+        return [] if owner is None else [owner]
 
     def ownership(self, stream: str) -> Record:
         """Return the record of a stream's owner, as this instance knows it; `NO_RECORD` if that one is not alive."""
@@ -298,7 +298,7 @@ class Endpoint(Generic[R]):
     handle: Handler[R]
     is_for_one: bool = False
     """True if there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
-    answers: "Answers" = Answers.ANY
+    answers: Answers = Answers.ANY
     """Who can answer about a stream; there is `<name>.<id>`, for what others relay, if not any instance can."""
     prefix: str = SUBJECTS
     """The beginning of its subject, without the dot before the name."""

@@ -105,27 +105,15 @@ async def _messages(
 
 async def get(asked: Asked, request: ScheduleRequest) -> Document:
     """Return all that is known of a schedule."""
-    known = await asked.known(request.stream)
-    return _known(asked, request, known)
-
-
-def _owner(asked: Asked, request: ScheduleRequest, known: Known) -> str | None:
-    """Return the instance that fires a schedule; None if none does, or if the server itself does."""
-    listed = known.view.schedule(request.subject, asked.now())
-    if listed is not None and listed.fired_by is not FiredBy.SIDECAR:
-        return None
-    return asked.owner(request.stream)
-
-
-def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnswer:
     name, subject = request.stream, request.subject
-    stream, now, view = asked.stream(name), asked.now(), known.view
+    view = (await asked.known(name)).view
+    stream, now = asked.stream(name), asked.now()
     listed, rejected, misnamed = view.schedule(subject, now), view.rejection(subject), view.misnaming(subject)
     if listed is None and rejected is None and misnamed is None:
         raise ServiceError(NOT_FOUND, f"stream {name} has no schedule on {shown(subject)}: schedules.list lists them")
-    owner, flight = _owner(asked, request, known), view.flight(subject)
-    is_by_sidecar = listed is None or listed.fired_by is FiredBy.SIDECAR
-    return {
+    is_by_sidecar, flight = listed is None or listed.fired_by is FiredBy.SIDECAR, view.flight(subject)
+    owner = asked.owner(name) if is_by_sidecar else None
+    answer: ScheduleAnswer = {
         **asked.head(now),
         "owner": owner,
         "owner_answered": owner == asked.instance or not is_by_sidecar,
@@ -136,3 +124,4 @@ def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnsw
         "rejected": None if rejected is None else rejected_document(name, stream.mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
     }
+    return answer

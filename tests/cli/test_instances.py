@@ -50,7 +50,7 @@ async def test_each_is_listed_with_what_it_owns_and_stands_by(prompt: Prompt) ->
 
         stream = await eventually(are_listed, describe="the first in the order owns it, the other one stands by")
         assert (stream["mode"], stream["lost_owner"], stream["lacks_standby"]) == ("emulated", None, False)
-        assert stream["takeover_reason"] in ("first", "order", "not_ready"), "whoever read it first"
+        assert stream["takeover_reason"] in ("first", "order", "not_ready"), "the first that has read it"
         found = await listed(prompt)
         assert [part["stream"] for part in found[owner]["owns"]] == ["ORDERS"]
         assert found[owner]["owns"][0]["since"] == stream["owner_since"]

@@ -25,7 +25,6 @@ from nats_scheduler.engine.removing.purges import (
     JOINT_KEPT_NS,
     LEFT_TO_OWNER_NS,
     MAX_JOINT_FILTERS,
-    MAX_REQUESTED_BY_OWNER,
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -401,21 +400,6 @@ def test_a_request_that_was_received_before_a_takeover_says_nothing_after_it() -
         desk.step(OwnershipChanged(is_owner))
     desk.at(5).read(*fires_of(messages))
     assert held_on(desk) == [1, 2]
-
-
-def test_a_takeover_purges_the_last_ones_again() -> None:
-    count = MAX_REQUESTED_BY_OWNER + 10
-    messages = at_5s(count)
-    desk = standing_by(*messages).at(5)
-    desk.read(*fires_of(messages))
-    desk.step(RemovalRequested("s.*.x", below=count + 1))
-    assert held_on(desk) == []
-    desk.step(OwnershipChanged(True))
-    purges = list(desk.purges)
-    while desk.asked(WakeAt) and desk.wake <= 5:
-        desk.step()
-        purges += desk.purges
-    assert purges == [(one.subject, one.sequence) for one in messages[-MAX_REQUESTED_BY_OWNER:]]
 
 
 def test_a_joint_request_ends_nothing_of_the_owner() -> None:

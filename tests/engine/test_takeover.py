@@ -407,13 +407,16 @@ def test_a_checkpoint_names_no_more_exceptions_than_fit_into_one_value() -> None
     assert 1 in desk.engine.checkpoint(desk.now).unsettled, "refused fires come first"
 
 
-def test_the_purges_that_a_takeover_repeats_are_the_last_ones() -> None:
+@pytest.mark.parametrize("is_joint", [False, True])
+def test_the_purges_that_a_takeover_repeats_are_the_last_ones(is_joint: bool) -> None:
     count = MAX_REQUESTED_BY_OWNER + 10
     messages = many(count, "@at 2026-01-01T00:00:05Z")
     desk = standing_by(*messages).at(5)
     desk.read(*(stored_fire(Desk(one).in_flight(one, 5), count + one.sequence, desk.now) for one in messages))
-    for one in messages:
-        desk.step(RemovalRequested(one.subject, below=one.sequence + 1))
+    alone = [RemovalRequested(one.subject, below=one.sequence + 1) for one in messages]
+    for request in [RemovalRequested("s.*", below=count + 1)] if is_joint else alone:
+        desk.step(request)
+    assert not len(desk.engine.held)
     own(desk)
     purges = list(desk.purges)
     while desk.asked(WakeAt) and desk.wake <= 5:

@@ -101,7 +101,7 @@ class Unfired(Part):
             return False
         return True
 
-    def is_stored(self, held: Held, now: int) -> None:
+    def note_stored(self, held: Held, now: int) -> None:
         """Note that a schedule is stored although its due time has passed."""
         since, until = self.due_since(held) + UNFIRED_LIMIT_NS, max(held.send_time, held.stored_at) + LEFT_TO_OWNER_NS
         if self._ownership.reads_all and held.fires_each_time and since <= now < until:
@@ -406,7 +406,7 @@ class Course(Part):
             # The purges of other instances are received too, in bursts.
             self._purges.requested_on(request.filter, request.below, now)
         elif request.sequence is not None:
-            self._purges.requested_by_owner_for(self._lifecycle.aside.get(request.sequence), None, now)
+            self._purges.requested_of(self._lifecycle.aside.get(request.sequence), None, now)
         elif request.filter is not None and request.below is not None:
             self._purges.requested_jointly(request.filter, request.below, now)
         active = self._lifecycle.active_in(request)
@@ -485,7 +485,7 @@ class Course(Part):
             self.await_due(held, now)
         elif not self._ownership.is_owner:
             self.leave_to_owner(held, now)
-            self._unfired.is_stored(held, now)
+            self._unfired.note_stored(held, now)
         else:
             held.flight.content, held.flight.source = read.message, read.source
             held.flight.read_at = now

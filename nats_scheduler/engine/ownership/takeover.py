@@ -197,13 +197,13 @@ class Takeover(Part):
         held = self._roster.exactly(subject, sequence)
         return None if held is None or _had_read(self._settled, held) else held
 
-    def owner_changed(self, change: OwnershipChanged, now: int) -> None:
-        """Fire for the stream from now on, or leave it to another owner."""
+    def owner_changed(self, change: OwnershipChanged, now: int) -> bool:
+        """Fire for the stream from now on, or leave it to another owner; returns whether that is new."""
         was_owner, self._ownership.is_owner = self._ownership.is_owner, change.is_owner
         if change.checkpoint is not None:
             self._settled = change.checkpoint
         if change.is_owner == was_owner:
-            return
+            return False
         self._owner_since = now if change.is_owner else None
         self._ownership.unfired = 0
         if change.is_owner:
@@ -214,6 +214,7 @@ class Takeover(Part):
                 self._calendars[name] = min(through, self._settled.through_of((name,)))
         self._changing = deque(self._lifecycle.all_not_waiting())
         self._earliest_changing = min((held.send_time for held in self._changing), default=None)
+        return True
 
     def go_on(self) -> bool:
         """Take over, or leave, some schedules that were in progress when the owner changed; return whether more are."""

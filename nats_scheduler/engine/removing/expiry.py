@@ -41,7 +41,7 @@ MAX_REMOVALS_IN_FLIGHT = 512
 MAX_TAKEN_PER_STEP = 1_024
 """Messages that are taken from the agenda in one step: those that wait for their fires are in no flight."""
 
-LEFT_TO_OWNER_NS = 60 * SECOND
+EXPIRED_KEPT_NS = 60 * SECOND
 """The time (ns) for which a standby keeps noted what has expired, in case the owner ends before it removes it."""
 
 
@@ -118,7 +118,7 @@ class Expiry(Part):
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
         """Request the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
         if not self._ownership.is_owner:
-            self._agenda.discard(now - LEFT_TO_OWNER_NS)
+            self._agenda.discard(now - EXPIRED_KEPT_NS)
             return
         for _ in range(MAX_TAKEN_PER_STEP):
             if now < self._paused_until or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
@@ -136,7 +136,7 @@ class Expiry(Part):
         due = self._agenda.next_due()
         if due is None or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
             return None
-        return max(due, self._paused_until) if self._ownership.is_owner else due + LEFT_TO_OWNER_NS
+        return max(due, self._paused_until) if self._ownership.is_owner else due + EXPIRED_KEPT_NS
 
     def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
         """Discard a message that is gone, or note it again."""

@@ -273,9 +273,9 @@ class Purges(Part):
         roll_up = self._roll_ups.get(subject)
         if roll_up is not None and not roll_up.is_ordered and (below is None or roll_up.through < below):
             self._rolled_up(subject, roll_up.through)
-        self.requested_by_owner_for(self._roster.on(subject), below, now)
+        self.requested_of(self._roster.on(subject), below, now)
 
-    def requested_by_owner_for(self, held: Held | None, below: int | None, now: int) -> None:
+    def requested_of(self, held: Held | None, below: int | None, now: int) -> None:
         """End a schedule that is done, when the owner requests to purge what is below this sequence.
 
         The request may be received before the fire that it follows.
