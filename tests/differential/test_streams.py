@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nats_scheduler.engine.events import ScheduleEnded
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
@@ -24,7 +25,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
 from tests.differential.sides import AHEAD_SECONDS, ComparedSide, few_at_once, fresh_name, on_each
-from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
@@ -44,6 +45,8 @@ class ToldStream(FlaggedStream):
     """A stream to which a story is told, of what is due at one instant."""
 
     seconds: float = SOON_SECONDS[0]
+    sidecar: Running | None = None
+    """What fires here, if the server itself does not."""
     is_told: bool = False
     """True if all was said before it was due."""
 
@@ -67,6 +70,14 @@ class ToldStream(FlaggedStream):
         """Raise `OvertakenError` if something is due before all was said."""
         if not self.is_told and CLOCK.now() >= self.due:
             raise OvertakenError
+
+    async def ended(self, rest: str) -> None:
+        """Wait until a sidecar holds a schedule no more that was removed, and so has no fire of it in flight."""
+        if self.sidecar is not None:
+            ended, schedule = partial(self.sidecar.of, self.name, ScheduleEnded), self.subject(rest)
+            await eventually(
+                lambda: any(event.schedule == schedule for event in ended()), describe=f"{schedule} is held no more"
+            )
 
     async def call(self, request: str, body: Any = None) -> Any:
         """Ask JetStream for something about the stream; what it is about may be gone once it has fired."""
@@ -355,6 +366,7 @@ async def without_acknowledgements(stream: ToldStream) -> list[Kept]:
         return not await stream.messages("canary")
 
     await eventually(purged, describe="the canary is purged")
+    await stream.ended("every")
     late = [one for one in await stream.messages("ticks") if one.stored_at > stopped]
     return [one for one in await kept(stream) if one.subject != "ticks"] + [Kept("late", "", b"")] * len(late)
 
@@ -512,7 +524,7 @@ async def test_the_same_fires_is_given_and_remains_whatever_the_stream(sides: li
             async def told(seconds: float) -> Any:
                 name = f"{prefix}N{number}S{seconds:g}"
                 await side.create(name, **named(config, name))
-                return await story(ToldStream(side.account, name, seconds))
+                return await story(ToldStream(side.account, name, seconds, side.sidecar))
 
             return await with_more_time(told, SOON_SECONDS)
 

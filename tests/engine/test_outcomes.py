@@ -6,7 +6,7 @@ from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, F
 from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
 from nats_scheduler.engine.firing.course import ATTEMPTS_PER_READ
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
-from nats_scheduler.engine.inputs import DuplicateRead, Outcome, Refused, Stored, Unanswered, Unknown
+from nats_scheduler.engine.inputs import DuplicateRead, Outcome, Refused, RemovalRequested, Stored, Unanswered, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding
@@ -174,6 +174,20 @@ def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_th
         assert desk.at(10 * (attempt + 1)).fires == [fire]
     desk.concluded(fire, NO_ANSWER)
     assert desk.purges == [(SCHEDULE, 1)]
+
+
+def test_a_fire_that_is_taken_for_stored_leads_to_a_look_before_the_next_one() -> None:
+    """The guard may have refused it in silence, since the schedule was removed while the fire was in flight."""
+    desk = Desk(EVERY, silent=True)
+    fire = desk.in_flight(EVERY, 5)
+    desk.step(RemovalRequested(SCHEDULE))
+    for seconds in (6, 7):
+        desk.concluded(fire, NO_ANSWER)
+        assert desk.at(seconds).fires == [fire]
+    desk.concluded(fire, NO_ANSWER)
+    assert (desk.due, desk.at(10).reads) == (10, [(SCHEDULE, 1)])
+    desk.found(None, of=EVERY)
+    assert not desk.is_held()
 
 
 def test_only_a_fire_that_may_be_stored_counts_as_left_behind_by_a_drain() -> None:

@@ -134,6 +134,7 @@ class Outcomes(Part):
         is_unknown = isinstance(outcome, Unknown)
         is_silent = self._limits.silent and not fire.is_elsewhere
         if is_unknown and is_silent and flight.attempts >= SILENT_ATTEMPTS:
+            flight.content = None  # it is read again: the guard may have refused in silence, since the schedule is gone
             held.fire_is_stored(fire.fire_time, 0, now)
             self._course.advance(held, following_by_calendars(held, fire), is_last=fire.next_fire is None)
         elif not self._ownership.is_owner:
