@@ -207,6 +207,8 @@ async def test_a_paused_or_hidden_page_does_not_change_until_it_goes_on(watched:
 async def test_a_hostile_subject_is_shown_as_text(watched: Watched) -> None:
     browser = watched.browser
     await watched.open(address("/schedules", stream="W", filter="W.h.>"))
+    # An answer that takes a moment comes after the page.
+    await browser.until("return document.querySelector('#live a.subject') !== null")
     shown = await browser.run("return document.querySelector('#live a.subject').innerText")
     assert shown == HOSTILE.replace("\u202e", "\\u202e")
     await browser.run("document.querySelector('#live a.subject').click()")
