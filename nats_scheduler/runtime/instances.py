@@ -493,8 +493,8 @@ class Instances:
             named = _names_in(serves) if isinstance(serves, list) else None
             reading, is_ending = _names_in(value.get("reading")), value.get("ending") is True
             last_received, unable = number_in(value, "last_received"), inner(value.get("unable"))
-            heard = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading
-            if self._owners.received(name, *heard, is_ending=is_ending):
+            heartbeat = named, self._clock.monotonic(), message.stored_at, last_received, unable, reading
+            if self._owners.received(name, *heartbeat, is_ending=is_ending):
                 self.check_soon()
                 before *= name != self._owners.me
         if name == self._owners.me:

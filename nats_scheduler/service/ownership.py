@@ -20,14 +20,12 @@ def instances_document(at: str, instances: Sequence[InstanceDocument]) -> Instan
 
 def ownership_of(instances: Sequence[InstanceDocument]) -> list[OwnershipDocument]:
     """Return the owner and the standbys of each stream that the instances name, by name and mode."""
-    owned: dict[tuple[str, str], tuple[InstanceDocument, OwnsDocument]] = {}
-    standbys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for one in instances:
-        for part in one["owns"]:
-            owned[part["stream"], part["mode"]] = one, part
-        for stood_by in one["stands_by"] if one["state"] == "alive" else ():
-            standbys[stood_by["stream"], stood_by["mode"]].append(one["id"])
     alive = [one for one in instances if one["state"] == "alive"]
+    owned = {(part["stream"], part["mode"]): (one, part) for one in instances for part in one["owns"]}
+    standbys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in alive:
+        for stood_by in one["stands_by"]:
+            standbys[stood_by["stream"], stood_by["mode"]].append(one["id"])
     may_stand_by = len(alive) > 1 and any(one["standbys"] for one in alive)
     return [
         _document(key, owned.get(key), standbys[key], lacks_standby=may_stand_by and not standbys[key])

@@ -220,9 +220,9 @@ class Owners:
         known = self._others.get(instance)
         times, has_answered = (1, False) if known is None else (known.times + 1, known.has_answered)
         reads = frozenset[str]() if is_stale else frozenset(reading)
-        heard = _Other(now, stored_at, served, times, has_answered, None, reads, is_ending)
-        self._others[instance] = heard
-        return is_news or known is None or _stance(known) != _stance(heard)
+        latest = _Other(now, stored_at, served, times, has_answered, None, reads, is_ending)
+        self._others[instance] = latest
+        return is_news or known is None or _stance(known) != _stance(latest)
 
     def ask_after(self, instance: str, now: int) -> int | None:
         """Return after which time (ns) an instance is to be asked whether it is there, if no heartbeat arrives before.

@@ -276,12 +276,12 @@ class Takeover(Part):
 
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance becomes the owner."""
-        is_told = self.accepted_far(held.subject, held.sequence, held.fire_time)
-        ending = self._lifetimes.early(held) if is_told else None
+        is_reported = self.accepted_far(held.subject, held.sequence, held.fire_time)
+        ending = self._lifetimes.early(held) if is_reported else None
         if ending is not None:
             ends = self._lifetimes.ends(held)
             self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
-        elif is_told and not self.has_reported_age and self._lifetimes.cuts_off(held):
+        elif is_reported and not self.has_reported_age and self._lifetimes.cuts_off(held):
             self.has_reported_age = True
             self._emit(Report(ScheduleEndsByAge(held.subject, held.sequence, self._lifetimes.ends(held))))
 
