@@ -36,7 +36,7 @@ from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.service.client import QuestionError, ServiceClient
 from nats_scheduler.service.ownership import ownership_of
-from nats_scheduler.service.port import Instance
+from nats_scheduler.service.port import Fleet, Instance
 from nats_scheduler.service.schemas import OwnershipDocument
 from nats_scheduler.service.streams import instance_documents
 from nats_scheduler.settings.load import ResolvedSettings
@@ -141,9 +141,9 @@ class StreamWithMode(Protocol):
 class Sidecars:
     """The sidecars that are alive, and warnings about their settings."""
 
+    fleet: Fleet
+    """All of them, those that are lost too."""
     alive: Sequence[Instance]
-    ownerships: Sequence[OwnershipDocument]
-    """The owner and the standbys of each stream."""
     warnings: Sequence[str]
 
     def serving(self, stream: StreamWithMode) -> int:
@@ -153,8 +153,8 @@ class Sidecars:
 
     def ownership(self, stream: StreamWithMode) -> OwnershipDocument | None:
         """Return which of them owns a stream, since when and why, and which stand by; None if none has read it."""
-        named = (one for one in self.ownerships if (one["stream"], one["mode"]) == (stream.name, stream.mode))
-        return next(named, None)
+        ownerships = ownership_of(instance_documents(self.fleet))
+        return next((one for one in ownerships if (one["stream"], one["mode"]) == (stream.name, stream.mode)), None)
 
     def why_not_fired(self, stream: StreamWithMode) -> str:
         """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
@@ -210,8 +210,7 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
             warnings.append(f"{name} is set for this command, and the running sidecars have another value")
         if values and resolved.sources[name] == "default":
             chosen[name] = values[_latest(alive, values)]
-    sidecars = Sidecars(alive, ownership_of(instance_documents(fleet)), warnings)
-    return replace(session, settings=session.settings.model_copy(update=chosen)), sidecars
+    return replace(session, settings=session.settings.model_copy(update=chosen)), Sidecars(fleet, alive, warnings)
 
 
 def _settings(value: object) -> SidecarSettings | None:
