@@ -53,8 +53,8 @@ async def test_each_is_listed_with_what_it_owns_and_stands_by(prompt: Prompt) ->
             return (stream, found) if since == [stream["owner_since"]] else None
 
         # It may change its owner while one of the two is listed.
-        are_both = "the first in the order owns it, the other one stands by, and both lists say so"
-        stream, found = await eventually(are_listed, describe=are_both)
+        wanted = "the first in the order owns it, the other one stands by, and both lists say so"
+        stream, found = await eventually(are_listed, describe=wanted)
         assert (stream["mode"], stream["lost_owner"], stream["lacks_standby"]) == ("emulated", None, False)
         assert stream["takeover_reason"] in ("first", "order", "not_ready"), "the first that has read it"
         assert [part["stream"] for part in found[owner]["owns"]] == ["ORDERS"]

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nats_scheduler.engine.events import ScheduleEnded
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
@@ -74,10 +73,7 @@ class ToldStream(FlaggedStream):
     async def ended(self, rest: str) -> None:
         """Wait until a sidecar holds a schedule no more that was removed, and so has no fire of it in flight."""
         if self.sidecar is not None:
-            ended, schedule = partial(self.sidecar.of, self.name, ScheduleEnded), self.subject(rest)
-            await eventually(
-                lambda: any(event.schedule == schedule for event in ended()), describe=f"{schedule} is held no more"
-            )
+            await self.sidecar.ended(self.name, self.subject(rest))
 
     async def call(self, request: str, body: Any = None) -> Any:
         """Ask JetStream for something about the stream; what it is about may be gone once it has fired."""

@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.engine.events import Event, StreamReady
+from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
@@ -188,6 +188,14 @@ class Running:
             describe=lambda: f"{count} {kind.__name__} of {stream} among {self.events[-5:]}",
         )
         return self.of(stream, kind)
+
+    async def ended(self, stream: str, schedule: str) -> Ending:
+        """Wait until a schedule of a stream has ended and return why."""
+        endings: list[Ending] = await eventually(
+            lambda: [event.ending for event in self.of(stream, ScheduleEnded) if event.schedule == schedule],
+            describe=f"the schedule on {schedule} ends",
+        )
+        return endings[-1]
 
     def told(self, action: str) -> list[dict[str, Any]]:
         """Return the fields of each reported problem of one kind."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from nats_scheduler.engine.events import Ending, FiresMissed, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.headers import MSG_ID, header_value
@@ -243,11 +243,7 @@ class Served(FlaggedStream):
 
     async def ended(self, rest: str) -> Ending:
         """Wait until the schedule on a subject has ended and return why."""
-        endings: list[Ending] = await eventually(
-            lambda: [event.ending for event in self.of(ScheduleEnded) if event.schedule == self.subject(rest)],
-            describe=f"the schedule on {rest} ends",
-        )
-        return endings[-1]
+        return await self.sidecar.ended(self.name, self.subject(rest))
 
 
 @asynccontextmanager
