@@ -63,7 +63,7 @@ class TrialPlan:
     """The trial that was asked for."""
 
     folder: Path
-    """Where the server keeps its data."""
+    """Where the server and the sidecar keep their data."""
     stream_file: Path
     keeps_data: bool
     demo: bool
@@ -204,6 +204,8 @@ async def _any_done(tasks: Collection[asyncio.Task[Any]]) -> bool:
 
 
 STREAM_FILE_NAME = "orders.json"
+SIDECAR_FOLDER_NAME = "sidecar"
+"""The folder of the sidecar's own file, beside the files of the server."""
 ORDERS_STREAM: dict[str, Any] = {
     "name": "ORDERS",
     "description": "Orders, and the schedules that remind of them",
@@ -226,9 +228,7 @@ ORDERS_STREAM: dict[str, Any] = {
     metavar="VERSION",
     help="Start this nats-server: 2.15 (its newest known release), 2.15.1, or its binary; a version is fetched.",
 )
-@click.option(
-    "--data", metavar="FOLDER", help="Keep the server's data here; else a temporary folder, removed at the end."
-)
+@click.option("--data", metavar="FOLDER", help="Keep all data here; else in a temporary folder, removed at the end.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the server; else any free one.")
 @sidecar_options
 def command(
@@ -268,7 +268,8 @@ async def _run(server: EmbeddedServer, settings: SidecarSettings, plan: TrialPla
     stop_on_signals(stopping.set)
     try:
         await server.start()
-        ours = settings.model_copy(update={"connection": ConnectionSettings(servers=(server.url,))})
+        connection = ConnectionSettings(servers=(server.url,))
+        ours = settings.model_copy(update={"connection": connection, "data": plan.folder / SIDECAR_FOLDER_NAME})
         return await Trial(server, ours, plan, Screen(gone=stopping.set), stopping).run()
     finally:
         await server.stop()

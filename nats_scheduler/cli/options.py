@@ -27,6 +27,9 @@ WEB_PREFIX = "web_"
 
 LOG_SETTINGS = ("log_format", "log_level")
 
+DATA_SETTING = "data"
+"""The folder of the sidecar; `dev` has a flag of that name, for a folder in which this one lies too."""
+
 SHORT_FLAGS = {"connection.servers": "-s"}
 
 
@@ -58,11 +61,15 @@ def web_options(command: Command) -> Command:
 
 
 def sidecar_options(command: Command) -> Command:
-    """Give a command the flags of the sidecar alone: the command sets the connection itself.
+    """Give a command the flags of the sidecar alone: the command sets the connection and the folder `data` itself.
 
     The `nats` CLI's variables and contexts are not read, and a connection in the settings file is ignored.
     """
-    fields = [field for key, field in setting_fields().items() if "." not in key and not _is_of_web(key)]
+    fields = [
+        field
+        for key, field in setting_fields().items()
+        if "." not in key and key != DATA_SETTING and not _is_of_web(key)
+    ]
     return _with_flags(command, fields, connects=False)
 
 

@@ -8,6 +8,7 @@ Listeners get every event unchanged; `nats-scheduler dev` prints its fires in th
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from nats_scheduler.engine.events import (
@@ -151,6 +152,14 @@ class Reporter:
     def defect(self, action: str, error: Exception, **fields: Any) -> None:
         """Log an error of the sidecar itself, with its traceback."""
         self._log.error(action, exc_info=error, **fields)
+
+    def data_folder(self, folder: Path) -> None:
+        """Report the folder in which the table of schedules is kept."""
+        self._log.info("data_folder", folder=str(folder))
+
+    def data_folder_unusable(self, folder: Path, reason: str) -> None:
+        """Report that the table of schedules is in memory, because its folder cannot be used; once, at the start."""
+        self._log.warning("data_folder_unusable", folder=str(folder), reason=reason)
 
     def stream_configured(self, stream: str, *, created: bool) -> None:
         """Report that a stream of `streams_folder` has the configuration of its file."""

@@ -180,9 +180,11 @@ def _unknown_key(key: str, value: object, source: str) -> Problem:
 
 
 def _missing(key: str, path: str, source: str) -> list[Problem]:
-    """Return a problem if a path does not exist."""
+    """Return a problem if a path does not exist, unless it is that of a folder which the sidecar creates."""
     if path.startswith("op://"):
         return [Problem(key, shown(path), "a file: references to 1Password are not supported", source)]
+    if key == "data":
+        return []
     if key == "streams_folder":
         return [] if Path(path).is_dir() else [Problem(key, shown(path), "a folder that exists", source)]
     return [] if Path(path).is_file() else [Problem(key, shown(path), "a file that exists", source)]

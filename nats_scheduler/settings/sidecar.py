@@ -288,6 +288,16 @@ class SidecarSettings(BaseModel):
             "it creates the bucket with the first snapshot."
         ),
     )
+    data: Path | None = Field(
+        default=None,
+        description=(
+            "Folder in which the sidecar keeps its table of schedules, the file schedules.db, so that it goes on from "
+            "there after a restart in place of reading all of each stream; it is created if it does not exist, and one "
+            "sidecar uses it at a time. If it is not set, it is a folder in the temporary directory of the system, for "
+            "the user of the process alone, and another one for other servers, another login or another bucket. If it "
+            "cannot be used, the table is in memory."
+        ),
+    )
     drain_timeout: Annotated[int, DurationRange(0, 10 * MINUTE)] = Field(
         default=10 * SECOND,
         description="Longest wait at shutdown for fires in flight to be acknowledged: a duration, 0s to 10m.",

@@ -24,7 +24,7 @@ BEGIN = "<!-- derived: begin (python -m tests.deploy.chart) -->"
 END = "<!-- derived: end -->"
 
 OWN = {
-    *("$schema", "connection", "streams_folder", "drain_timeout", "metrics_port", "metrics_address"),
+    *("$schema", "connection", "streams_folder", "data", "drain_timeout", "metrics_port", "metrics_address"),
     *("web_port", "web_address", "web_token", "web_token_file", "web_hosts"),
     *("web_control_token", "web_control_token_file", "web_control_rule", "web_user_header", "web_trusted_proxies"),
 }

@@ -167,6 +167,13 @@ def test_what_kubernetes_puts_into_a_container_is_not_ours_and_what_it_overwrote
     assert load_settings({}, NOWHERE | image | {"NATS_SCHEDULER_METRICS_PORT": "1234"}, None).metrics_port == 1234
 
 
+def test_the_folder_of_the_sidecar_need_not_exist_yet(tmp_path: Path) -> None:
+    nowhere = tmp_path / "data"
+    environ = NOWHERE | {"HOME": str(tmp_path), "NATS_SCHEDULER_DATA": "~/data"}
+    assert load_settings({}, environ, None).data == load_settings({"data": str(nowhere)}, NOWHERE, None).data == nowhere
+    assert SidecarSettings().data is None
+
+
 def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
     reported = problems(
         file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"})

@@ -1,0 +1,300 @@
+"""The folder of a sidecar: the same settings find it again, one process has it, and nobody else can write to it."""
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime import data_folder
+from nats_scheduler.runtime.data_folder import DATABASE, ClaimedFolder, boot_id, claim, default_folder
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.harness.log_lines import KeptLines, handled_by
+from tests.harness.processes import ChildProcess
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="no other system is asked")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+
+STRANGER = 65534
+CLAIMS = """
+import os, signal, sys
+from pathlib import Path
+from nats_scheduler.runtime.data_folder import claim
+if len(sys.argv) > 2:
+    os.setuid(int(sys.argv[2]))
+found = claim(Path(sys.argv[1]))
+print(found if isinstance(found, str) else "claimed", flush=True)
+signal.pause()
+"""
+"""A process that claims a folder, perhaps as another user, says what it got, and stays."""
+READS_BOOT_ID = "from nats_scheduler.runtime.data_folder import boot_id; print(boot_id(), flush=True)"
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Give a directory like the temporary one, into which everyone may write."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+@pytest.fixture
+def claimed() -> Iterator[Callable[[Path], ClaimedFolder]]:
+    """Claim folders that can be used, until the test ends."""
+    made: list[ClaimedFolder] = []
+
+    def claim_one(folder: Path) -> ClaimedFolder:
+        found = claim(folder)
+        assert isinstance(found, ClaimedFolder), found
+        made.append(found)
+        return found
+
+    yield claim_one
+    for one in made:
+        one.close()
+
+
+def rights(path: Path) -> int:
+    """Return who may do what with a file."""
+    return path.stat().st_mode & 0o777
+
+
+def test_a_folder_is_made_for_this_user_alone_and_what_is_in_it_stays(
+    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    folder = tmp_path / "a" / "b"
+    first = claimed(folder)
+    assert (first.path, rights(folder), rights(folder.parent)) == (folder, 0o700, 0o700)
+    database = first.database()
+    assert (database, database.read_bytes(), rights(database)) == (folder / DATABASE, b"", 0o600)
+    database.write_bytes(b"rows")
+    assert first.database().read_bytes() == b"rows"
+    first.close()
+    first.close()
+    assert claimed(folder).database().read_bytes() == b"rows"
+    assert sorted(one.name for one in folder.iterdir()) == ["lock", DATABASE], "the probe is gone"
+
+
+def test_a_relative_path_is_one_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert claimed(Path("data")).path == tmp_path / "data"
+
+
+def test_a_process_claims_a_folder_once_and_cleaners_of_old_files_leave_it_alone(
+    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    first = claimed(tmp_path)
+    assert claim(tmp_path) == "another process uses it"
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+    first.close()
+    claimed(tmp_path)
+
+
+@pytest.mark.server
+async def test_of_two_processes_the_second_gets_the_folder_when_the_first_is_killed(
+    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    folder = tmp_path / "data"
+    command = [sys.executable, "-c", CLAIMS, str(folder)]
+    with ChildProcess(command, tmp_path, name="first") as first:
+        assert await first.wait_for_line("") == "claimed"
+        assert claim(folder) == "another process uses it"
+        with ChildProcess(command, tmp_path, name="second") as second:
+            assert await second.wait_for_line("") == "another process uses it"
+        first.kill()
+        claimed(folder)
+
+
+def test_the_default_is_the_same_folder_for_the_same_settings_and_another_for_others(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+
+    def folder(*, bucket: str = "nats_scheduler", port: int | None = None, **connection: Any) -> Path:
+        settings = SidecarSettings(
+            connection=ConnectionSettings(**connection), registry_bucket=bucket, metrics_port=port
+        )
+        return default_folder(settings)
+
+    servers = ("nats://a:pw@n1", "nats://n2")
+    first = folder(servers=servers)
+    assert first.parent == shared / f"nats-scheduler-{os.geteuid()}"
+    assert list(shared.iterdir()) == [], "nothing is made"
+    assert folder(servers=("nats://n2", "nats://a:other@n1:4222")) == first, "another order, and another password"
+    assert folder(user="me", password="a") == folder(user="me", password="b")  # noqa: S106
+    others = [
+        *(folder(), folder(servers=("nats://n2",)), folder(servers=("nats://b:pw@n1", "nats://n2"))),
+        *(folder(user="me"), folder(user="you"), folder(creds=Path("me")), folder(nkey=Path("me"))),
+        *(folder(tls_cert=Path("me"), tls_key=Path("k")), folder(js_domain="hub"), folder(connection_name="b")),
+        *(folder(bucket="other"), folder(port=9464)),
+    ]
+    assert len({first, *others}) == 1 + len(others)
+    assert rights(claimed(first).path.parent) == 0o700
+
+
+def test_without_a_temporary_directory_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/nowhere"])
+    assert default_folder(SidecarSettings()).parent == Path("/tmp", f"nats-scheduler-{os.geteuid()}")  # noqa: S108
+
+
+def test_in_a_shared_directory_no_link_and_nothing_that_others_may_write_is_used(shared: Path, tmp_path: Path) -> None:
+    mine, open_one, link, group = (shared / name for name in ("mine", "open", "link", "group"))
+    for folder, mode in ((tmp_path / "target", 0o700), (mine, 0o755), (open_one, 0o777), (group, 0o770)):
+        folder.mkdir()
+        folder.chmod(mode)
+    link.symlink_to(tmp_path / "target")
+    (mine / "link").symlink_to(tmp_path / "target")
+    a_link = "is a link, in a directory into which everyone may write"
+    for folder, reason in (
+        (link, f"{link} {a_link}"),
+        (link / "data", f"{link} {a_link}"),
+        (mine / "link", f"{mine / 'link'} {a_link}"),
+        (open_one, f"others can write to {open_one}"),
+        (open_one / "data", f"others can write to {open_one}"),
+        (group, f"others can write to {group}"),
+        (shared, f"everyone can write to {shared}: name a folder in it"),
+    ):
+        assert claim(folder) == reason
+    assert list((tmp_path / "target").iterdir()) == [], "nothing was written"
+
+
+@as_root
+def test_in_a_shared_directory_nothing_of_another_user_is_used(shared: Path) -> None:
+    strange = shared / "strange"
+    strange.mkdir(0o755)
+    os.chown(strange, STRANGER, STRANGER)
+    for folder in (strange, strange / "data"):
+        assert claim(folder) == f"{strange} is owned by user {STRANGER}"
+    assert list(strange.iterdir()) == []
+
+
+@pytest.fixture
+def of_each_user() -> Iterator[Path]:
+    """Give a directory of root in the temporary one, with a directory `own` of another user."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        own = Path(made, "own")
+        own.mkdir(0o700)
+        os.chown(own, STRANGER, STRANGER)
+        yield Path(made)
+
+
+@as_root
+@pytest.mark.server
+async def test_a_folder_of_root_may_be_above_but_is_not_the_folder(of_each_user: Path, tmp_path: Path) -> None:
+    """As where each user has a temporary directory of its own; the process gives up being root."""
+    refused = f"{of_each_user} is owned by user 0"
+    for name, folder, said in (("own", of_each_user / "own" / "data", "claimed"), ("above", of_each_user, refused)):
+        command = [sys.executable, "-c", CLAIMS, str(folder), str(STRANGER)]
+        with ChildProcess(command, tmp_path, name=name) as process:
+            assert await process.wait_for_line("") == said
+
+
+def test_elsewhere_an_operator_may_name_a_link_or_a_folder_of_a_group(
+    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    """As a folder of systemd for a user that exists while the unit runs is a link, and a volume belongs to a group."""
+    target = tmp_path / "private" / "name"
+    target.mkdir(parents=True)
+    target.chmod(0o2770)
+    link = tmp_path / "name"
+    link.symlink_to("private/name")
+    assert claimed(link).database().resolve() == target / DATABASE
+
+
+def test_a_volume_into_which_everyone_may_write_is_used_by_a_folder_in_it(
+    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
+) -> None:
+    """As Kubernetes makes an empty directory."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o777)
+    assert claim(volume) == f"everyone can write to {volume}: name a folder in it"
+    claimed(volume / "data").close()
+    claimed(volume / "data")
+
+
+def test_a_link_to_a_place_that_others_may_change_is_followed_to_the_fault(shared: Path, tmp_path: Path) -> None:
+    target = shared / "open"
+    target.mkdir()
+    target.chmod(0o777)
+    (target / "data").mkdir(0o700)
+    link = tmp_path / "link"
+    link.symlink_to(target / "data")
+    assert claim(link) == f"others can write to {target}"
+
+
+def test_what_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
+    file, dangling = tmp_path / "file", tmp_path / "dangling"
+    file.touch()
+    dangling.symlink_to(tmp_path / "nowhere")
+    assert claim(file) == f"{file} is no folder"
+    assert claim(file / "data") == f"{file} is no folder"
+    assert claim(dangling) == f"not writable: {dangling} (No such file or directory)"
+    long = tmp_path / ("x" * 300)
+    assert claim(long) == f"not writable: {long} (File name too long)"
+
+
+@on_linux
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """Also to root, for whom the rights of files say nothing: folders of the kernel, and a folder for the lock."""
+    for folder in (Path("/proc/nats-scheduler"), Path("/sys/kernel")):
+        said = claim(folder)
+        assert isinstance(said, str)
+        assert said.startswith(f"not writable: {folder}")
+    (tmp_path / "lock").mkdir()
+    assert claim(tmp_path) == f"not writable: {tmp_path / 'lock'} (Is a directory)"
+
+
+def test_no_link_takes_the_place_of_a_file(tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]) -> None:
+    other, folder = tmp_path / "other", tmp_path / "data"
+    folder.mkdir()
+    for name in (DATABASE, "lock"):
+        (folder / name).symlink_to(other)
+    assert str(claim(folder)).startswith(f"not writable: {folder / 'lock'}")
+    (folder / "lock").unlink()
+    with pytest.raises(OSError, match=DATABASE):
+        claimed(folder).database()
+    assert not other.exists()
+
+
+@on_linux
+@pytest.mark.server
+async def test_the_start_of_the_machine_is_the_same_in_each_process(tmp_path: Path) -> None:
+    assert len(boot_id()) == 36
+    with ChildProcess([sys.executable, "-c", READS_BOOT_ID], tmp_path) as process:
+        assert await process.wait_for_line("-") == boot_id()
+
+
+def test_a_start_that_the_system_does_not_tell_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, content in ((tmp_path / "none", None), (tmp_path / "odd", b"\xff")):
+        if content is not None:
+            path.write_bytes(content)
+        monkeypatch.setattr(data_folder, "BOOT_ID", path)
+        assert boot_id() == ""
+
+
+def test_the_log_says_which_folder_is_used_or_why_none_is(tmp_path: Path) -> None:
+    reporter, kept = Reporter(Metrics()), KeptLines()
+    with handled_by(kept):
+        reporter.data_folder(tmp_path)
+        reporter.data_folder_unusable(tmp_path, "another process uses it")
+    used = {"event": "data_folder", "log_level": "info", "folder": str(tmp_path)}
+    unusable = {"event": "data_folder_unusable", "log_level": "warning", "folder": str(tmp_path)}
+    assert kept.lines == [used, {**unusable, "reason": "another process uses it"}]
