@@ -21,6 +21,9 @@ CHART = DEPLOY / "helm" / "nats-scheduler"
 NATS_VALUES = DEPLOY / "helm" / "nats"
 STREAMS = DEPLOY / "streams"
 
+VOLUME = "/var/lib/nats-scheduler"
+"""Where a container has the volume in which the sidecar makes its folder."""
+
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what the files say, and nothing binds to
 
 

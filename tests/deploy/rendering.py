@@ -85,6 +85,10 @@ SETS: dict[str, Values] = {
         "podDisruptionBudget": {"maxUnavailable": "34%"},
         "web": {"enabled": True},
     },
+    "kept": {
+        "replicas": 3,
+        "data": {"size": "10Gi", "persistent": True, "storageClassName": "fast"},
+    },
     "bare": {
         "auth": {"method": "none"},
         "networkPolicy": {"enabled": False},
@@ -127,20 +131,27 @@ def rendered_set(name: str) -> Objects:
     return rendered(SETS[name])
 
 
+STARTS_PODS = ("Deployment", "StatefulSet", "Job")
+"""The kinds of what starts pods."""
+
+
 def pods(objects: Objects) -> dict[str, dict[str, Any]]:
-    """Return the specifications of all pods, by the name of what starts them."""
-    found = {}
-    for (kind, name), one in objects.items():
-        if kind in ("Deployment", "Job", "StatefulSet"):
-            found[name] = one["spec"]["template"]["spec"]
-    return found
+    """Return the specifications of all pods, by the name of what starts them; claims are volumes, as in a pod."""
+    return {name: _pod(one) for (kind, name), one in objects.items() if kind in STARTS_PODS}
+
+
+def _pod(starter: dict[str, Any]) -> dict[str, Any]:
+    spec = starter["spec"]["template"]["spec"]
+    names = [one["metadata"]["name"] for one in starter["spec"].get("volumeClaimTemplates", ())]
+    claims = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-0"}} for name in names]
+    return {**spec, "volumes": [*spec["volumes"], *claims]}
 
 
 def pod_of(objects: Objects, component: str) -> dict[str, Any]:
     """Return the specification of the pods of one component."""
     (found,) = [
-        one["spec"]["template"]["spec"]
+        _pod(one)
         for (kind, _), one in objects.items()
-        if kind in ("Deployment", "Job") and one["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        if kind in STARTS_PODS and one["metadata"]["labels"]["app.kubernetes.io/component"] == component
     ]
-    return dict(found)
+    return found

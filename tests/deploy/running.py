@@ -4,7 +4,8 @@ The users are those that `deploy/helm/nats/server.yaml` gives a server; password
 
 Its rule: nothing is added to what is rendered but the folder in which its files lie, so that a variable, a key of a
 Secret or a file that is missing there is missing here. The image's variables are those of the Dockerfile.
-Limit: no namespaces, no user of its own; a path below /etc/nats-scheduler is one below the test's folder.
+Limit: no namespaces, no user of its own; a path below /etc/nats-scheduler or in the volume is one below the test's
+folder.
 """
 
 import http.client
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nats_scheduler.runtime.embedded import HOST
-from tests.deploy.files import image_variables, nats_values
+from tests.deploy.files import VOLUME, image_variables, nats_values
 from tests.deploy.rendering import Objects
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.waiting import eventually
@@ -44,10 +45,12 @@ def started(
         (volume,) = [one for one in pod["volumes"] if one["name"] == mount["name"]]
         target = Path(_here(mount["mountPath"], files))
         target.mkdir(parents=True, exist_ok=True)
+        if "emptyDir" in volume:
+            target.chmod(0o777)
         for name, text in _content(volume, objects, secrets).items():
             (target / name).write_text(_here(text, files), "utf-8")
     given = {one["name"]: _value(one, secrets) for one in container["env"]}
-    env = {**image_variables(), **{name: _here(value, files) for name, value in given.items()}}
+    env = {name: _here(value, files) for name, value in {**image_variables(), **given}.items()}
     arguments = [_here(word, files) for word in container["args"]]
     return sidecar(*arguments, folder=folder, name=container["name"], env=env)
 
@@ -60,7 +63,9 @@ def _value(variable: dict[str, Any], secrets: Secrets) -> str:
 
 
 def _content(volume: dict[str, Any], objects: Objects, secrets: Secrets) -> dict[str, str]:
-    """Return the files of a volume by name."""
+    """Return the files of a volume by name; an empty one has none."""
+    if "emptyDir" in volume:
+        return {}
     if "secret" in volume:
         source, kept = secrets[volume["secret"]["secretName"]], volume["secret"].get("items")
     else:
@@ -69,7 +74,7 @@ def _content(volume: dict[str, Any], objects: Objects, secrets: Secrets) -> dict
 
 
 def _here(text: str, files: Path) -> str:
-    return text.replace(HOME, str(files))
+    return text.replace(HOME, str(files)).replace(VOLUME, str(files / "volume"))
 
 
 class Answer(NamedTuple):

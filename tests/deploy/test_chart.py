@@ -59,6 +59,9 @@ def test_values_that_make_none_are_refused_by_name() -> None:
         ("", {"streams": {"ORDERS": {"subjects": ["o"]}}, "existingStreamsConfigMap": "mine"}),
         ("calendars.days", {"calendars": {"days": {"company days": "2026-12-24"}}}),
         ("serviceMonitor.interval", {"serviceMonitor": {"interval": 15}}),
+        ("settings", {"settings": {"data": "/somewhere"}}),
+        ("data.size", {"data": {"size": "4"}}),
+        ("data", {"data": {"claim": "mine"}}),
         ("runAsUser", {"runAsUser": 0}),
         ("podDisruptionBudget.maxUnavailable", {"podDisruptionBudget": {"maxUnavailable": 0}}),
     ]

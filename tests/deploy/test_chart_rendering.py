@@ -9,13 +9,14 @@ import pytest
 import yaml
 
 from nats_scheduler.settings.load import load_settings
-from tests.deploy.files import CHART, DEPLOY, beside, image_variables
+from tests.deploy.files import CHART, DEPLOY, VOLUME, beside, image_variables
 from tests.deploy.rendering import (
     COMPANY,
     NAME,
     NAMESPACE,
     ORDERS,
     SETS,
+    STARTS_PODS,
     Objects,
     Values,
     pod_of,
@@ -98,7 +99,7 @@ def test_all_pods_meet_the_restricted_standard_and_ask_kubernetes_for_nothing(na
             assert container["resources"]["requests"]
             assert "cpu" not in container["resources"]["limits"], "a throttled burst is a late burst"
             assert set(image_variables()) <= {one["name"] for one in container["env"]}, "all that the image sets"
-            assert all(one["readOnly"] for one in container["volumeMounts"])
+            assert {one["name"] for one in container["volumeMounts"] if not one.get("readOnly")} <= {"data"}
             assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
 
 
@@ -119,10 +120,10 @@ def test_whatever_selects_pods_selects_those_of_one_component(name: str) -> None
     objects = rendered_set(name)
     labels = {
         one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
-        for kind in ("Deployment", "Job")
+        for kind in STARTS_PODS
         for one in of_kind(objects, kind)
     }
-    for kind in ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"):
+    for kind in ("Deployment", "StatefulSet", "Service", "PodDisruptionBudget", "NetworkPolicy"):
         for one in of_kind(objects, kind):
             selector = one["spec"].get("selector") or one["spec"]["podSelector"]
             wanted = selector.get("matchLabels", selector)
@@ -155,7 +156,7 @@ def settings(objects: Objects, component: str = "sidecar") -> dict[str, Any]:
 def test_the_program_takes_the_settings(name: str, tmp_path: Path) -> None:
     """As it reads them: the file, the files that it names, and the variables of a container over those of the image."""
     objects, values = rendered_set(name), SETS[name]
-    workloads = [one for kind in ("Deployment", "Job") for one in of_kind(objects, kind)]
+    workloads = [one for kind in STARTS_PODS for one in of_kind(objects, kind)]
     for component in {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in workloads}:
         pod = pod_of(objects, component)
         mount_empty(pod, tmp_path / component)
@@ -170,12 +171,51 @@ def test_the_program_takes_the_settings(name: str, tmp_path: Path) -> None:
         ]
         assert read.log_format == values.get("settings", {}).get("log_format", "json")
         assert read.metrics_port == 9464
+        assert str(read.data).startswith(f"{VOLUME}/"), "also where the volume is not mounted"
+
+
+@each_set
+def test_each_sidecar_has_a_folder_that_outlives_its_container_and_no_other_pod_has_one(name: str) -> None:
+    objects = rendered_set(name)
+    size = SETS[name].get("data", {}).get("size", "4Gi")
+    volumes = {
+        starter: [one for one in pod["volumes"] if one["name"] == "data"] for starter, pod in pods(objects).items()
+    }
+    (sidecar,) = [one for one, found in volumes.items() if found]
+    (container,) = pods(objects)[sidecar]["containers"]
+    assert {"name": "data", "mountPath": VOLUME} in container["volumeMounts"]
+    if name != "kept":
+        assert volumes[sidecar] == [{"name": "data", "emptyDir": {"sizeLimit": size}}]
+        assert of_kind(objects, "StatefulSet") == []
+
+
+def test_a_claim_of_its_own_outlives_the_pod_of_a_sidecar_and_goes_with_the_release() -> None:
+    objects = rendered_set("kept")
+    (spec,) = [one["spec"] for one in of_kind(objects, "StatefulSet")]
+    assert of_kind(objects, "Deployment") == []
+    (claim,) = spec["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data"
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "10Gi"}},
+        "storageClassName": "fast",
+    }
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
+    service = objects["Service", spec["serviceName"]]["spec"]
+    assert service["clusterIP"] == "None"
+    assert service["selector"] == spec["selector"]["matchLabels"]
+    assert "strategy" not in spec
+    (by_default,) = of_kind(rendered({"data": {"persistent": True}}), "StatefulSet")
+    assert "storageClassName" not in by_default["spec"]["volumeClaimTemplates"][0]["spec"]
 
 
 def mount_empty(pod: dict[str, Any], folder: Path) -> None:
     """Make the folders that are mounted, and the files in them that are named, without content."""
-    volumes = {one["name"]: one.get("secret") or one["configMap"] for one in pod["volumes"]}
+    volumes = {one["name"]: one.get("secret") or one.get("configMap") for one in pod["volumes"]}
     for mount in pod["containers"][0]["volumeMounts"]:
+        if volumes[mount["name"]] is None:
+            continue
         place = Path(mount["mountPath"].replace(HOME, str(folder)))
         place.mkdir(parents=True)
         for item in volumes[mount["name"]].get("items", ()):

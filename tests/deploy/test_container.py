@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from nats_scheduler.runtime.embedded import free_port
 from nats_scheduler.version import VERSION
-from tests.deploy.files import COMPOSE, ROOT, STREAMS, compose, final_stage, rests
+from tests.deploy.files import COMPOSE, ROOT, STREAMS, VOLUME, compose, final_stage, rests
 from tests.deploy.test_health import SERVICE_LINKS
 from tests.deploy.test_locks import REQUIREMENTS, pinned
 from tests.harness.containers import ContainerEngine, docker_engine
@@ -296,6 +296,8 @@ async def test_a_sidecar_in_a_container_has_no_rights(yard: Yard) -> None:
     code, said = await execute(container, "touch", "/opt/nats-scheduler/new")
     assert code != 0
     assert "Read-only file system" in said
+    code, said = await execute(container, "stat", "--format", "%u:%g %a", VOLUME)
+    assert (code, said.strip()) == (0, "10001:10001 700"), "as an engine gives it to an empty volume"
 
 
 async def test_a_sidecar_is_alive_while_its_server_is_not_there_and_ready_when_it_is(yard: Yard) -> None:

@@ -27,6 +27,7 @@ from tests.deploy.files import (
     EVERY_ADDRESS,
     ROOT,
     STREAMS,
+    VOLUME,
     beside,
     compose,
     final_stage,
@@ -85,7 +86,9 @@ def test_the_commands_and_variables_of_the_files_are_those_of_the_program() -> N
             understood(wrong)
     known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
     in_pod = {one["name"] for one in beside()["env"]}
-    for names in (image_variables(), sidecar["environment"], in_pod, dict(pairs_of(SYSTEMD / "environment"))):
+    of_unit = [value.partition("=")[0] for name, value in pairs_of(UNIT) if name == "Environment"]
+    in_file = dict(pairs_of(SYSTEMD / "environment"))
+    for names in (image_variables(), sidecar["environment"], in_pod, of_unit, in_file):
         ours = {name for name in names if name.startswith("NATS")}
         assert ours
         assert ours <= known
@@ -164,6 +167,29 @@ def test_the_metrics_of_the_image_are_reached_from_outside_the_container() -> No
     given = dict(re.findall(r"\b(NATS_SCHEDULER_METRICS_\w+)=(\S+)", " ".join(rests("ENV"))))
     port = {IMAGE_VARIABLES["metrics_port"]: rests("EXPOSE")[0]}
     assert given == {"NATS_SCHEDULER_METRICS_ADDRESS": EVERY_ADDRESS, **port}
+
+
+def test_a_volume_belongs_to_the_user_of_the_image_and_the_folder_is_in_it() -> None:
+    """An engine gives an empty volume the rights of what is in its place in the image."""
+    user, group = rests("USER")[-1].split(":")
+    made = f"install --directory --owner={user} --group={group} --mode=0700 {VOLUME}"
+    assert any(made in one.rest for one in final_stage() if one.name == "RUN")
+    assert Path(image_variables()["NATS_SCHEDULER_DATA"]).parent == Path(VOLUME)
+    assert rests("VOLUME") == [], "what nobody names would be left behind"
+
+
+def test_each_deployment_keeps_the_folder_of_a_sidecar_when_that_starts_again() -> None:
+    given = dict(pairs_of(UNIT))
+    assert given["Environment"] == f"NATS_SCHEDULER_DATA=%S/{given['StateDirectory']}"
+    assert given["StateDirectoryMode"] == "0700"
+    assert "ProcSubset" not in given, "the sidecar reads in /proc/sys whether the machine was started again"
+    volume, _, folder = compose()["services"]["scheduler"]["volumes"][1].partition(":")
+    assert (volume in compose()["volumes"], folder) == (True, VOLUME)
+    added = {one["value"]["name"]: one["value"] for one in nats_values("beside.yaml")["podTemplate"]["patch"]}
+    (mount,) = [one for one in beside()["volumeMounts"] if one["mountPath"] == VOLUME]
+    assert "emptyDir" in added[mount["name"]]
+    for variables in (compose()["services"]["scheduler"]["environment"], [one["name"] for one in beside()["env"]]):
+        assert "NATS_SCHEDULER_DATA" not in variables, "the image says where it is"
 
 
 def test_compose_starts_a_server_that_is_ready_first_and_keeps_what_is_stored() -> None:

@@ -140,7 +140,7 @@ async def test_the_container_beside_the_server_serves_its_streams(start_server: 
     container["env"] = [*others, *({"name": name, "value": value} for name, value in here.items())]
     container["ports"] = [{"name": "metrics", "containerPort": port}]
     added = [one["value"] for one in nats_values("beside.yaml")["podTemplate"]["patch"]]
-    volumes = [one for one in added if "configMap" in one]
+    volumes = [one for one in added if "image" not in one]
     files = {path.name: path.read_text("utf-8") for path in STREAMS.iterdir()}
     objects: Objects = {("ConfigMap", "scheduler-streams"): {"data": files}}
     with started(container, {"volumes": volumes}, objects, SECRETS, tmp_path) as process:

@@ -44,6 +44,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
+{{/* What starts the sidecars: a StatefulSet if each has a claim of its own. */}}
+{{- define "nats-scheduler.kind" -}}
+{{- ternary "StatefulSet" "Deployment" .Values.data.persistent -}}
+{{- end -}}
+
 {{- define "nats-scheduler.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}

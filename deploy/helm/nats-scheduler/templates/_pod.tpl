@@ -11,6 +11,7 @@ securityContext:
   runAsUser: {{ . }}
   runAsGroup: {{ . }}
   fsGroup: {{ . }}
+  fsGroupChangePolicy: OnRootMismatch
   {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- with .Values.image.pullSecrets }}
@@ -42,6 +43,7 @@ securityContext:
 {{/* The variables that the image sets for itself, so that its own do not win over the settings file. */}}
 {{- define "nats-scheduler.imageVariables" -}}
 - {name: NATS_SCHEDULER_SETTINGS, value: /etc/nats-scheduler/settings/settings.json}
+- {name: NATS_SCHEDULER_DATA, value: /var/lib/nats-scheduler/data}
 - {name: NATS_SCHEDULER_LOG_FORMAT, value: {{ .Values.settings.log_format | default "json" }}}
 - {name: NATS_SCHEDULER_METRICS_ADDRESS, value: {{ .Values.metrics.address | quote }}}
 - {name: NATS_SCHEDULER_METRICS_PORT_NUMBER, value: {{ .Values.metrics.port | quote }}}
