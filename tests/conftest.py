@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 
@@ -120,8 +121,14 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _folder_of_the_run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> None:
-    pytestconfig.stash[FOLDER] = tmp_path_factory.getbasetemp()
+def _folder_of_the_run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[None]:
+    """Have all temporary files in the folder of the run: no sidecar of a test uses the folder of one of the user's."""
+    pytestconfig.stash[FOLDER] = folder = tmp_path_factory.getbasetemp()
+    before, temporary = tempfile.tempdir, folder / "tmp"
+    temporary.mkdir(0o700, exist_ok=True)
+    tempfile.tempdir = str(temporary)
+    yield
+    tempfile.tempdir = before
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -20,7 +20,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_folded, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.views.figures import ScheduleKind, State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.ages import age_sentence
 from nats_scheduler.observe.documents import (
@@ -40,6 +40,7 @@ from nats_scheduler.observe.texts import (
     time_text,
 )
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -76,7 +77,7 @@ ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "nex
 """Columns that are shown without --wide."""
 
 STATES = [state.value for state in State]
-KINDS = [kind.value for kind in ScheduleKind]
+KINDS = [kind.value for kind in PatternKind]
 
 
 @click.command("ls")
@@ -116,7 +117,7 @@ def command(
     check_filter("--filter", subject)
     check_filter("--target", target)
     wanted_states = frozenset(map(State, states)) or None
-    query = Query(subject, target, wanted_states, frozenset(map(ScheduleKind, kinds)) or None)
+    query = Query(subject, target, wanted_states, frozenset(map(PatternKind, kinds)) or None)
     listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, query))
     shown = listing.schedules if count is None else listing.schedules[:count]
     if as_json:

@@ -112,7 +112,7 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
         api, registry = access.api, access.registry
         registry.broken = lambda _key, reason: print_warning(f"a value in the registry is ignored: {reason}")
         service = ServiceClient(connection, partial(is_instance, registry))
-        yield Session(connection, settings, server, api, registry, access.calendars, access.snapshots, service)
+        yield Session(connection, settings, server, api, registry, access.calendars, service)
     finally:
         await connection.close()
 

@@ -15,7 +15,6 @@ from nats_scheduler.doctor.system_requests import own_answer
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.registry import snapshots_bucket_of
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.headers import with_headers
@@ -62,8 +61,6 @@ ROWS: Sequence[Row] = (
     Row(PUBLISH, "{targets}", _FIRES),
     Row(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
     Row(PUBLISH, "{api}.STREAM.CREATE.{failures}", _MAYBE),
-    Row(PUBLISH, "{api}.STREAM.CREATE.KV_{snapshots}", _MAYBE),
-    Row(PUBLISH, "{registry}_snapshots.>", _MAYBE),
     Row(PUBLISH, "{api}.STREAM.CREATE.{canary}", _MAYBE),
     Row(PUBLISH, CANARY_SUBJECTS, _MAYBE),
     Row(PUBLISH, "{api}.STREAM.DELETE.{canary}", _MAYBE),
@@ -83,7 +80,6 @@ ROWS: Sequence[Row] = (
     Row(SUBSCRIBE, "$SRV.>", _MAYBE),
 )
 
-_OF_SNAPSHOTS = {row.subject for row in ROWS if "snapshots" in row.subject}
 _OF_CANARY = {CANARY_SUBJECTS, *(row.subject for row in ROWS if "{canary}" in row.subject)}
 
 
@@ -101,7 +97,6 @@ class Place(NamedTuple):
     """A name that no consumer has."""
     has_canary: bool = False
     """True if an instance tests itself by a canary, as far as is known."""
-    keeps_snapshots: bool = True
 
 
 def place_of(access: Access) -> Place:
@@ -115,7 +110,6 @@ def place_of(access: Access) -> Place:
         inbox=settings.connection.inbox_prefix,
         consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
         has_canary=settings.canary_interval is not None,
-        keeps_snapshots=settings.keep_snapshots,
     )
 
 
@@ -130,7 +124,7 @@ def needs_of(place: Place, server: Capabilities, streams: Sequence[StreamFacts])
     """Return what the sidecar's user needs to serve these streams, each permission once."""
     needs: dict[tuple[str, str], bool] = {}
     served = [stream for stream in streams if stream.mode is not None]
-    left_out = (set() if place.has_canary else _OF_CANARY) | (set() if place.keeps_snapshots else _OF_SNAPSHOTS)
+    left_out = set() if place.has_canary else _OF_CANARY
     for row in ROWS:
         if row.subject in left_out:
             continue
@@ -147,7 +141,7 @@ def _subjects_of(
 ) -> Iterator[tuple[str, str]]:
     """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
     known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures, "canary": CANARY_STREAM}
-    known |= {"registry": place.registry, "bucket": place.bucket, "snapshots": snapshots_bucket_of(place.bucket)}
+    known |= {"registry": place.registry, "bucket": place.bucket}
     account = column_of(streams[0].mode if streams else None, server)
     if row.subject == "{targets}":
         for stream in streams:

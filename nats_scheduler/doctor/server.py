@@ -56,8 +56,8 @@ def check_level(facts: AccountFacts) -> Iterator[Finding]:
         yield Finding(Code.AT_ONLY, what, "use X-Nats-Schedule for the others, or upgrade the server to 2.14 or later")
 
 
-OWN_STREAMS = 4
-"""The streams of the sidecar's own that share what an account has left: three buckets, and the failures."""
+OWN_STREAMS = 3
+"""The streams of the sidecar's own that share what an account has left: two buckets, and the failures."""
 
 FULL_PERCENT = 90
 """From this share of its maximum size on the bucket counts as full: what is written there is replaced all the time."""

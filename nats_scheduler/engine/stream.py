@@ -41,6 +41,7 @@ from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, 
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.holding.silence import tried_again
+from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     BodiesCompared,
@@ -81,7 +82,7 @@ from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.reading.replaced import OfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.snapshots.snapshots import Snapshots
+from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -115,17 +116,19 @@ class StreamEngine:
         memory: ContentMemory | None = None,
         notify_named: Callable[[], object] = lambda: None,
         is_native: bool = False,
+        table: Table | None = None,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
 
         `reads_all` is False if messages may be gone, or under others, before they are read. `memory` is shared by the
         engines of a process, None if there is only one. `notify_named` is called when a schedule names a calendar that
-        none has named since the beginning. `is_native` if the server itself fires the headers of ADR-51.
+        none has named since the beginning. `is_native` if the server itself fires the headers of ADR-51. The schedules
+        are rows of `table`, which is in memory if none is given.
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
         moves = Moves(moves_all=rules.moves_subjects)
-        self._roster = Roster()
+        self._roster = Roster(reader.definition_of, table)
         self.ownership = Ownership(limits.longest_ahead, reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         self.landed = Landed(self._roster, rules.subjects, moves)
@@ -178,15 +181,16 @@ class StreamEngine:
             self.of_server,
             self._expiry,
         )
-        self.snapshots = Snapshots(
+        self.restart = Restart(
             lifecycle,
             self._outcomes,
             self._purges,
             self._takeover,
             self.inactive,
+            self.replacements,
             self._deadlines,
+            self.calendars,
             rules,
-            reader.dialects,
             removes_expired=removes_expired,
         )
         self._now = 0

@@ -40,19 +40,29 @@ def follower_of(
     holds: Callable[[str], bool],
     in_flight: Callable[[], int] = lambda: 0,
     awaits: Callable[[bytes], bool] = lambda _reply: False,
-    last_read: Callable[[], int] = lambda: 0,
+    last_read: Callable[[], int] | None = None,
     is_standby: Callable[[], bool] = lambda: False,
 ) -> ConsumerFollower | ScanFollower:
     """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not.
 
-    By look-ups too if the account allows no more consumers. An earlier scan may have looked at less than the engine has
+    By look-ups too if the account allows no more consumers. `last_read` returns the sequence of the last message that
+    was taken, None: what is delivered is taken at once. An earlier scan may have looked at less than the engine has
     read, so it begins at the first message.
     """
-    scan = ScanFollower(connection, api, config, notify, holds, awaits, last_read)
+    scan = ScanFollower(connection, api, config, notify, holds, awaits, last_read or (lambda: 0))
     if not reads_all(config):
         return scan
     otherwise = partial(scan.follow, 0)
-    return ConsumerFollower(connection, api, config, notify, otherwise, in_flight=in_flight, is_standby=is_standby)
+    return ConsumerFollower(
+        connection,
+        api,
+        config,
+        notify,
+        otherwise,
+        in_flight=in_flight,
+        is_standby=is_standby,
+        last_taken=last_read,
+    )
 
 
 class StreamContact:
@@ -70,7 +80,7 @@ class StreamContact:
         window: int,
         ack_timeout: float,
         history_after: int | None = None,
-        last_read: Callable[[], int] = lambda: 0,
+        last_read: Callable[[], int] | None = None,
         is_standby: Callable[[], bool] = lambda: False,
     ) -> None:
         """Make contact; with `history_after`, messages above it that lie under later ones are read too, None: none."""

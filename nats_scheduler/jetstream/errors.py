@@ -23,9 +23,6 @@ _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-
 
 _SERVICE_SUBJECTS = re.compile(r"(\$SRV|nats_scheduler\.v1|nats_scheduler\.control\.v1)\.")
 
-_CHUNKS = re.compile(r"(\$KV\.[^.]*_snapshots\.)chunk\..*", re.S)
-"""The subjects to which the chunks of a snapshot are written; each snapshot has keys of its own."""
-
 _ADVISORIES = "nats_scheduler.advisory."
 """The beginning of the subjects of advisories; each names another schedule."""
 
@@ -43,8 +40,8 @@ class Denial(NamedTuple):
     def permission(self) -> "Denial":
         """The missing permission: the same for every attempt, although each uses another consumer or inbox name.
 
-        It is one for all snapshots, one for all advisories, one for all subjects of the micro service that read, one
-        for those that change something, and one for all inboxes to which it sends answers.
+        It is one for all advisories, one for all subjects of the micro service that read, one for those that change
+        something, and one for all inboxes to which it sends answers.
         """
         if self.publishes and self.subject.startswith(_ADVISORIES):
             return Denial(True, f"{_ADVISORIES}>")
@@ -52,7 +49,7 @@ class Denial(NamedTuple):
             return Denial(True, f"{self.subject.partition('.')[0]}.>")
         if shared := _SERVICE_SUBJECTS.match(self.subject):
             return Denial(self.publishes, f"{shared[1]}.>")
-        return Denial(self.publishes, _CHUNKS.sub(r"\1>", _OUR_NAMES.sub("*", self.subject)))
+        return Denial(self.publishes, _OUR_NAMES.sub("*", self.subject))
 
 
 def read_denial(line: bytes) -> Denial | None:

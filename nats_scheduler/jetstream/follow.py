@@ -126,6 +126,12 @@ MIN_WINDOW_FOR_REST_NS = 10 * SECOND
 """With a shorter duplicate window (ns) a standby reads all at once: it sends again what it has not read when it takes
 over."""
 
+MAX_UNTAKEN = 20_000
+"""While more messages than this were delivered and are not taken, none are asked for: some MB of memory."""
+
+UNTAKEN_CHECK_SECONDS = 0.005
+"""The interval at which it is checked whether they are."""
+
 STANDBY_REST_CHECK_SECONDS = 0.02
 """The interval at which it is checked whether it is a standby still."""
 
@@ -187,12 +193,14 @@ class ConsumerFollower:
         wanted: Mapping[str, object] = MappingProxyType({}),
         in_flight: Callable[[], int] = lambda: 0,
         is_standby: Callable[[], bool] = lambda: False,
+        last_taken: Callable[[], int] | None = None,
     ) -> None:
         """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter.
 
         `otherwise` follows instead if the account allows no more consumers.
         `in_flight` returns how many fires of this sidecar wait for their acknowledgement, `is_standby` whether another
-        instance fires for the stream.
+        instance fires for the stream, and `last_taken` the sequence of the last message that was taken of those that
+        were delivered; None: all are taken at once.
         """
         self._connection = connection
         self._api = api
@@ -207,6 +215,7 @@ class ConsumerFollower:
         """True if a message that is replaced is gone at once: only its body, read before, shows what is lost."""
         self._bodies, self._counted_at = 0, -math.inf
         """The number of bodies that came, and when (s, by the loop's clock) it was last a multiple of the most."""
+        self._last_taken = last_taken
         self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH
         window = config.get("duplicate_window")
@@ -217,7 +226,7 @@ class ConsumerFollower:
         """When (s, by the loop's clock) the last pull was sent."""
         self._rests_until = 0.0
         self._rest: asyncio.TimerHandle | None = None
-        """What ends the rest of a standby."""
+        """What ends the rest of a standby, or the wait until what was delivered is taken."""
         self._reads_rest = False
         """True from the end of a rest until what was stored meanwhile is read."""
         self._may_walk = bool(connection.server.cluster) and not wanted
@@ -446,12 +455,28 @@ class ConsumerFollower:
         """Ask for more messages; a standby leaves a burst to the owner first."""
         if self._rest is not None:
             return
+        if self._untaken > MAX_UNTAKEN:
+            self._await_taking()
+            return
         self._reads_rest = self._reads_rest and self._pending >= STANDBY_PULL_BATCH
         now = asyncio.get_running_loop().time()
         if self._is_paced and now - self._pulled_at < STANDBY_BURST_SECONDS:
             self._rests_until = now + STANDBY_REST_SECONDS
             self._rest_on()
         else:
+            self._pull(self._batch)
+
+    @property
+    def _untaken(self) -> int:
+        """The most messages that were delivered and are not taken yet."""
+        return 0 if self._last_taken is None else self._last - self._last_taken()
+
+    def _await_taking(self) -> None:
+        """Ask for no more until half of what was delivered is taken: it takes memory until then."""
+        if self._untaken > MAX_UNTAKEN // 2:
+            self._rest = asyncio.get_running_loop().call_later(UNTAKEN_CHECK_SECONDS, self._await_taking)
+        else:
+            self._rest = None
             self._pull(self._batch)
 
     def _rest_on(self) -> None:

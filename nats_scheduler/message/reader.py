@@ -334,6 +334,24 @@ class MessageReader:
                 return found if is_literal and found[2] != subject else None
         return None
 
+    def definition_of(self, message: StoredMessage) -> Definition | None:
+        """Return what a message defines that was read before, as a row of the table has it; None if it is no schedule.
+
+        What `misnamed` says of the last message that was read stays.
+        """
+        definition = self.cached(message)
+        if definition is not None:
+            return definition
+        subject, _sequence, stored_at, block, _body = message
+        reading = read_message(block, subject, stored_at, self._rules, self.dialects)
+        if reading is None or reading.definition is None:
+            return None
+        pattern, terms = reading.definition
+        definition = Definition(pattern, self._terms.shared(terms))
+        if len(block) <= MAX_CACHED_BLOCK_BYTES and reading.cancels is None and reading.generated is None:
+            self._learn(block, definition)
+        return definition
+
     def read_uncached(self, message: StoredMessage) -> Reading | None:
         """Do what `read_message` does, and cache the definition."""
         subject, _sequence, stored_at, block, _body = message

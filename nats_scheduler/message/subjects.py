@@ -46,11 +46,11 @@ def request_beginnings(api_prefix: str, inbox_prefix: str, bucket: str) -> tuple
     """Return how all subjects begin on which a message is more than stored, as a connection reaches them.
 
     JetStream may be imported under a prefix of its own, its acknowledgements beside it. In an inbox a message is the
-    answer to a question, and sidecars believe what is in their bucket, and in that of their snapshots.
+    answer to a question, and sidecars believe what is in their bucket.
     """
     beside = api_prefix.removesuffix(".API")
     imported = (f"{api_prefix}.", f"{beside}.ACK.", f"{beside}.FC.")
-    return (*REQUEST_BEGINNINGS, *imported, f"{inbox_prefix}.", f"$KV.{bucket}.", f"$KV.{bucket}_snapshots.")
+    return (*REQUEST_BEGINNINGS, *imported, f"{inbox_prefix}.", f"$KV.{bucket}.")
 
 
 def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the client's and the server's word

@@ -17,13 +17,12 @@ from nats_scheduler.engine.events import FireReadBack, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.reading.inactive import Rejected
-from nats_scheduler.engine.views.figures import kind_of
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.schedule.patterns import Pattern, kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 T = TypeVar("T")

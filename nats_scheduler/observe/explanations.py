@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from typing_extensions import TypedDict
 
-from nats_scheduler.engine.views.figures import kind_of
 from nats_scheduler.message.definition import pattern_headers, read_definition, read_pattern
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
@@ -32,6 +31,7 @@ from nats_scheduler.observe.documents import (
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 

@@ -208,7 +208,7 @@ class Reporter:
             loop_ms, fires_ms = round(found.loop * 1_000), round(found.fires * 1_000)
             self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=OVERLOAD_ADVICE)
 
-    # -- instances and snapshots ----------------------------------------------------------------------------------
+    # -- instances -----------------------------------------------------------------------------------------------
 
     def instances(self, count: int) -> None:
         """Report how many instances are alive, this one included."""
@@ -266,21 +266,21 @@ class Reporter:
         fields = {"schedule": schedule, "target": target[:MAX_KEPT_CHARS], "since": _time(since), "reason": reason}
         self._alert("target_unconsumed", stream, **fields)
 
-    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
-        """Report that a snapshot was written that knows everything up to the sequence `through`."""
-        self._log.info("snapshot_written", stream=stream, schedules=schedules, through=through)
+    def stream_continued(self, stream: str, schedules: int, through: int) -> None:
+        """Report that a stream is read from the sequence `through` on: the file has what is before it."""
+        self._log.info("stream_continued", stream=stream, schedules=schedules, through=through)
 
-    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
-        """Report that a stream is read from the sequence `through` on, because a snapshot has what is before it."""
-        self._log.info("snapshot_used", stream=stream, schedules=schedules, through=through)
+    def stream_read_anew(self, stream: str, reason: str) -> None:
+        """Report why all of a stream is read, although the file has rows of it."""
+        self._log.info("stream_read_anew", stream=stream, reason=reason[:MAX_KEPT_CHARS])
 
-    def snapshot_ignored(self, stream: str, reason: str) -> None:
-        """Report that a snapshot does not fit, or cannot be read, so that all of the stream is read."""
-        self.problem("snapshot_ignored", stream=stream, reason=reason[:MAX_KEPT_CHARS])
+    def file_removed(self, folder: Path, reason: str) -> None:
+        """Report why a file of schedules that was there is not used."""
+        self._log.info("schedule_file_removed", folder=str(folder), reason=reason[:MAX_KEPT_CHARS])
 
-    def snapshot_not_kept(self, stream: str, reason: str) -> None:
-        """Report that no snapshot can be written."""
-        self.problem("snapshot_not_kept", stream=stream, reason=reason[:MAX_KEPT_CHARS])
+    def file_lost(self, reason: str) -> None:
+        """Report that the file of schedules cannot be used any more: they are in memory, and streams are read anew."""
+        self.problem("schedule_file_lost", reason=reason[:MAX_KEPT_CHARS])
 
     # -- schedules and fires -------------------------------------------------------------------------------------
 

@@ -9,13 +9,7 @@ from typing import Self
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.registry import (
-    BucketLimits,
-    CalendarBucket,
-    Registry,
-    SnapshotsBucket,
-    snapshots_bucket_of,
-)
+from nats_scheduler.jetstream.registry import BucketLimits, CalendarBucket, Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import Mode, ServedStream, mode_of
@@ -32,7 +26,6 @@ class Access:
     api: JetStreamApi
     registry: Registry
     calendars: CalendarBucket
-    snapshots: SnapshotsBucket
 
     @classmethod
     def through(cls, connection: Connection, settings: SidecarSettings) -> Self:
@@ -42,8 +35,7 @@ class Access:
         limits = BucketLimits(settings.bucket_max_bytes, settings.bucket_storage)
         registry = Registry(connection, api, settings.registry_bucket, limits)
         calendars = CalendarBucket(connection, api, settings.calendars_bucket, limits)
-        snapshots = SnapshotsBucket(connection, api, snapshots_bucket_of(settings.registry_bucket), limits)
-        return cls(connection, settings, Capabilities(), api, registry, calendars, snapshots)
+        return cls(connection, settings, Capabilities(), api, registry, calendars)
 
     @property
     def flagged(self) -> FlaggedStreams:

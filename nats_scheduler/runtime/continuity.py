@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.firing.building import MIN_READ_GROUP_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -90,7 +91,7 @@ async def watch_for_a_step_back(api: StreamContents, stream: str, driver: Stream
     caught_up = driver.caught_up
     if not driver.engine.last_read:
         await caught_up.wait()
-        if driver.witness is None:  # else the engine began with a snapshot
+        if driver.witness is None:  # else the engine continued from its rows
             caught_up.clear()
     while True:
         await caught_up.wait()
@@ -145,8 +146,8 @@ class EngineBasis:
     def digest(self, settings: SidecarSettings) -> str:
         """Return the digest of all that the engine depends on, but for the data of time zones.
 
-        Another version of the program may find other fire times. Each chunk of a snapshot has the digests of the zones
-        that it names.
+        Another version of the program may find other fire times. What a start continues from has the digests of the
+        zones that its rows name.
         """
         limits = self.rules.max_age, self.rules.evicts, self.rules.duplicate_window
         told = VERSION, self, limits, settings.look_ahead, settings.restrictions_on(self.name)
@@ -157,10 +158,12 @@ class EngineBasis:
         settings: SidecarSettings,
         memory: ContentMemory | None = None,
         notify_named: Callable[[], object] = lambda: None,
+        table: Table | None = None,
     ) -> StreamEngine:
         """Return an engine that has read nothing; `memory` is that of the process, None if there is only one engine.
 
-        `notify_named` is called when a schedule names another calendar.
+        `notify_named` is called when a schedule names another calendar. Its schedules are rows of `table`, which is in
+        memory if none is given.
         """
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
@@ -182,6 +185,7 @@ class EngineBasis:
             memory=memory or ContentMemory(settings.content_memory),
             notify_named=notify_named,
             is_native=self.mode is Mode.NATIVE,
+            table=table,
         )
 
 

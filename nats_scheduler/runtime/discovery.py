@@ -223,7 +223,7 @@ class Discovery:
     async def _look(self, states: Sequence[StreamState]) -> None:
         """Look for schedules in those of the listed streams that are not served."""
         access = self._access
-        own = (access.registry.stream, access.snapshots.stream, access.settings.failures_stream, CANARY_STREAM)
+        own = (access.registry.stream, access.settings.failures_stream, CANARY_STREAM)
         known = {*self._served, *self._left, *own}
         others = [one for one in states if one.name not in known and not one.excludes_schedules]
         try:

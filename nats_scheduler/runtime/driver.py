@@ -352,7 +352,8 @@ class StreamDriver:
         self.engine.contents.end()
         self._idle.set()
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Do not step any more, because of an error: a new engine is needed."""
         if not self.failed.done():
             self.failed.set_result(error)
         self.stop()
@@ -384,7 +385,7 @@ class StreamDriver:
         try:
             self._carry_out(engine.step(self._now, inputs))
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             self.notify_of_change()
             return
         read, is_live = engine.last_read - read_before, engine.is_live

@@ -61,34 +61,6 @@ class Bucket(Protocol):
         ...
 
 
-class SnapshotBucket(Protocol):
-    """The key-value bucket of snapshots; see `jetstream.registry`. To read an unknown format raises as in `Bucket`."""
-
-    async def open(self) -> bool:
-        """Create the bucket if it does not exist, and return whether it was created."""
-        ...
-
-    async def revised(self, key: str) -> tuple[Object | None, int]:
-        """Return the last value and its revision, 0 if there is none."""
-        ...
-
-    async def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write a value in place of the one with this revision (0: of none); None if another one is there by now."""
-        ...
-
-    async def chunk(self, key: str) -> bytes | None:
-        """Return the bytes under a key, None if there are none."""
-        ...
-
-    async def write_chunk(self, key: str, chunk: bytes) -> int:
-        """Write bytes under a key and return the sequence under which they are stored."""
-        ...
-
-    async def purge_below(self, keys: str, sequence: int) -> None:
-        """Purge what is stored under matching keys below a sequence."""
-        ...
-
-
 class StreamInformation(Protocol):
     """Returns what the server reports about a stream; see `jetstream.api`."""
 

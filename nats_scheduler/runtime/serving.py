@@ -26,7 +26,6 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
-from nats_scheduler.runtime.snapshots import KeptSnapshots
 from nats_scheduler.runtime.stream_service import (
     EngineFailedError,
     StreamService,
@@ -186,8 +185,6 @@ class Serving:
         self._reporter = reporter
         self._background = background
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._mistrusted: set[str] = set()
-        """Streams whose engines do not begin with a snapshot any more: one failed, or was wrong about its stream."""
         self._checked_later: set[str] = set()
         """Streams that are about to be checked again."""
         self._decided: set[str] = set()
@@ -344,15 +341,16 @@ class Serving:
         contacts = partial(StreamContact, self._access.connection, self._access.api)
         while not self._access.connection.is_lost:
             try:
-                access, kept = self._access, self._kept_snapshots(name)
-                await service.serve(contacts, access.registry, access.api, kept)
+                access = self._access
+                await service.serve(contacts, access.registry, access.api, self._reporter)
             except EngineFailedError as error:
-                self._mistrusted.add(name)
+                if error.is_of_file:
+                    self._background.begin(self._serve_anew(name, "the file of schedules cannot be used"))
+                    return
                 self._reporter.defect("engine_failed", error.cause, stream=name)
                 self._background.begin(self._serve_anew(name, "its engine broke", CHECK_RETRY_WAIT_SECONDS))
                 return
             except StreamWentBackError as error:
-                self._mistrusted.add(name)
                 self._reporter.problem("stream_rolled_back", stream=name, reason=str(error))
                 self._background.begin(self._serve_anew(name, "it went back to an earlier state"))
                 return
@@ -363,12 +361,6 @@ class Serving:
                 # The stream may be gone. A check finds that out, and may cancel this very task.
                 self._background.begin(self.check_when_gone(name))
             await asyncio.wait((lost,), timeout=setbacks.wait_seconds)
-
-    def _kept_snapshots(self, name: str) -> KeptSnapshots | None:
-        """Return where the snapshots of a stream are kept, None if none are to be."""
-        if not self._services.keeps_snapshots:
-            return None
-        return KeptSnapshots(self._access.snapshots, self._reporter, are_used=name not in self._mistrusted)
 
     async def _serve_anew(self, name: str, reason: str, wait_seconds: float = 0.0) -> None:
         """Serve a stream with a new engine, after a wait."""

@@ -7,6 +7,7 @@ What is wrong from the start (a stream file, an address) is raised before the fi
 import asyncio
 import random
 import secrets
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,11 +31,14 @@ from nats_scheduler.runtime.asked import Examinable, Examine, asked_sidecar, exa
 from nats_scheduler.runtime.canary import Canary
 from nats_scheduler.runtime.clock import Clock, thread_seconds
 from nats_scheduler.runtime.consumption import Consumption
+from nats_scheduler.runtime.data_folder import ClaimedFolder, boot_id, claim, default_folder
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
+from nats_scheduler.runtime.file_check import check
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.fleet import Leftovers
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.port import Bucket
+from nats_scheduler.runtime.schedule_file import ScheduleFile
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import kept_settings, shared_failures
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
@@ -182,7 +186,8 @@ class Sidecar:
         self._reporter = reporter
         reporter.late_after = settings.late_after
         reporter.lateness_budget = settings.most_budget
-        self._services = StreamServices(settings, self._clock, reporter.report, reporter.loop_sampled)
+        self._file = ScheduleFile(clock, reporter.file_lost)
+        self._services = StreamServices(settings, self._clock, reporter.report, reporter.loop_sampled, self._file)
         self.serving = asyncio.Event()
         """Set while the account is watched and its streams are known."""
         self.connection: Connection | None = None
@@ -289,6 +294,37 @@ class Sidecar:
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
         folder = self._settings.streams_folder
         self._files = FileStreams(read_streams_folder(folder) if folder is not None else [], self._reporter)
+        claimed = self._open_file()
+        writing = asyncio.create_task(self._file.keep_writing())
+        checking = asyncio.create_task(check(self._file))
+        try:
+            return await self._serve_until_stopped(dialer)
+        finally:
+            await _ended(checking)
+            await _ended(writing)
+            self._file.close()
+            if claimed is not None:
+                claimed.close()
+
+    def _open_file(self) -> ClaimedFolder | None:
+        """Have the schedules in a file, if that is possible; returns the folder of it."""
+        folder = self._settings.data or default_folder(self._settings)
+        claimed = claim(folder)
+        if isinstance(claimed, str):
+            self._reporter.data_folder_unusable(folder, claimed)
+            return None
+        try:
+            removed = self._file.open(claimed.path, boot_id())
+        except (sqlite3.Error, OSError) as error:
+            claimed.close()
+            self._reporter.data_folder_unusable(folder, str(error))
+            return None
+        self._reporter.data_folder(folder)
+        if removed:
+            self._reporter.file_removed(folder, removed)
+        return claimed
+
+    async def _serve_until_stopped(self, dialer: Dialer) -> bool:
         clean = True
         while not self._stopping.is_set():
             try:

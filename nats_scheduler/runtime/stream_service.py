@@ -17,6 +17,7 @@ from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.holding.guard import OF_TABLE
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Denied
 from nats_scheduler.engine.inputs import CalendarsRead, OwnershipChanged, RemovalRequested, ServerLimited, StreamChanged
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -31,7 +32,8 @@ from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import FIRED_BY, Mode
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.removals import Removals
-from nats_scheduler.runtime.snapshots import KeptSnapshots, StreamSnapshots
+from nats_scheduler.runtime.restart import RestartReports, continue_from
+from nats_scheduler.runtime.schedule_file import ScheduleFile
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
@@ -49,11 +51,15 @@ FILLING = frozenset((ScheduleAccepted, ScheduleRejected))
 
 
 class EngineFailedError(JetStreamError):
-    """The engine of a stream raised `cause`, an error of our own; the stream has to be read again."""
+    """The engine of a stream raised `cause`; the stream has to be read again.
 
-    def __init__(self, stream: str, cause: Exception) -> None:
+    It is an error of our own, unless it `is_of_file`: then the file of schedules cannot be used any more.
+    """
+
+    def __init__(self, stream: str, cause: Exception, *, is_of_file: bool) -> None:
         super().__init__(stream)
         self.cause = cause
+        self.is_of_file = is_of_file
 
 
 class _ContactOverError(Exception):
@@ -98,10 +104,12 @@ class StreamService:
         pace: Pace | None = None,
         memory: ContentMemory | None = None,
         notify_named: Callable[[], object] = lambda: None,
+        file: ScheduleFile | None = None,
     ) -> None:
         """Fire nothing; `wakes`, `pace` and `memory` are shared by the streams of a process, None if there is one.
 
-        `notify_named` is called when a schedule names another calendar.
+        `notify_named` is called when a schedule names another calendar. The schedules are rows of `file`, which is
+        shared too; None: they are in memory.
         """
         self.state = state
         """The state of the stream as the server reported it last."""
@@ -112,7 +120,9 @@ class StreamService:
         self._settings = settings
         self._clock = clock
         self._basis = basis_of(state, mode, server)
-        self.engine = self._basis.new_engine(settings, memory, notify_named)
+        self._rows = None if file is None else file.stream(state.name, mode.value, self._basis.digest(settings))
+        table = None if self._rows is None else self._rows.table
+        self.engine = self._basis.new_engine(settings, memory, notify_named, table)
         """To look at: only the service and its parts change it."""
         self._report = report
         budget = self._basis.budget(settings)
@@ -134,7 +144,8 @@ class StreamService:
         self._checkpoints = CheckpointWriter(
             self.engine, state, mode, clock, pace or Pace(), self._writes, self._driver.may_be_unable
         )
-        self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._writes)
+        if self._rows is not None:
+            self._rows.attach(self.engine, self._driver.fail)
         self._removals = Removals(self.engine, state, self._driver.receive)
 
     # -- what others may ask -------------------------------------------------------------------------------------
@@ -241,8 +252,10 @@ class StreamService:
         self._is_handed_over = is_handed_over
 
     def end(self) -> None:
-        """Do nothing any more."""
+        """Do nothing any more, and have no start continue from what is known of the stream."""
         self._driver.stop()
+        if self._rows is not None:
+            self._rows.forget()
 
     # -- contact -------------------------------------------------------------------------------------------------
 
@@ -251,11 +264,11 @@ class StreamService:
         contacts: Contacts,
         registry: Bucket | None,
         api: StreamContents,
-        kept: KeptSnapshots | None = None,
+        reports: RestartReports | None = None,
     ) -> None:
         """Serve the stream through one contact of one connection, until cancelled or until the contact ends.
 
-        Without a `registry` no checkpoint is written, and without `kept` there is no snapshot.
+        Without a `registry` no checkpoint is written.
         Raises `EngineFailedError` and `StreamWentBackError` if this service cannot continue, another `JetStreamError`
         if another contact may help.
         """
@@ -266,21 +279,24 @@ class StreamService:
                 driver.attach(contact)
                 driver.caught_up.clear()
                 writer = tasks.create_task(self._checkpoints.keep_writing(registry))
-                keeper = tasks.create_task(self._snapshots.keep(kept, api))
                 removals = tasks.create_task(self._removals.follow(api))
-                follower = tasks.create_task(self._followed(contact, kept, api))
+                follower = tasks.create_task(self._followed(contact, api, reports))
                 watcher = tasks.create_task(watch_for_a_step_back(api, self.state.name, driver))
                 ends = (follower, watcher, driver.failed, driver.outdated)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                for task in (writer, keeper, removals, follower, watcher):
+                for task in (writer, removals, follower, watcher):
                     task.cancel()
                 raise _ContactOverError  # the group cancels open requests: their answers may take seconds
         except* _ContactOverError:
             pass
+        except* OF_TABLE as errors:  # another part than the engine asked the table
+            driver.fail(_first_of(errors))
         finally:
             driver.detach("contact with the stream ended")
         if driver.failed.done():
-            raise EngineFailedError(self.state.name, driver.failed.result())
+            cause = driver.failed.result()
+            is_of_file = self._rows is not None and self._rows.lost(cause)
+            raise EngineFailedError(self.state.name, cause, is_of_file=is_of_file)
         if driver.outdated.done():
             raise JetStreamError(driver.outdated.result())  # another contact has to read what happened meanwhile
         if not watcher.cancelled():
@@ -290,19 +306,19 @@ class StreamService:
             raise failure
 
     async def _followed(
-        self, contact: StreamPort, kept: KeptSnapshots | None, api: StreamContents
+        self, contact: StreamPort, api: StreamContents, reports: RestartReports | None
     ) -> JetStreamError | None:
         """Follow until it ends, and return why: the caller decides what a failed contact means."""
         try:
-            if await self._snapshots.begin_with(kept, api, self.state.last_sequence):
+            rows = self._rows
+            if rows is not None and await continue_from(rows, self._driver, api, self.state.name, reports):
                 self._removals.is_unknown()
             await contact.follow(self.engine.followed_through)
         except JetStreamError as error:
             return error
+        except OF_TABLE as error:
+            self._driver.fail(error)
         return None
-
-    def _digest(self) -> str:
-        return self._basis.digest(self._settings)
 
     def _contact(self, contacts: Contacts, tasks: asyncio.TaskGroup) -> StreamPort:
         ack_timeout = self._settings.ack_timeout
@@ -369,6 +385,12 @@ class StreamService:
         self._report(self._name, event)
 
 
+def _first_of(errors: BaseExceptionGroup[Exception]) -> Exception:
+    """Return the first error of a group that may have groups in it."""
+    first = errors.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
 # The streams that this process serves, by name: the only place in which a service is added or removed.
 #
 # Services outlive connections, so that after a reconnect only what is new is read.
@@ -385,14 +407,17 @@ class StreamServices:
         clock: Clock,
         report: Callable[[str, Event], None],
         report_lateness: Callable[[float], None] = lambda _seconds: None,
+        file: ScheduleFile | None = None,
     ) -> None:
-        """Serve nothing yet; `report_lateness` gets how late (s) the event loop ran a timer."""
+        """Serve nothing yet; `report_lateness` gets how late (s) the event loop ran a timer.
+
+        The schedules are rows of `file`; None: they are in memory.
+        """
         self._settings = settings
-        self.keeps_snapshots = settings.keep_snapshots
-        """True if snapshots are kept, and used."""
         self._clock = clock
         self._report = report
         self._report_lateness = report_lateness
+        self._file = file
         self._services: dict[str, StreamService] = {}
         self.calendars = NOT_READ
         """The calendars of the account, as far as they are known."""
@@ -412,7 +437,7 @@ class StreamServices:
         assert state.name not in self._services, "the service before it must have been ended"
         self._left.pop(state.name, None)
         named = self.calendars_named.set
-        service = self.aside(state, mode, server, self._settings, self._report, notify_named=named)
+        service = self._new(state, mode, server, self._settings, self._report, named, self._file)
         self._services[state.name] = service
         service.read_calendars(self.calendars, is_followed=self._are_calendars_followed)
         return service
@@ -427,10 +452,22 @@ class StreamServices:
         notify_named: Callable[[], object] = lambda: None,
     ) -> StreamService:
         """Return a service that is not among those of the process, and shares their wakes; its caller ends it."""
+        return self._new(state, mode, server, settings, report, notify_named, None)
+
+    def _new(
+        self,
+        state: StreamState,
+        mode: Mode,
+        server: Capabilities,
+        settings: SidecarSettings,
+        report: Callable[[str, Event], None],
+        notify_named: Callable[[], object],
+        file: ScheduleFile | None,
+    ) -> StreamService:
         if self._shared is None:
             memory = ContentMemory(self._settings.content_memory)
             self._shared = Wakes(self._clock, self._report_lateness), Pace(), memory
-        return StreamService(state, mode, server, settings, self._clock, report, *self._shared, notify_named)
+        return StreamService(state, mode, server, settings, self._clock, report, *self._shared, notify_named, file)
 
     def read_calendars(self, known: KnownCalendars) -> None:
         """Take the calendars of the account as they are now."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 
 from nats_scheduler.schedule.cron import CronFields, count_fires, latest_fire, next_fire, parse_cron
@@ -33,7 +34,9 @@ __all__ = [
     "InvalidPattern",
     "InvalidTimeZone",
     "Pattern",
+    "PatternKind",
     "Syntax",
+    "kind_of",
     "parse_pattern",
 ]
 
@@ -321,6 +324,27 @@ class Cron(Pattern):
 
     def _search(self, after: int, stored_at: int) -> int | None:
         return next_fire(self.fields, self.zone, after)
+
+
+class PatternKind(StrEnum):
+    """The kind of a pattern."""
+
+    AT = "at"
+    EVERY = "every"
+    CRON = "cron"
+
+
+_KINDS: dict[type[Pattern], PatternKind] = {
+    At: PatternKind.AT,
+    Every: PatternKind.EVERY,
+    Cron: PatternKind.CRON,
+}
+"""The kind of each class of patterns without bounds."""
+
+
+def kind_of(pattern: Pattern) -> PatternKind:
+    """Return the kind of a pattern."""
+    return _KINDS[type(pattern.base)]
 
 
 def parse_pattern(

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
-from nats_scheduler.engine.views.figures import ScheduleKind, State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
@@ -38,6 +38,7 @@ from nats_scheduler.observe.documents import (
     Time,
     UnexaminedDocument,
 )
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 DEFAULT_PAGE_LENGTH = 100
@@ -154,8 +155,8 @@ class SchedulesRequest(MessagesRequest):
         Field(description="Only these states: one, or a list."),
     ] = None
     kind: Annotated[
-        list[Annotated[ScheduleKind, Field(strict=False)]] | None,
-        BeforeValidator(_as_list, json_schema_input_type=ScheduleKind | list[ScheduleKind] | None),
+        list[Annotated[PatternKind, Field(strict=False)]] | None,
+        BeforeValidator(_as_list, json_schema_input_type=PatternKind | list[PatternKind] | None),
         Field(description="Only these kinds of patterns: one, or a list."),
     ] = None
 

@@ -32,7 +32,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from nats_scheduler.engine.views.stored import KIND_BYTES, OBJECT_BYTES, StoredSchedules
+from nats_scheduler.engine.views.stored import OBJECT_BYTES, StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
@@ -76,7 +76,7 @@ MESSAGES_PER_UNIT = 8
 COMPARED_PER_UNIT = 512
 """Schedules that are compared with a list of deleted messages in one unit of work."""
 
-MOST_BYTES = OBJECT_BYTES + KIND_BYTES
+MOST_BYTES = 2 * OBJECT_BYTES
 """What a schedule takes at most, without its texts."""
 
 VIEW_LIMIT_SECONDS = 300.0
@@ -282,7 +282,7 @@ def _gone(
 
 def _places(stored: StoredSchedules) -> Iterator[tuple[str, int]]:
     """Yield what is held, rejected or paused, by subject and sequence; nothing may change until the end."""
-    yield from ((held.subject, held.sequence) for held in stored.held)
+    yield from ((one.subject, one.sequence) for part in stored.held.visit() for one in part)
     yield from ((subject, rejected.sequence) for subject, rejected in stored.rejected.items())
     yield from ((subject, paused.sequence) for subject, paused in stored.paused.items())
 

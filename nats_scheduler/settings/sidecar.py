@@ -280,14 +280,6 @@ class SidecarSettings(BaseModel):
             "the stream was read again. Give all sidecars of an account the same value."
         ),
     )
-    keep_snapshots: bool = Field(
-        default=True,
-        description=(
-            "Whether the sidecar keeps a snapshot of the schedules of each large stream in the key-value bucket "
-            "<registry_bucket>_snapshots, and begins with it at its next start in place of reading all of the stream; "
-            "it creates the bucket with the first snapshot."
-        ),
-    )
     data: Path | None = Field(
         default=None,
         description=(
@@ -369,8 +361,8 @@ class SidecarSettings(BaseModel):
         ge=MIN_BUCKET_BYTES,
         le=2**40,
         description=(
-            "Maximum size of each bucket that the sidecar or a command creates (registry, calendars, snapshots): 65536 "
-            "to 1099511627776 bytes, which the server reserves in the account. A full bucket takes no new keys, and "
+            "Maximum size of each bucket that the sidecar or a command creates (registry, calendars): 65536 to "
+            "1099511627776 bytes, which the server reserves in the account. A full bucket takes no new keys, and "
             "values in place of others while they are not larger. If it is not set, there is none, or 16777216 in an "
             "account in which every stream needs a size."
         ),

@@ -138,7 +138,7 @@ HELD = Table(
         Column("idle CPU", m.IDLE_CPU.sum),
         Column("native: idle CPU", m.IDLE_CPU.sum, NATIVE.name),
         Column("start until it fires", m.RESTART),
-        Column("without a snapshot", m.BARE_RESTART),
+        Column("without its file", m.BARE_RESTART),
         Column("native: start", m.RESTART, NATIVE.name),
     ),
 )

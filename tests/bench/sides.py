@@ -6,7 +6,7 @@ sidecars of the pair.
 """
 
 import asyncio
-import json
+import shutil
 import subprocess
 import sys
 import time
@@ -24,7 +24,6 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, tied_to_this_process
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.bench.load import PROBED, STREAM, at_pattern, schedule
-from tests.bench.measures import SNAPSHOT_CPU, SNAPSHOT_KEPT, figures
 from tests.bench.processes import Cpu, cpu_seconds, kernel_seconds, resident_bytes
 from tests.bench.publisher import Publisher
 
@@ -36,10 +35,6 @@ ANSWER_SECONDS = 60.0
 POLL_SECONDS = 0.02
 """Pause between two checks of a stream."""
 PROBE_POLL_SECONDS = 0.005
-SNAPSHOT_POLL_SECONDS = 0.5
-SNAPSHOTS = "KV_nats_scheduler_snapshots"
-PROBES_AFTER = 100
-"""So few messages after a snapshot are no load: they are probes and their fires."""
 STOP_SECONDS = 60.0
 """Longest wait for a process to end; a server with millions of messages writes its index first."""
 
@@ -222,7 +217,10 @@ class Side:
         return sum(map(resident_bytes, self.scheduler_pids))
 
     def start_sidecar(self) -> Sidecar:
-        """Start one more instance of the sidecar, without waiting for it."""
+        """Start one more instance of the sidecar, without waiting for it.
+
+        It has the file of schedules of the one that was stopped in its place, if there was one.
+        """
         log = self.folder / f"sidecar-{time.time_ns()}.log"
         command = [
             str(Path(sys.executable).with_name("nats-scheduler")),
@@ -230,6 +228,8 @@ class Side:
             "--no-context",
             "-s",
             self.server.url,
+            "--data",
+            str(self._data / str(len(self.sidecars))),
             *self.flags,
         ]
         if not self.kind.flagged:
@@ -241,32 +241,20 @@ class Side:
         self.sidecars.append(Sidecar(process, log))
         return self.sidecars[-1]
 
-    async def until_snapshot_is_kept(self) -> dict[str, float]:
-        """Wait until the sidecar has a snapshot of all that is stored by now; the native side keeps none."""
-        if not self.kind.sidecar:
-            return {}
-        begun, cpu, stored = time.perf_counter(), self.cpu(), (await self.mark()).last_sequence
-        keys = f"$KV.nats_scheduler_snapshots.manifest.{STREAM}.*"
+    @property
+    def _data(self) -> Path:
+        """The folder with those of the sidecars."""
+        return self.folder / f"{self.kind.name}-data"
 
-        async def is_kept() -> bool:
-            if await self.api.stream(SNAPSHOTS) is None:
-                return False
-            manifest = await self.api.message(SNAPSHOTS, seq=1, next_by_subj=keys)
-            return manifest is not None and json.loads(manifest.body or b"")["through"] > stored - PROBES_AFTER
-
-        await _until(is_kept, READY_SECONDS, SNAPSHOT_POLL_SECONDS)
-        seconds, used = time.perf_counter() - begun, self.cpu().since(cpu)
-        return figures([(SNAPSHOT_KEPT, seconds), (SNAPSHOT_CPU, used.scheduler)])
-
-    async def restart_scheduler(self, has_snapshot: bool = True) -> float:
+    async def restart_scheduler(self, has_file: bool = True) -> float:
         """Stop the scheduler and start it again; returns the seconds from its start until it has fired.
 
-        Without `has_snapshot` all snapshots are deleted between.
+        Without `has_file` the files of schedules are deleted between.
         """
         if self.kind.sidecar:
             await self.stop_sidecars()
-            if not has_snapshot:
-                await self.api.call(f"STREAM.DELETE.{SNAPSHOTS}")
+            if not has_file:
+                self.forget_files()
             started = time.time_ns()
             for _ in range(self.kind.instances):
                 self.start_sidecar()
@@ -276,6 +264,10 @@ class Side:
             await self.server.start()
             await self.reconnect()
         return (await self.until_it_fires() - started) / 1_000_000_000
+
+    def forget_files(self) -> None:
+        """Delete the files of schedules; no sidecar may run."""
+        shutil.rmtree(self._data, ignore_errors=True)
 
     async def serve_many(
         self, names: Sequence[str], within_seconds: float, sidecars: int = 1, has_ttl: bool = False
@@ -327,6 +319,7 @@ async def running(
     binary = find_server(kind.server, CACHE)
     async with EmbeddedServer(binary, folder / kind.name, config=config, ready_seconds=READY_SECONDS) as server:
         side = Side(kind, folder, server, *await _connect(server), draw, flags)
+        side.forget_files()
         try:
             await side.api.create_stream(kind.stream())
             for number in range((kind.instances if sidecars is None else sidecars) if kind.sidecar else 0):

@@ -46,7 +46,7 @@ TINY: list[tuple[Scenario, tuple[m.Measure, ...]]] = [  # the longest first
     (Herd(20, repeating=True, lead_seconds=LEAD_SECONDS), (*LATENESS, m.FOLLOWED)),
     (
         Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS),
-        (*LATENESS, m.FOLLOWED, m.MEMORY, *m.IDLE_CPU.measures, m.RESTART),
+        (*LATENESS, m.FOLLOWED, m.MEMORY, *m.IDLE_CPU.measures, m.RESTART, m.BARE_RESTART),
     ),
     (
         Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),

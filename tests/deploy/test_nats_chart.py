@@ -26,7 +26,7 @@ from tests.harness.permissions import listed
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 
-BUCKETS = {f"KV_nats_scheduler{name}" for name in ("", "_calendars", "_snapshots")}
+BUCKETS = {f"KV_nats_scheduler{name}" for name in ("", "_calendars")}
 OWN_STREAMS = {"ORDERS", *BUCKETS, "nats_scheduler_failures", "nats_scheduler_canary"}
 INBOX = "_INBOX_nats_scheduler"
 FOR_FILES = {"$JS.API.STREAM.CREATE.ORDERS"}

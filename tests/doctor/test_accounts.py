@@ -143,7 +143,7 @@ async def test_the_permissions_of_the_documents_are_enough_and_each_that_is_miss
 
 
 def is_examined(permission: Permission) -> bool:
-    """Return whether a permission can be examined without a list: not that of a target, an advisory or a snapshot."""
+    """Return whether a permission can be examined without a list: not that of a target or an advisory."""
     return permission.act == "subscribe" or permission.subject.startswith(("$JS.", "$KV.nats_scheduler."))
 
 

@@ -11,9 +11,7 @@ FAILURES = "nats_scheduler_failures"
 V2_11, V2_14 = capabilities_of("2.11.0"), capabilities_of("2.14.0")
 PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
-
-
-NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary", "snapshots": "nats_scheduler_snapshots"}
+NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary"}
 
 
 def test_the_rows_are_those_of_the_document() -> None:

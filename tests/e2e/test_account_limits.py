@@ -85,7 +85,7 @@ async def test_what_does_not_fit_is_refused_with_the_setting_that_helps(url: str
     reason = next(line["reason"] for line in lines if line["event"] == "jetstream_unavailable")
     assert "(server code 10047)" in reason
     assert f"file with max_bytes {REQUIRED_BYTES} does not fit into the account: set bucket_max_bytes to less" in reason
-    sizes = {"bucket_max_bytes": 10 * 1024 * 1024 // 4, "failures_max_bytes": 10 * 1024 * 1024 // 4}  # as doctor says
+    sizes = {"bucket_max_bytes": 10 * 1024 * 1024 // 3, "failures_max_bytes": 10 * 1024 * 1024 // 3}  # as doctor says
     async with account_on(url_of(url, "small")) as account, sidecar_on(url_of(url, "small"), **sizes):
         await fires(account, "file")
 
@@ -122,7 +122,7 @@ async def test_the_doctor_finds_what_does_not_fit_and_what_is_full(url: str) -> 
     for user in (*CREATED, "full"):
         assert not {Code.BUCKET_DOES_NOT_FIT, Code.BUCKET_FULL} & await codes_on(url_of(url, user)), user
     (found,) = of(await findings_on(url_of(url, "small")), Code.BUCKET_DOES_NOT_FIT)
-    share = 10 * 1024 * 1024 // 4
+    share = 10 * 1024 * 1024 // 3
     assert found.command == f"nats-scheduler run --bucket-max-bytes {share} --failures-max-bytes {share}"
     async with account_on(url_of(url, "full")) as account:
         limits = BucketLimits(max_bytes=64 * 1024)

@@ -30,8 +30,6 @@ AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*", "$JS.API.
 """The subjects that are asked only when the sidecar ends, in some mode at least."""
 ASKED_OF_OTHERS = Permission("publish", "nats_scheduler.v1.>", (OPTIONAL,) * 4)
 """The permission that is used only if there are other instances: `tests/service/test_shared.py` takes it away."""
-OF_SNAPSHOTS = ("$JS.API.STREAM.CREATE.KV_nats_scheduler_snapshots", "$KV.nats_scheduler_snapshots.>")
-"""The subjects that are used only if a stream has 20,000 messages: `tests/e2e/test_snapshots.py` takes them away."""
 ASKED_EACH_HOUR = "$JS.API.CONSUMER.LIST.*"
 """The subject that is asked once an hour: `tests/runtime/test_consumption.py` takes it away."""
 WORK = "work.orders"
@@ -218,7 +216,7 @@ async def lacks(url: str, number: int, mode: str, permission: Permission) -> str
 @each_mode
 async def test_each_entry_is_necessary_and_told_where_it_lacks(start_server: StartServer, mode: str) -> None:
     """And the optional ones are optional."""
-    asked = [entry for entry in permissions_of(mode) if entry.subject not in (*OF_SNAPSHOTS, ASKED_EACH_HOUR)]
+    asked = [entry for entry in permissions_of(mode) if entry.subject != ASKED_EACH_HOUR]
     entries = [entry for entry in asked if entry != ASKED_OF_OTHERS]
     server = await start_server(VERSIONS[mode], config=accounts([without(entry, mode) for entry in entries]))
     lives = (lacks(server.url, number, mode, entry) for number, entry in enumerate(entries))

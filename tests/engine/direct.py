@@ -13,6 +13,7 @@ from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
@@ -93,7 +94,11 @@ class Desk:
         is_native: bool = False,
         **more: Any,
     ):
-        """Begin with stored messages; `more` has fields of the rules of the stream and of the limits of the server."""
+        """Begin with stored messages.
+
+        `more` has fields of the rules of the stream and of the limits of the server, and perhaps the `table`.
+        """
+        table: Table | None = more.pop("table", None)
         limits = {field.name: more.pop(field.name) for field in fields(ServerLimits) if field.name in more}
         subjects = ("s.>",) if only_schedules else (">",)
         self.engine = StreamEngine(
@@ -104,6 +109,7 @@ class Desk:
             reads_all=reads_all,
             memory=self.memory,
             is_native=is_native,
+            table=table,
         )
         self.now = START
         self.actions: list[Action] = []

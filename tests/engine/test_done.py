@@ -204,7 +204,7 @@ def test_what_cannot_be_a_deadline_is_watched_by_nobody() -> None:
     assert moved.target == ">", "and of one that is stored on another subject than its target any may be meant"
 
 
-def test_a_start_with_a_snapshot_reads_what_is_watched_again() -> None:
+def test_what_is_watched_is_read_again_by_a_start_that_continues_from_rows() -> None:
     desk = Desk(schedule("@every 1h", subject="s.a"), fire_of(SCHEDULE, 2), fire_of(SCHEDULE, 3))
     assert watched(desk) == [2, 3]
     [question] = desk.at(600).asked(CheckFinished)
@@ -213,10 +213,10 @@ def test_a_start_with_a_snapshot_reads_what_is_watched_again() -> None:
 
 
 def watched(desk: Desk) -> list[int]:
-    """Return the sequences of the fires that are watched: a snapshot has them read again."""
-    taking = desk.engine.snapshots.begin()
-    list(taking.chunks())
-    return [*taking.rest().to_read]
+    """Return the sequences of the fires that are watched: a start that continues reads them again."""
+    document = desk.engine.restart.document()
+    assert document is not None
+    return document.to_read
 
 
 # -- questions without an answer, and how many there are --------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The figures for the operator are true at every moment, whatever the stream and the server do."""
 
-from nats_scheduler.engine.holding.roster import ROW_LENGTH
+from typing import Any
+
+from nats_scheduler.engine.holding.roster import MAX_READ_PER_CALL
 from nats_scheduler.engine.inputs import (
     ContactLost,
     FiresStored,
@@ -12,11 +14,12 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.views.figures import OVERDUE_AFTER_NS, Figures, ScheduleKind
+from nats_scheduler.engine.views.figures import OBJECTS_PER_UNIT, OVERDUE_AFTER_NS, Figures
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, plain, schedule
@@ -39,13 +42,13 @@ def test_held_schedules_are_counted_by_kind_also_by_a_standby() -> None:
     patterns = ("@every 1h", "@every 2h", "0 0 12 * * *", "@daily", "@hourly")
     messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
     desk = Desk(*messages, at(HOUR, 6, "s.6"))
-    counted = {ScheduleKind.AT: 1, ScheduleKind.EVERY: 2, ScheduleKind.CRON: 3}
+    counted = {PatternKind.AT: 1, PatternKind.EVERY: 2, PatternKind.CRON: 3}
     assert figures(desk).held == counted
     desk.step(OwnershipChanged(False))
     assert figures(desk).held == counted
     desk.read(plain("s.6", 7))
-    assert figures(desk).held == {**counted, ScheduleKind.AT: 0}
-    assert figures(Desk()).held == {ScheduleKind.AT: 0, ScheduleKind.EVERY: 0, ScheduleKind.CRON: 0}
+    assert figures(desk).held == {**counted, PatternKind.AT: 0}
+    assert figures(Desk()).held == {PatternKind.AT: 0, PatternKind.EVERY: 0, PatternKind.CRON: 0}
 
 
 class OtherBounds(Bounded):
@@ -61,7 +64,7 @@ def test_schedules_with_bounds_are_counted_once_by_their_own_patterns_whatever_t
     desk = Desk(*messages)
     held = desk.held("s.1")
     held.pattern = OtherBounds(held.bounded.base, held.bounded.bounds)
-    assert figures(desk).held == {ScheduleKind.AT: 0, ScheduleKind.EVERY: 2, ScheduleKind.CRON: 1}
+    assert figures(desk).held == {PatternKind.AT: 0, PatternKind.EVERY: 2, PatternKind.CRON: 1}
 
 
 def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires_it() -> None:
@@ -112,6 +115,28 @@ def test_schedules_are_overdue_without_contact_and_the_oldest_says_since_when() 
         desk.at(seconds)
         assert figures(desk).overdue == overdue, seconds
         assert figures(desk).overdue_since == (None if since is None else START + since * SECOND)
+
+
+def test_each_is_overdue_once_also_if_it_is_a_row_and_an_object() -> None:
+    """One is an object for its policies, and one because a message concerns it."""
+    desk = Desk(schedule("@every 1h", 1, "s.1", Nats_Schedule_X_Report="true"), at(HOUR, 2, "s.2"), at(HOUR, 3, "s.3"))
+    desk.engine.held.write_changed(9)
+    desk.step(ContactLost("for the test"))
+    desk.now = START + 2 * HOUR - 1
+    assert desk.engine.held.on("s.2") is not None
+    assert (figures(desk).overdue, figures(desk).overdue_since) == (3, START + HOUR)
+
+
+def test_what_ends_before_its_fire_is_not_overdue_while_nothing_is_woken() -> None:
+    for max_age, overdue in ((0, ["s.1", "s.3", "s.4"]), (2 * HOUR, ["s.4"])):
+        ttls = {"s.1": "5h", "s.2": "1h", "s.3": "", "s.4": "never"}
+        pattern = f"@at {format_rfc3339(START + 3 * HOUR)}"
+        headers: list[Any] = [{"Nats_TTL": ttl} if ttl else {} for ttl in ttls.values()]
+        messages = [schedule(pattern, n, f"s.{n}", **more) for n, more in enumerate(headers, 1)]
+        desk = Desk(*messages, max_age=max_age)
+        desk.step(ContactLost("for the test"))
+        desk.now = START + 4 * HOUR
+        assert figures(desk).overdue == len(overdue), max_age
 
 
 def test_it_is_overdue_whatever_keeps_it_from_being_stored() -> None:
@@ -193,7 +218,7 @@ def test_a_stored_fire_whose_report_waits_for_the_end_of_a_burst_is_not_overdue(
     count = 200
     messages = [at(HOUR, number, f"s.{number}") for number in range(1, count + 1)]
     desk = Desk(*messages)
-    for _ in range(2):
+    for _ in range(count // MAX_READ_PER_CALL + 2):
         desk.at(3599.5)
     for message in messages:
         desk.found(message)
@@ -211,7 +236,7 @@ def test_a_stored_fire_whose_report_waits_for_the_end_of_a_burst_is_not_overdue(
 def test_many_schedules_in_many_rows_are_counted_as_one_loop_would() -> None:
     for seed in seeds(4):
         random = generator(f"figures {seed}")
-        count = random.randrange(1, 3 * ROW_LENGTH)
+        count = random.randrange(1, 3 * OBJECTS_PER_UNIT)
         desk = Desk(*(at(random.randrange(-100, 4_000) * SECOND, n, f"s.{n}") for n in range(1, count + 1)))
         desk.step(ContactLost("for the test"))
         for number in random.sample(range(1, count + 1), count // 3):
@@ -222,17 +247,17 @@ def test_many_schedules_in_many_rows_are_counted_as_one_loop_would() -> None:
         due = [max(one.fire_time, one.stored_at) for one in held if one.fire_time <= desk.now - SECOND]
         coming = [one.fire_time for one in held if one.fire_time > desk.now]
         found = figures(desk)
-        assert (found.held[ScheduleKind.AT], found.overdue) == (len(held), len(due)), f"seed {seed}"
+        assert (found.held[PatternKind.AT], found.overdue) == (len(held), len(due)), f"seed {seed}"
         assert (found.overdue_since, found.next_due) == (min(due, default=None), min(coming, default=None))
 
 
 def test_a_visit_goes_on_while_the_schedules_change() -> None:
     """The metrics are found in another thread, and the engine does not wait for that."""
-    messages = [at(HOUR, number, f"s.{number}") for number in range(1, 20 * ROW_LENGTH)]
+    messages = [at(90 * SECOND, number, f"s.{number}") for number in range(1, 20 * OBJECTS_PER_UNIT)]
     desk = Desk(*messages)
     work = desk.engine.figures(desk.now)
     stays, gone = messages[::2], iter(messages[1::2])
     while work.advance():
         for message in (next(gone), next(gone), next(gone)):
             desk.read(plain(message.subject, message.sequence + 1_000_000))
-    assert len(stays) <= work.result.held[ScheduleKind.AT] <= len(messages)
+    assert len(stays) <= work.result.held[PatternKind.AT] <= len(messages)

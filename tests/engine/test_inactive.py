@@ -6,17 +6,17 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed, ScheduleAccepted, ScheduleLost, ScheduleRejected
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import CaughtUp, ExpiryConcluded, MessagesRead, OwnershipChanged, SchedulesGone
 from nats_scheduler.engine.reading.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.views.figures import ScheduleKind, State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.view import ALL, FiredBy, Query
+from nats_scheduler.engine.views.view import ALL, PAUSED_PER_UNIT, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import listed, paused, shown
@@ -30,7 +30,7 @@ def test_it_is_listed_with_its_definition_and_fires_nothing() -> None:
     one = shown(desk)
     assert one is not None
     assert (one.sequence, one.stored_at, one.pattern.text, one.terms.target) == (7, START, "@every 5s", TARGET)
-    assert (one.next_fire, one.state, one.kind, one.ends) == (None, State.PAUSED, ScheduleKind.EVERY, None)
+    assert (one.next_fire, one.state, one.kind, one.ends) == (None, State.PAUSED, PatternKind.EVERY, None)
     assert one.terms.dialect is ADR51
     desk.read(message)
     assert (shown(desk), desk.purges) == (one, []), "reading it again changes nothing"
@@ -122,7 +122,7 @@ def test_on_a_subject_with_wildcards_nothing_is_purged() -> None:
 
 def test_pages_end_with_the_paused_ones_and_each_is_on_one_page() -> None:
     messages = [schedule(f"@every {number}h", number, f"s.{number}") for number in (1, 2)]
-    messages += [paused("@every 5s", number, f"s.{number}") for number in range(3, 3 + 2 * ROW_LENGTH)]
+    messages += [paused("@every 5s", number, f"s.{number}") for number in range(3, 3 + 2 * PAUSED_PER_UNIT)]
     desk, found, after, is_last = Desk(*messages), list[str](), None, False
     view, only = desk.engine.view(), Query(states=frozenset({State.PAUSED}))
     while not is_last:
@@ -131,8 +131,11 @@ def test_pages_end_with_the_paused_ones_and_each_is_on_one_page() -> None:
         after, is_last = page.following, page.following is None
     assert found == ["s.1", "s.2", *sorted(message.subject for message in messages[2:])]
     counts = view.counts(desk.now).finish()
-    assert (counts.total, counts.states) == (2 + 2 * ROW_LENGTH, {State.WAITING: 2, State.PAUSED: 2 * ROW_LENGTH})
-    assert len(listed(desk, only)) == view.counts(desk.now, only).finish().total == 2 * ROW_LENGTH
+    assert (counts.total, counts.states) == (
+        2 + 2 * PAUSED_PER_UNIT,
+        {State.WAITING: 2, State.PAUSED: 2 * PAUSED_PER_UNIT},
+    )
+    assert len(listed(desk, only)) == view.counts(desk.now, only).finish().total == 2 * PAUSED_PER_UNIT
     assert [one.subject for one in view.page(desk.now, limit=2).finish().schedules] == ["s.1", "s.2"]
 
 
@@ -140,7 +143,7 @@ def test_queries_for_subjects_targets_and_kinds_concern_paused_ones_too() -> Non
     desk = Desk(paused("@every 5s", 1, "s.1"), paused("@daily", 2, "s.2", Nats_Schedule_Target="t.two"))
     assert listed(desk, Query(subject="s.1")) == [("s.1", State.PAUSED)]
     assert listed(desk, Query(target="t.two")) == [("s.2", State.PAUSED)]
-    assert listed(desk, Query(kinds=frozenset({ScheduleKind.CRON}))) == [("s.2", State.PAUSED)]
+    assert listed(desk, Query(kinds=frozenset({PatternKind.CRON}))) == [("s.2", State.PAUSED)]
     assert listed(desk, Query(states=frozenset({State.WAITING}))) == []
 
 

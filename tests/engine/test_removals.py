@@ -6,16 +6,16 @@ import pytest
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleEnded, ScheduleLost
-from nats_scheduler.engine.holding.roster import ROW_LENGTH
+from nats_scheduler.engine.holding.table import ROWS_SCANNED
 from nats_scheduler.engine.inputs import OwnershipChanged, RemovalRequested, SchedulesGone
-from nats_scheduler.engine.reading.admission import OTHERS_PER_UNIT, ROWS_PER_UNIT
+from nats_scheduler.engine.reading.admission import OTHERS_PER_UNIT
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, stored_fire
 from tests.engine.paused_builders import paused
 from tests.engine.test_places import desk_for
 
-MANY = ROW_LENGTH * (ROWS_PER_UNIT + 1)
+MANY = 3 * ROWS_SCANNED + 1
 
 
 def found(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> list[tuple[str, int]]:
@@ -44,7 +44,8 @@ def test_of_many_none_is_left_and_none_is_ended_that_is_stored() -> None:
     desk = Desk(*(schedule("@every 3h", number, f"s.{number}") for number in range(1, MANY + 1)))
     gone = frozenset(range(200, MANY, 3))
     units = list(desk.engine.admission.find_gone(150, gone))
-    assert len(units) > 1
+    assert len(units) > 3
+    assert max(map(len, units)) <= ROWS_SCANNED
     desk.step(SchedulesGone([one for unit in units for one in unit]))
     assert {held.sequence for held in desk.engine.held} == set(range(150, MANY + 1)) - gone
 

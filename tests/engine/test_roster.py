@@ -1,443 +1,550 @@
-"""The roster wakes schedules by time and by sequence, and a visit sees each once, whatever changes meanwhile."""
+"""The roster wakes schedules by time and by sequence, of rows and of objects, and keeps objects of few."""
 
-import sys
+import gc
 from collections import Counter
-from itertools import count as numbers_from
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding.far import (
-    BUCKETS_PER_UNIT,
-    FarEntry,
-    FarRow,
-    SubjectIndex,
-    Window,
-    index_hash,
-    kind_and_text,
+from nats_scheduler.engine.holding import roster as module
+from nats_scheduler.engine.holding.flight import Flight
+from nats_scheduler.engine.holding.held import NO_ROW, NO_WAKE, Held
+from nats_scheduler.engine.holding.roster import (
+    MAX_READ_PER_CALL,
+    MIN_AGENDA_ENTRIES,
+    MIN_AHEAD_NS,
+    OBJECTS_AHEAD_NS,
+    Roster,
+    row_of,
 )
-from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
-from nats_scheduler.engine.holding.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, ROW_LENGTH, SPAN_BITS, Roster
-from nats_scheduler.engine.views.view import PLACES_PER_UNIT, visit
-from nats_scheduler.message.definition import Definition, Terms
-from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import At
-from tests.harness.seeds import generator, seeds
+from nats_scheduler.engine.holding.table import DamagedTableError, Outline, Selection, Table
+from nats_scheduler.engine.views.view import visit
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.patterns import PatternKind
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.harness.blocks import block_with
+from tests.harness.seeds import draws, generator, seeds
 
-SUBJECTS = 40
-PATTERN, TERMS = At("@at", 0), Terms(ADR51, "t", None, "", False)
-NOW = 1_790_000_000 * SECOND
-FAR = NOW + 3_600 * SECOND
-MONTH = 1 << 51
-"""In ns: far from 0, where a roster begins."""
-
-
-class NearRoster(Roster):
-    """A roster in which nothing is ever far."""
-
-    far_bits = 62
+READER = MessageReader(StreamRules("S", (">",)), DIALECTS)
+FAR = START + HOUR
+NEAR = START + 5 * SECOND
+FIRE = START + 10_000 * HOUR
+"""What waits is looked at before its fire."""
 
 
-class FarRoster(Roster):
-    """A roster in which everything is far that is woken in some seconds."""
-
-    far_bits = 31
-
-
-class FilledRoster(FarRoster):
-    """A roster that begins with rows of far schedules."""
+def definition_of(block: bytes) -> Definition:
+    found = READER.definition_of(StoredMessage("s", 1, START, block, b""))
+    assert found is not None
+    return found
 
 
-def held(sequence: int, subject: str = "") -> Held:
-    return Held(subject or f"s.{sequence}", sequence, Definition(PATTERN, TERMS), 0)
+PLAIN = definition_of(block_with(Nats_Schedule="@every 1h", Nats_Schedule_Target="t"))
+AT = definition_of(block_with(Nats_Schedule=f"@at {format_rfc3339(FAR)}", Nats_Schedule_Target="t"))
+WITH_HISTORY = definition_of(
+    block_with(Nats_Schedule="@every 1h", Nats_Schedule_Target="t", Nats_Schedule_X_Report="true")
+)
 
 
-def waking(roster: Roster, sequence: int, instant: int, subject: str = "") -> Held:
+def empty(table: Table | None = None, now: int = START) -> Roster:
+    roster = Roster(READER.definition_of, table)
+    roster.comes_to(now)
+    return roster
+
+
+def held(sequence: int, subject: str = "", definition: Definition = PLAIN) -> Held:
+    return Held(subject or f"s.{sequence}", sequence, definition, START, FIRE)
+
+
+def waking(roster: Roster, sequence: int, instant: int, subject: str = "", definition: Definition = PLAIN) -> Held:
     """Hold a schedule that is woken at an instant."""
-    one = held(sequence, subject)
+    one = held(sequence, subject, definition)
     roster.hold(one)
     roster.wake(one, instant)
     return one
 
 
-def pop(roster: Roster, now: int, most: int = 3) -> list[int]:
-    """Take what is woken in one step."""
+def step(roster: Roster, now: int, most: int = 100) -> list[int]:
+    """Do what a step of an engine does, and return the sequences of those that it wakes."""
     roster.comes_to(now)
-    found = roster.pop_woken(now, most)
+    found = [one.sequence for one in roster.pop_woken(now, most)]
     roster.settle(())
-    return [one.sequence for one in found]
-
-
-def woken(roster: Roster, now: int) -> list[int]:
-    """Return what is woken at `now`: step by step, as an engine does, until nothing is due any more."""
-    found, steps_without = [], 0
-    while steps_without < 20:  # a wake that has come may be of an entry that is stale
-        one = pop(roster, now)
-        found += one
-        steps_without = 0 if one else steps_without + 1
-        wake = roster.next_wake()
-        if not one and (wake is None or wake > now):
-            break
     return found
 
 
-def ordered(schedules: list[Held]) -> list[int]:
-    """Return the sequences of those that are woken, by time and then by sequence."""
-    return [one.sequence for one in sorted(schedules, key=lambda one: (one.wake, one.sequence)) if one.wake != NO_WAKE]
+def woken(roster: Roster, now: int, most: int = 3) -> list[int]:
+    """Return what is woken by `now`: step by step, as long as the roster says that there is something to do."""
+    found: list[int] = []
+    for _ in range(100_000):
+        found += step(roster, now, most)
+        if (wake := roster.next_wake()) is None or wake > now:
+            return found
+    raise AssertionError("it always says that there is something to do")
+
+
+def subjects_of(parts: Iterable[Sequence[Held | Outline]]) -> list[str]:
+    return [one.subject for part in parts for one in part]
+
+
+# -- against a model --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Known:
+    """What a model knows of one schedule."""
+
+    sequence: int
+    wake: int = NO_WAKE
+    is_in_progress: bool = False
+
+
+class Model:
+    """A roster, and a dictionary beside it that says what the roster holds."""
+
+    def __init__(self, random: Random, subjects: int) -> None:
+        self.random = random
+        self.table = Table()
+        self.roster = empty(self.table)
+        self.now = START
+        self.known: dict[str, Known] = {}
+        self.in_progress: dict[str, Held] = {}
+        self.subjects = [f"s.{number}" for number in range(subjects)]
+        self.last = 0
+
+    def do_something(self) -> None:
+        acts = [
+            *([self.hold] * 4),
+            *([self.insert] * 2),
+            *([self.wake] * 6),
+            self.cancel,
+            self.remove,
+            self.begin_flight,
+            self.end_flight,
+            *([self.pass_time] * 2),
+            self.write,
+            self.look,
+        ]
+        self.random.choice(acts)()
+        if self.random.random() < 0.6:
+            self.settle()
+
+    def subject(self) -> str:
+        return self.random.choice(self.subjects)
+
+    def sequence(self) -> int:
+        self.last += 1
+        return self.last
+
+    def instant(self) -> int:
+        far = self.random.choice((SECOND, OBJECTS_AHEAD_NS, 2 * OBJECTS_AHEAD_NS, 20 * OBJECTS_AHEAD_NS))
+        return self.now + self.random.randrange(-SECOND, far) // SECOND * SECOND
+
+    def hold(self) -> None:
+        subject, definition = self.subject(), self.random.choice((PLAIN, AT, WITH_HISTORY))
+        self.in_progress.pop(subject, None)
+        one = waking(self.roster, self.sequence(), self.instant(), subject, definition)
+        self.known[subject] = Known(one.sequence, one.wake)
+
+    def insert(self) -> None:
+        new = sorted({self.subject() for _ in range(5)} - self.known.keys())
+        rows = []
+        for subject in new:
+            one = held(self.sequence(), subject)
+            one.wake = self.roster.objects_through + self.random.randrange(1, 20 * OBJECTS_AHEAD_NS)
+            rows.append(row_of(one))
+            self.known[subject] = Known(one.sequence, one.wake)
+        if rows:
+            self.roster.insert(rows)
+
+    def wake(self) -> None:
+        subject = self.subject()
+        one = self.roster.on(subject)
+        assert (one is None) == (subject not in self.known)
+        if one is not None:
+            self.known[subject].wake = instant = self.instant()
+            self.roster.wake(one, instant)
+
+    def cancel(self) -> None:
+        """Cancel the wake of one, as of one for which something is in progress."""
+        subject = self.subject()
+        if (one := self.roster.on(subject)) is not None:
+            self.roster.cancel_wake(one)
+            self.known[subject].wake = NO_WAKE
+
+    def remove(self) -> None:
+        subject = self.subject()
+        one, known = self.roster.remove(subject), self.known.pop(subject, None)
+        assert (one and one.sequence) == (known and known.sequence)
+        self.in_progress.pop(subject, None)
+
+    def begin_flight(self) -> None:
+        subject = self.subject()
+        if (one := self.roster.on(subject)) is not None and one.flight is None:
+            one.flight = Flight()
+            self.in_progress[subject] = one
+
+    def end_flight(self) -> None:
+        if self.in_progress:
+            subject, one = self.in_progress.popitem()
+            one.flight = None
+            self.known[subject].wake = instant = self.instant()
+            self.roster.wake(one, instant)
+
+    def pass_time(self) -> None:
+        """Let time pass as an engine does, which only steps when the roster says so: all are woken in time."""
+        self.settle()
+        until = self.now + self.random.randrange(
+            1, self.random.choice((SECOND, OBJECTS_AHEAD_NS, 5 * OBJECTS_AHEAD_NS))
+        )
+        expected, found = [], list[tuple[int, int]]()
+        for one in self.known.values():
+            if one.wake != NO_WAKE and one.wake <= until:
+                expected.append((max(one.wake, self.now), one.wake, one.sequence))
+                one.wake = NO_WAKE
+        for _ in range(10_000):
+            wake = self.roster.next_wake()
+            if wake is None or wake > until:
+                break
+            self.now = max(self.now, wake)
+            found += [(self.now, sequence) for sequence in step(self.roster, self.now, self.random.randrange(1, 9))]
+        else:
+            raise AssertionError("it always says that there is something to do")
+        assert found == [(at, sequence) for at, _wake, sequence in sorted(expected)]
+        self.now = until
+        self.roster.comes_to(until)
+
+    def write(self) -> None:
+        self.roster.write_changed(self.random.randrange(1, 20))
+
+    def settle(self) -> None:
+        aside = set(self.random.sample([one.sequence for one in self.known.values()], min(2, len(self.known))))
+        kept = {subject for subject, one in self.known.items() if one.sequence in aside}
+        kept = {subject for subject in kept if self.roster.has_object(subject)}
+        self.roster.settle(aside)
+        assert all(map(self.roster.has_object, kept)), "what is aside stays"
+        for subject, one in self.in_progress.items():
+            assert self.roster.peek(subject) is one, "nothing in progress is discarded"
+
+    def look(self) -> None:
+        """Compare all that can be asked."""
+        known = {subject: one.sequence for subject, one in self.known.items()}
+        assert len(self.roster) == len(known)
+        assert {one.subject: one.sequence for one in self.roster} == known
+        assert Counter(subjects_of(list(self.roster.visit()))) == Counter(known.keys())
+        some = [*self.random.sample(self.subjects, 10), "s", "s.*", ""]
+        assert self.roster.known(some) == known.keys() & set(some)
+        for subject in some:
+            for one in (self.roster.peek(subject), self.roster.on(subject)):
+                assert (one and one.sequence) == known.get(subject)
+            sequence = known.get(subject, 1)
+            assert (self.roster.exactly(subject, sequence) is None) == (subject not in known)
+            assert self.roster.exactly(subject, sequence + 1_000_000) is None
+        kinds = Counter(one.kind for one in self.roster)
+        assert self.roster.kinds == kinds
+        self.settle()
+        for subject, expected in self.known.items():
+            found = self.roster.peek(subject)
+            assert found is not None
+            assert found.wake == expected.wake
+        wakes = [one.wake for one in self.known.values() if one.wake != NO_WAKE]
+        wake = self.roster.next_wake()
+        assert not wakes or (wake is not None and wake <= min(wakes))
+
+    def end(self) -> None:
+        """Write everything: the rows say what is held."""
+        for flying in self.in_progress.values():
+            flying.flight = None
+            self.roster.changed(flying)
+        self.settle()
+        self.roster.write_changed(1_000_000)
+        rows = {row.subject: (number, row) for part in self.table.rows() for number, row in part}
+        assert {subject: row.sequence for subject, (_, row) in rows.items()} == {
+            subject: one.sequence for subject, one in self.known.items()
+        }
+        assert self.roster.written == self.roster.kinds
+        for one in self.roster.objects():
+            (number, row), expected = rows[one.subject], row_of(one)
+            assert (number, row._replace(wake=0)) == (one.row, expected._replace(wake=0))
+            assert row.wake == expected.wake or (one.wake == NO_WAKE and row.wake <= self.now), "it was woken since"
+
+
+@pytest.mark.parametrize("most_known", [10_000, 20], ids=["all subjects known", "too many subjects"])
+def test_it_holds_and_wakes_what_a_dictionary_says(most_known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KNOWN_SUBJECTS", most_known)
+    for seed in seeds(6):
+        model = Model(generator(f"roster {seed}"), 60 if seed % 2 else 400)
+        for number in range(700):
+            try:
+                model.do_something()
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}, act {number}: {error}") from error
+        model.look()
+        model.end()
 
 
 # -- who is woken when ------------------------------------------------------------------------------------------------
 
 
 def test_the_woken_come_by_time_and_then_by_sequence_and_the_last_wake_counts() -> None:
-    roster = NearRoster()
-    for sequence, instant in [(3, 20), (1, 20), (2, 10), (4, 30)]:
-        waking(roster, sequence, instant)
-    assert roster.next_wake() == 10
-    assert woken(roster, 20) == [2, 1, 3]
-    assert roster.next_wake() == 30
-    one = waking(roster, 5, 10)
-    for instant in (60, 50):
-        roster.wake(one, instant)
-    assert (woken(roster, 49), roster.next_wake()) == ([4], 50)
-    assert (woken(roster, 100), roster.next_wake()) == ([5], None)
+    for first in (START, FAR):  # objects, and rows
+        roster = empty()
+        for sequence, seconds in [(3, 20), (1, 20), (2, 10), (4, 30)]:
+            waking(roster, sequence, first + seconds * SECOND)
+        roster.settle(())
+        assert len(roster.objects()) == (4 if first == START else 0)
+        assert woken(roster, first + 20 * SECOND) == [2, 1, 3]
+        one = waking(roster, 5, first + 10 * SECOND)
+        for seconds in (60, 50):
+            roster.wake(one, first + seconds * SECOND)
+        assert woken(roster, first + 49 * SECOND) == [4]
+        assert (woken(roster, first + 100 * SECOND), roster.next_wake()) == ([5], None)
 
 
-def test_what_rests_or_was_dropped_or_replaced_is_not_woken() -> None:
-    roster = NearRoster()
-    resting, dropped, replaced = waking(roster, 1, 10), waking(roster, 2, 10), waking(roster, 3, 10, "s.same")
-    roster.cancel_wake(resting)
-    assert roster.remove("s.2") is dropped
-    roster.hold(held(4, "s.same"))
-    assert woken(roster, 100) == []
-    assert replaced.wake == NO_WAKE
-    assert roster.exactly("s.same", 3) is None
+def test_what_rests_or_was_removed_or_replaced_is_not_woken() -> None:
+    for instant in (NEAR, FAR):
+        roster = empty()
+        for sequence, subject in ((1, "s.1"), (2, "s.2"), (3, "s.same")):
+            waking(roster, sequence, instant, subject)
+        roster.settle(())
+        resting = roster.on("s.1")
+        assert resting is not None
+        roster.cancel_wake(resting)
+        removed, replaced = roster.remove("s.2"), roster.on("s.same")
+        assert (removed and removed.sequence, replaced and replaced.sequence) == (2, 3)
+        roster.hold(held(4, "s.same"))
+        assert woken(roster, FAR + HOUR) == []
+        assert removed is not None
+        assert replaced is not None
+        assert removed.row == replaced.row == NO_ROW
+        assert (removed.wake, replaced.wake) == (NO_WAKE, NO_WAKE)
+        assert (roster.exactly("s.same", 3), roster.on("s.2")) == (None, None)
+
+
+def test_a_removed_subject_is_free_also_before_its_row_is_deleted() -> None:
+    roster = empty()
+    waking(roster, 1, FAR)
+    roster.settle(())
+    assert roster.remove("s.1") is not None
+    assert (roster.on("s.1"), roster.known(["s.1"]), list(roster)) == (None, set(), [])
+    waking(roster, 2, FAR, "s.1")
+    roster.settle(())
+    assert roster.remove("s.1") is not None
+    row = held(3, "s.1")
+    row.wake = FAR
+    roster.insert([row_of(row)])
+    assert [one.sequence for one in roster] == [3]
+    assert woken(roster, FAR) == [3]
 
 
 def test_two_lives_of_one_message_are_woken_as_one() -> None:
-    roster = NearRoster()
+    roster = empty()
     for _ in range(3):
-        waking(roster, 1, 10)
-    assert woken(roster, 10) == [1]
+        waking(roster, 1, NEAR)
+    assert woken(roster, NEAR) == [1]
 
 
-@pytest.mark.parametrize("bits", [0, SPAN_BITS], ids=["in order", "in spans"])
-def test_what_is_postponed_again_and_again_leaves_little_behind(bits: int) -> None:
+def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
     """A fleet is replaced as a whole, and a schedule's wake is renewed for ever."""
-    random, roster = generator(bits), NearRoster()
+    random, roster = generator("postponed"), empty()
     everyone = [held(sequence) for sequence in range(50)]
     for one in everyone:
         roster.hold(one)
-    before, most = sum(map(sys.getrefcount, everyone)), 2 * len(roster) + (0 if bits else MIN_AGENDA_ENTRIES)
     for number in range(4 * MIN_AGENDA_ENTRIES):
-        roster.wake(random.choice(everyone), (1_000 + number // random.choice((1, 100))) << bits)
+        roster.wake(random.choice(everyone), NEAR + number // random.choice((1, 100)))
         if number % 64 == 0:
-            assert sum(map(sys.getrefcount, everyone)) - before <= most
-    expected = ordered(everyone)
-    assert woken(roster, 1 << 50) == expected
+            assert len(roster._agenda) <= 2 * len(everyone) + MIN_AGENDA_ENTRIES
+    order = sorted((one.wake, one.sequence) for one in everyone if one.wake != NO_WAKE)
+    assert woken(roster, NEAR + SECOND) == [sequence for _wake, sequence in order]
 
 
-def fill_row(roster: Roster, first: int, wakes: list[int]) -> None:
-    """Fill a row with schedules that are woken at these instants; the first one has the sequence `first`."""
-    row = FarRow(roster.rows.kinds, 0)
-    for place, wake in enumerate(wakes):
-        one = held(first + place)
-        one.wake = wake
-        assert row.pack(place, one)
-    columns = row.columns()
-    assert columns is not None
-    roster.fill(columns)
+# -- rows and objects -------------------------------------------------------------------------------------------------
 
 
-def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]:
-    """Fill some rows; returns when each of the schedules is woken, and its sequence."""
-    wakes = [now + random.randrange(1 << (SPAN_BITS + 5)) for _ in range(SUBJECTS)]
-    first = 0
-    while first < SUBJECTS:
-        end = random.randrange(first, SUBJECTS) + 1
-        fill_row(roster, first + 1, wakes[first:end])
-        first = end
-    return {f"s.{sequence}": (wake, sequence) for sequence, wake in enumerate(wakes, 1)}
+def test_rows_become_objects_before_their_time_and_what_waits_longer_becomes_a_row() -> None:
+    roster = empty()
+    waking(roster, 1, FAR)
+    waking(roster, 2, NEAR)
+    roster.settle(())
+    assert [roster.has_object(subject) for subject in ("s.1", "s.2")] == [False, True]
+    wake = roster.next_wake()
+    assert wake == NEAR
+    assert woken(roster, NEAR) == [2]
+    assert roster.next_wake() == FAR - MIN_AHEAD_NS
+    assert step(roster, FAR - OBJECTS_AHEAD_NS) == []
+    assert step(roster, FAR - MIN_AHEAD_NS) == []
+    assert roster.has_object("s.1"), "a minute before its time"
+    assert roster.next_wake() == FAR
+    one = roster.on("s.1")
+    assert one is not None
+    roster.wake(one, FAR + HOUR)
+    assert roster.has_object("s.1")
+    roster.settle(())
+    assert not roster.has_object("s.1")
+    assert woken(roster, FAR + HOUR - 1) == []
+    assert woken(roster, FAR + HOUR) == [1]
 
 
-def test_what_is_fetched_while_its_row_is_entered_is_woken() -> None:
-    roster, span = FilledRoster(), 1 << FilledRoster.far_bits
-    fill_row(roster, 1, [10 * span, 20 * span])
-    roster.comes_to(9 * span)
-    assert roster.peek("s.2") is not roster.on("s.2"), "it is far"
-    assert pop(roster, 10 * span) == [1]
-    assert [woken(roster, 20 * span - 1), woken(roster, 20 * span)] == [[], [2]]
+def test_what_comes_too_late_is_woken_at_once() -> None:
+    roster = empty()
+    for sequence in range(1, 200):
+        waking(roster, sequence, FAR + sequence % 7 * SECOND)
+    roster.settle(())
+    order = sorted(range(1, 200), key=lambda sequence: (sequence % 7, sequence))
+    assert woken(roster, FAR + 24 * HOUR, most=10) == order
 
 
-@pytest.mark.parametrize("kind", [NearRoster, FarRoster, FilledRoster])
-def test_far_and_near_give_the_order_of_one_list(kind: type[Roster]) -> None:
-    """Wake, cancel, remove and replace at random over many spans while time passes; a list is the reference."""
-    for seed in seeds(4):
-        roster = kind()
-        compare_with_a_list(roster, Random(seed), 0 if seed % 2 else NOW, f"seed {seed}")
+def test_an_object_is_kept_while_something_is_in_progress_or_it_is_aside_or_has_a_history() -> None:
+    roster = empty()
+    flying, aside, known = waking(roster, 1, FAR), waking(roster, 2, FAR), waking(roster, 3, FAR, "", WITH_HISTORY)
+    waking(roster, 4, FAR)
+    flying.flight = Flight()
+    roster.settle({2})
+    assert [roster.peek(f"s.{number}") for number in (1, 2, 3)] == [flying, aside, known]
+    assert not roster.has_object("s.4")
+    flying.flight = None
+    for one in (flying, aside):
+        roster.wake(one, FAR + SECOND)
+    roster.settle(())
+    assert roster.objects() == [known]
+    assert woken(roster, FAR) == [3, 4]
+    assert woken(roster, FAR + SECOND) == [1, 2]
 
 
-def compare_with_a_list(roster: Roster, random: Random, now: int, which: str) -> None:
-    expected = fill(roster, random, now) if isinstance(roster, FilledRoster) else {}
-    roster.comes_to(now)
-    sequence = SUBJECTS
-    for _ in range(1_000):
-        subject = f"s.{1 + random.randrange(SUBJECTS)}"
-        one, act = roster.on(subject), random.random()
-        if one is None or act < 0.1:
-            sequence += 1
-            one = held(sequence, subject)
-            roster.hold(one)
-            expected.pop(subject, None)
-        if act < 0.7:
-            instant = now + random.randrange(-(1 << SPAN_BITS), 1 << random.choice((20, SPAN_BITS, SPAN_BITS + 5)))
-            roster.wake(one, instant)
-            expected[subject] = instant, one.sequence
-        elif act < 0.9:
-            if act < 0.8:
-                roster.cancel_wake(one)
-            else:
-                roster.remove(subject)
-            expected.pop(subject, None)
-        else:
-            roster.settle(())
-            now += random.randrange(1 << random.choice((10, SPAN_BITS, SPAN_BITS + 4)))
-            roster.comes_to(now)
-            # A message concerns it in the step in which others are woken.
-            roster.on(f"s.{1 + random.randrange(SUBJECTS)}")
-            due = sorted(wake for wake in expected.values() if wake[0] <= now)
-            assert woken(roster, now) == [number for _instant, number in due], which
-            expected = {subject: wake for subject, wake in expected.items() if wake[0] > now}
-        roster.settle(())
-        earliest = min((instant for instant, _sequence in expected.values()), default=None)
-        wake = roster.next_wake()
-        assert earliest is None or (wake is not None and wake <= earliest), which
+def test_a_burst_at_one_instant_is_handed_out_in_bounded_portions() -> None:
+    count, roster = 20_000, empty()
+    rows = []
+    for sequence in range(count, 0, -1):
+        one = held(sequence, f"s.{sequence}")
+        one.wake = FAR
+        rows.append(row_of(one))
+    roster.insert(rows)
+    steps, most_new, found, now = 0, 0, list[int](), START
+    while (wake := roster.next_wake()) is not None:
+        now, before = max(now, wake), len(roster.objects())
+        found += step(roster, now, 100)
+        most_new = max(most_new, len(roster.objects()) - before)
+        steps += 1
+        assert steps <= count
+    assert now == FAR
+    assert found == list(range(1, count + 1)), "by their sequences, whatever the ids of their rows are"
+    assert most_new <= MAX_READ_PER_CALL
 
 
-def calls_without_a_wake(roster: Roster, now: int) -> int:
-    """Return how many calls give nothing before the first one that gives something."""
-    return sum(1 for _ in takewhile(lambda found: not found, (pop(roster, now, 1) for _ in range(10))))
+def test_a_hundred_thousand_that_wait_leave_no_objects() -> None:
+    gc.collect()
+    before = sum(isinstance(one, Held) for one in gc.get_objects())
+    roster, count = empty(), 100_000
+    for sequence in range(count // 10):
+        waking(roster, sequence, FAR + sequence % 1_000 * SECOND)
+    roster.settle(())
+    (row, *_rows), *_parts = ([row for _number, row in part] for part in roster.table.rows())
+    for first in range(count // 10, count, 1_000):
+        roster.insert([row._replace(subject=f"s.{n}", sequence=n) for n in range(first, first + 1_000)])
+    gc.collect()
+    assert (len(roster), roster.objects(), roster.unwritten_count) == (count, [], 0)
+    assert sum(isinstance(one, Held) for one in gc.get_objects()) <= before
 
 
-def test_a_herd_is_brought_near_in_pieces_after_its_time_and_before_it() -> None:
-    """No schedule of the span is woken before the rest is moved, since the rest may be due earlier."""
-    count, due = 2 * MAX_MOVED_PER_CALL + 1, 5 << SPAN_BITS
-    late, far = NearRoster(), NearRoster()
-    for sequence in range(count):
-        waking(late, sequence, due + count - sequence)
-        waking(far, sequence, due)
-    assert calls_without_a_wake(late, 7 << SPAN_BITS) == 2
-    assert woken(late, 7 << SPAN_BITS) == list(reversed(range(count - 1)))
-    before = due - (1 << SPAN_BITS)
-    assert pop(far, before - 1, 1) == []
-    for _ in range(3):
-        assert (far.next_wake(), pop(far, before, 1)) == (due, [])
-    assert calls_without_a_wake(far, due) == 0
-    assert woken(far, due) == list(range(1, count))
+def test_what_no_row_can_be_stays_an_object_and_is_named() -> None:
+    roster = empty()
+    late, early = Held("s.late", 1, PLAIN, START, 1 << 63), Held("s.early", 2, PLAIN, START, -(1 << 63))
+    for one in (late, early):
+        roster.hold(one)
+        roster.wake(one, FAR)
+    roster.settle(())
+    roster.write_changed(10)
+    assert roster.objects() == [late, early]
+    assert sorted(roster.unwritten) == [1, 2]
+    assert woken(roster, FAR) == [1, 2]
+    roster.hold(held(3, "s.late"))
+    roster.remove("s.early")
+    assert roster.unwritten == {}
 
 
-# -- rows and visits --------------------------------------------------------------------------------------------------
+def test_one_of_long_ago_is_woken_after_a_start() -> None:
+    table = Table()
+    first, old = empty(table), Held("s.1", 1, PLAIN, START, -HOUR)
+    first.hold(old)
+    first.wake(old, -HOUR)
+    first.write_changed(1)
+    again = Roster(READER.definition_of, table)
+    assert again.begin({PatternKind.EVERY: 1}) == []
+    again.comes_to(START)
+    assert woken(again, START) == [1]
 
 
-def in_rows(roster: Roster) -> list[Held]:
-    return [one for number in range(len(roster.rows)) for one in roster.rows[number].visit()]
+def test_headers_that_are_none_of_a_schedule_show_that_the_table_is_damaged() -> None:
+    table = Table()
+    roster = empty(table)
+    one = held(1)
+    one.wake, one.headers = FAR, b"NATS/1.0\r\nNats-Schedule: @never\r\n\r\n"
+    roster.insert([row_of(one)])
+    with pytest.raises(DamagedTableError, match=r"s\.1"):
+        roster.on("s.1")
 
 
-def test_rows_hold_what_the_roster_holds_after_any_changes_and_fill_rooms_that_became_free() -> None:
-    random, roster, known = generator("rows"), Roster(), dict[str, int]()
-    for sequence in range(1, 3_000):
-        subject = f"s.{random.randrange(600)}"
-        if random.random() < 0.45:
-            roster.remove(subject)
-            known.pop(subject, None)
-        else:
-            roster.hold(held(sequence, subject))
-            known[subject] = sequence
-    assert {one.subject: one.sequence for one in in_rows(roster)} == known
-    assert len({one.place for one in in_rows(roster)}) == len(in_rows(roster)) == len(known)
-    full = Roster()
-    for sequence in range(1, 3 * ROW_LENGTH + 1):
-        full.hold(held(sequence))
-    for sequence in range(1, 3 * ROW_LENGTH + 1):
-        full.remove(f"s.{sequence}")
-        full.hold(held(sequence, f"again.{sequence}"))
-    assert len(full.rows) == 3
-
-
-def test_a_schedule_that_is_held_again_stays_in_its_row() -> None:
-    roster, one = Roster(), held(1)
-    roster.hold(one)
-    roster.hold(one)
-    assert ([held.subject for held in in_rows(roster)], one.place) == (["s.1"], 0)
-
-
-def hold_new(roster: Roster, subject: str, sequence: int) -> bool:
-    """Hold a far schedule, if none is on its subject."""
-    key = subject.encode()
-    packed = kind_and_text(subject, At(None, MONTH), TERMS, MONTH)
-    assert packed is not None
-    if roster.has(subject, key):
-        return False
-    roster.hold_far([FarEntry(*packed, sequence, 0, MONTH, MONTH - 10, NO_EXPIRY)])
-    return True
-
-
-def test_full_rows_of_far_schedules_have_no_room_to_grow_and_change_like_others() -> None:
-    random, roster = generator("far rows"), Roster()
-    known = {f"s.{number}": number for number in range(1, 2 * ROW_LENGTH + 1)}
-    for subject, sequence in known.items():
-        assert hold_new(roster, subject, sequence)
-    assert [len(roster.rows[number].far.sequences) for number in range(2)] == [ROW_LENGTH] * 2
-    for sequence in range(10_000, 11_500):
-        if random.random() < 0.5:
-            subject = random.choice(list(known))
-            del known[subject]
-            assert roster.remove(subject) is not None
-        else:
-            known[f"s.{sequence}"] = sequence
-            assert hold_new(roster, f"s.{sequence}", sequence)
-        subject = random.choice(list(known))
-        assert not hold_new(roster, subject, sequence)
-        one = roster.on(subject)  # it is near, and far again at the end of the step
-        assert one is not None
-        assert (one.sequence, one.fire_time, one.terms) == (known[subject], MONTH, TERMS)
-        roster.settle(())
-    assert {one.subject: one.sequence for one in in_rows(roster)} == known
-    assert roster.rows.far_count == len(known)
-
-
-def put(roster: Roster, number: int, sequence: int, fire_time: int = FAR) -> None:
-    one = Held(f"s.{number}", sequence, Definition(At(None, fire_time), TERMS), NOW)
-    roster.hold(one)
-    roster.wake(one, fire_time)
+# -- visits -----------------------------------------------------------------------------------------------------------
 
 
 def filled(count: int) -> Roster:
-    """Make a roster of which a third is near."""
-    roster = Roster()
-    roster.comes_to(NOW)
+    """Make a roster of which a third has objects."""
+    roster = empty()
     for number in range(count):
-        put(roster, number, number + 1, FAR if number % 3 else NOW + 5 * SECOND)
+        waking(roster, number + 1, FAR if number % 3 else NEAR, f"s.{number}")
     roster.settle(())
-    assert 0 < roster.rows.far_count < count
+    assert 0 < len(roster.objects()) < count
     return roster
 
 
-def test_each_that_stays_is_visited_once_while_others_come_go_become_near_and_become_far() -> None:
-    random, roster, count = generator("visit"), filled(2_000), 2_000
-    staying, visited, sequence = set(range(0, count, 2)), Counter[str](), count
-    for seen in visit(roster.rows, NOW):
-        if seen is not None:
-            visited[seen.subject] += 1
-            assert roster.peek(seen.subject) is not None
-            continue
-        for _ in range(20):
-            number, act, sequence = random.randrange(count), random.random(), sequence + 1
-            one = roster.on(f"s.{number}")  # what was far is near until the end of the step
-            if one is not None and act < 0.3:
-                roster.wake(one, random.choice((FAR, NOW + 5 * SECOND)))
-            elif act < 0.6 and number not in staying:
-                roster.remove(f"s.{number}")
-            elif act < 0.8:
-                put(roster, number, sequence)
-        roster.settle(())
-    assert {visited[f"s.{number}"] for number in staying} == {1}
+def test_each_that_stays_is_visited_once_while_others_come_and_go_and_become_rows_and_objects() -> None:
+    count = 2_000
+    for seed in seeds(3):
+        random, roster, sequence = generator(f"visit {seed}"), filled(count), count
+        staying, visited = set(range(0, count, 2)), Counter[str]()
+        for seen in visit(roster, START):
+            if seen is not None:
+                visited[seen.subject] += 1
+                now = roster.peek(seen.subject)
+                assert now is not None, "what was removed while the visit rested is not shown"
+                assert now.sequence == seen.sequence
+                continue
+            for _ in range(20):
+                number, act, sequence = random.randrange(count), random.random(), sequence + 1
+                one = roster.on(f"s.{number}")
+                if one is not None and act < 0.5:
+                    roster.wake(one, random.choice((FAR, NEAR)))
+                elif act < 0.7 and number not in staying:
+                    roster.remove(f"s.{number}")
+                elif act < 0.8 and number not in staying:
+                    waking(roster, sequence, random.choice((FAR, NEAR)), f"s.{number}")
+            roster.settle(())
+        assert {visited[f"s.{number}"] for number in staying} == {1}, f"seed {seed}"
+        assert set(visited.values()) == {1}
 
 
-def test_a_row_that_is_not_full_does_not_end_the_visit() -> None:
-    roster = FilledRoster()
-    for first, count in ((1, 3), (4, PLACES_PER_UNIT), (100, 2)):
-        fill_row(roster, first, [FAR] * count)
-    seen = [one.sequence for one in visit(roster.rows, NOW) if one is not None]
-    assert seen == [*range(1, 4 + PLACES_PER_UNIT), 100, 101]
+def test_a_selection_leaves_out_rows_only() -> None:
+    roster = filled(300)
+    late = Selection("", None, "wake > ?", FAR)
+    assert len(subjects_of(list(roster.visit(late)))) == len(roster.objects()) == 100
+    some = subjects_of(list(roster.visit(Selection("s.1", "s.1", "sequence = ?", 2))))
+    assert len(some) == 101
+    assert "s.1" in some
 
 
-def test_what_was_replaced_or_removed_while_the_visit_rested_is_not_shown() -> None:
-    roster = filled(2 * PLACES_PER_UNIT)
-    seen = visit(roster.rows, NOW)
-    assert next(seen) is not None
-    for number in range(1, 10):
-        roster.remove(f"s.{number}")
-    put(roster, 10, 5_000)
-    roster.settle(())
-    rest = [one for one in seen if one is not None]
-    assert not {one.subject for one in rest} & {f"s.{number}" for number in range(1, 10)}
-    assert [one.sequence for one in rest if one.subject == "s.10"] in ([], [5_000])
-
-
-def test_a_window_leaves_out_far_schedules_only() -> None:
-    roster = filled(100)
-    shown = [one for one in visit(roster.rows, NOW, Window(NOW, FAR + 1)) if one is not None]
-    assert len(shown) == len(roster) - roster.rows.far_count
-    assert len([one for one in visit(roster.rows, NOW, Window(NOW, FAR)) if one is not None]) == 100
-
-
-# -- the index of subjects --------------------------------------------------------------------------------------------
-
-
-class Indexed:
-    """An index, and the subjects at its places."""
-
-    def __init__(self, *subjects: bytes) -> None:
-        self.subjects: dict[int, bytes] = {}
-        self.index = SubjectIndex(self.subjects.__getitem__)
-        for place, subject in enumerate(subjects):
-            self.add(subject, place)
-
-    def add(self, subject: bytes, place: int) -> None:
-        self.subjects[place] = subject
-        self.index.add(subject, place)
-
-    def find(self, subject: bytes) -> int | None:
-        return self.index.find(subject)
-
-    def pop(self, subject: bytes) -> int | None:
-        place = self.index.pop(subject)
-        if place is not None:
-            del self.subjects[place]
-        return place
-
-
-def test_the_index_finds_what_a_dictionary_finds() -> None:
-    random, indexed, known = generator("index"), Indexed(), dict[bytes, int]()
-    for step in range(12_000):
-        subject = b"orders.%d" % random.randrange(5_000)
-        if subject not in known and random.random() < (0.8 if step < 9_000 else 0.2):
-            known[subject] = step
-            indexed.add(subject, step)
-        elif random.random() < 0.3:
-            assert indexed.pop(subject) == known.pop(subject, None)
-        else:
-            assert indexed.find(subject) == known.get(subject)
-    assert all(indexed.find(subject) == place for subject, place in known.items())
-
-
-def test_subjects_with_the_same_hash_are_told_apart() -> None:
-    seen = dict[int, bytes]()
-    one, other = next(
-        (seen[hashed], subject)
-        for subject in map(b"s.%d".__mod__, numbers_from())
-        if seen.setdefault(hashed := index_hash(subject), subject) != subject
+def test_zones_of_rows_are_named_once() -> None:
+    in_zone = definition_of(
+        block_with(Nats_Schedule="@daily", Nats_Schedule_Target="t", Nats_Schedule_Time_Zone="Europe/Berlin")
     )
-    indexed = Indexed(one, other)
-    assert (indexed.find(one), indexed.find(other)) == (0, 1)
-    assert (indexed.pop(one), indexed.find(one), indexed.find(other)) == (0, None, 1)
-
-
-def test_a_place_that_looks_like_a_hash_is_none() -> None:
-    wanted = b"wanted"
-    indexed = Indexed(b"before")
-    indexed.add(b"other", index_hash(wanted))
-    assert (indexed.find(wanted), indexed.pop(wanted)) == (None, None)
-    indexed.add(wanted, 7)
-    assert (indexed.find(wanted), indexed.pop(wanted), indexed.find(b"other")) == (7, 7, index_hash(wanted))
-
-
-def test_the_index_is_emptied_in_pieces_and_can_be_used_again() -> None:
-    indexed = Indexed(*(b"s.%d" % place for place in range(5 * BUCKETS_PER_UNIT)))
-    assert sum(1 for _ in indexed.index.emptied()) >= 3
-    assert (indexed.find(b"s.1"), indexed.pop(b"s.1")) == (None, None)
-    indexed.add(b"s.1", 1)
-    assert indexed.find(b"s.1") == 1
+    roster = empty()
+    for sequence in range(1, draws(3)):
+        waking(roster, sequence, FAR, "", in_zone)
+    assert roster.take_zones() == set()
+    roster.settle(())
+    assert (roster.take_zones(), roster.take_zones()) == ({"Europe/Berlin"}, set())

@@ -109,7 +109,7 @@ def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
         assert desk.engine.followed_through == followed
         desk.step(CaughtUp(through=5, is_behind=True))
         assert desk.engine.followed_through == 5, "look-ups have found later messages first"
-        assert not desk.engine.snapshots.is_possible
+        assert not desk.engine.restart.may_write
 
 
 def test_a_follower_that_is_far_behind_reads() -> None:

@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
-from nats_scheduler.engine.views.figures import ScheduleKind, State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import (
     BLOCKING_KINDS,
     PURGED_KINDS,
@@ -22,7 +22,7 @@ from nats_scheduler.observe.activity import MINUTES_KEPT, ReadFires, total_of
 from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import Every, parse_pattern
+from nats_scheduler.schedule.patterns import Every, PatternKind, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
@@ -442,7 +442,7 @@ def test_counts_are_those_of_both() -> None:
     )
     counts = view.counts(START, Query(subject="s.>")).finish()
     assert counts.total == 4
-    assert counts.kinds == {ScheduleKind.AT: 2, ScheduleKind.EVERY: 1, ScheduleKind.CRON: 1}
+    assert counts.kinds == {PatternKind.AT: 2, PatternKind.EVERY: 1, PatternKind.CRON: 1}
     assert counts.states == {State.WAITING: 4}
 
 

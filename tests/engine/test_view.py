@@ -7,10 +7,10 @@ import pytest
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.holding.roster import ROW_LENGTH
+from nats_scheduler.engine.holding.table import ROWS_AT_ONCE
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
 from nats_scheduler.engine.views import figures as module
-from nats_scheduler.engine.views.figures import ScheduleKind, State, Timeline
+from nats_scheduler.engine.views.figures import State, Timeline
 from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, Sliced, by_subject, read_cursor
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import (
@@ -30,6 +30,7 @@ from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
@@ -106,8 +107,8 @@ def test_a_query_names_what_is_wanted() -> None:
         (Query(subject="s.b.1"), ["s.b.1"]),
         (Query(target="t.*"), ["s.a.1", "s.a.2"]),
         (Query(target="t.deep.>"), ["s.b.1"]),
-        (Query(kinds=frozenset({ScheduleKind.EVERY})), ["s.b.1"]),
-        (Query(kinds=frozenset({ScheduleKind.AT, ScheduleKind.CRON}), subject="s.a.>"), ["s.a.1", "s.a.2"]),
+        (Query(kinds=frozenset({PatternKind.EVERY})), ["s.b.1"]),
+        (Query(kinds=frozenset({PatternKind.AT, PatternKind.CRON}), subject="s.a.>"), ["s.a.1", "s.a.2"]),
         (Query(states=frozenset({State.OVERDUE})), ["s.a.1"]),
         (Query(states=frozenset({State.WAITING}), target="t.out"), ["s.a.2"]),
     ):
@@ -121,7 +122,7 @@ def test_counts_are_by_state_and_by_kind() -> None:
     counts = stored_of(at(HOUR, 1), at(-HOUR, 2), every, daily, cancel).view.counts(START).finish()
     assert counts.total == 4
     assert counts.states == {State.WAITING: 2, State.OVERDUE: 1, State.CANCELLED: 1}
-    assert counts.kinds == {ScheduleKind.AT: 2, ScheduleKind.EVERY: 1, ScheduleKind.CRON: 1}
+    assert counts.kinds == {PatternKind.AT: 2, PatternKind.EVERY: 1, PatternKind.CRON: 1}
 
 
 def test_one_schedule_is_found_by_its_subject() -> None:
@@ -132,7 +133,7 @@ def test_one_schedule_is_found_by_its_subject() -> None:
     found = view.schedule("s.1", desk.now)
     assert found is not None
     assert (found.sequence, found.stored_at, found.next_fire, found.ends) == (1, START, START + HOUR, None)
-    assert (found.state, found.fired_by, found.kind) == (State.WAITING, FiredBy.SIDECAR, ScheduleKind.AT)
+    assert (found.state, found.fired_by, found.kind) == (State.WAITING, FiredBy.SIDECAR, PatternKind.AT)
     assert [view.schedule(subject, desk.now) for subject in ("s.wrong", "s.none")] == [None, None]
     assert view.rejection("s.1") is None
     rejected, other = view.rejection("s.wrong"), view.rejection("s.x")
@@ -200,7 +201,7 @@ def test_a_cursor_is_the_same_after_it_was_sent_as_text_and_another_text_is_none
 @pytest.mark.parametrize("pattern", ["@every 1h", "0 {0} {1} * * *"])
 def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
     """The fires that have to be searched are counted too: after an outage every schedule is overdue."""
-    count = 6 * ROW_LENGTH
+    count = 6 * ROWS_AT_ONCE
     stored = stored_of(*(schedule(pattern.format(n % 60, n // 60 % 24), n, f"s.{n}") for n in range(1, count)))
     page, units = stored.view.page(START + 3 * DAY, limit=100), 1
     while page.advance():
@@ -210,7 +211,7 @@ def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
 
 
 def test_a_schedule_that_ends_while_its_page_is_found_is_not_on_it() -> None:
-    count = 2 * ROW_LENGTH
+    count = 2 * ROWS_AT_ONCE
     desk = Desk(*(at(HOUR + number * SECOND, number) for number in range(1, count)))
     page = desk.engine.view().page(desk.now, limit=2)
     assert page.advance()
@@ -294,8 +295,8 @@ def surveyed(desk: Desk, *filters: str, failing: dict[int, Failing] | None = Non
 
 
 def test_of_many_schedules_that_are_alike_the_oldest_is_listed() -> None:
-    desk = Desk(*(at(HOUR, number) for number in (5, 3, 9, 7)))
-    assert subjects(surveyed(desk)) == ["s.3", "s.5"], "the oldest, and the one that was visited first for the target"
+    desk = Desk(*(at(HOUR, number, f"s.{subject}") for number, subject in ((5, "a"), (9, "b"), (3, "c"), (7, "d"))))
+    assert subjects(surveyed(desk)) == ["s.c", "s.a"], "the oldest, and the one that was visited first for the target"
     nothing = surveyed(Desk(), ">")
     assert (subjects(nothing), nothing.counts[State.EXPIRING]) == ([], 0)
 

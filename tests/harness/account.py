@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -155,16 +157,6 @@ class OpenReporter(Reporter):
         self.problems.append((action, fields))
         super().problem(action, **fields)
 
-    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
-        """Keep it, and report it."""
-        self.problems.append(("snapshot_written", {"stream": stream, "schedules": schedules, "through": through}))
-        super().snapshot_written(stream, schedules, through)
-
-    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
-        """Keep it, and report it."""
-        self.problems.append(("snapshot_used", {"stream": stream, "schedules": schedules, "through": through}))
-        super().snapshot_used(stream, schedules, through)
-
 
 @dataclass
 class Running:
@@ -275,13 +267,17 @@ async def sidecar_with(
 
 @asynccontextmanager
 async def _started(chosen: SidecarSettings, clock: Clock, examine: Examine = examine_sidecar) -> AsyncIterator[Running]:
-    metrics = Metrics()
-    reporter = OpenReporter(metrics)
-    running = Running(Sidecar(chosen, clock, reporter, examine), metrics, problems=reporter.problems)
-    reporter.listen(lambda stream, event: running.events.append((stream, event)))
-    task = asyncio.create_task(running.sidecar.run())
-    try:
-        yield running
-    finally:
-        running.sidecar.stop()
-        running.was_clean = await task
+    """Run a sidecar, with a folder of its own for its schedules if the settings name none."""
+    with TemporaryDirectory(prefix="data-") as folder:
+        if chosen.data is None:
+            chosen = chosen.model_copy(update={"data": Path(folder)})
+        metrics = Metrics()
+        reporter = OpenReporter(metrics)
+        running = Running(Sidecar(chosen, clock, reporter, examine), metrics, problems=reporter.problems)
+        reporter.listen(lambda stream, event: running.events.append((stream, event)))
+        task = asyncio.create_task(running.sidecar.run())
+        try:
+            yield running
+        finally:
+            running.sidecar.stop()
+            running.was_clean = await task

@@ -12,12 +12,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from tempfile import gettempdir
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.harness.processes import ChildProcess
+from tests.harness.processes import ChildProcess, clean_environment
 from tests.harness.waiting import eventually
 
 COMMAND_SECONDS = 120.0
@@ -120,7 +121,9 @@ class Browser:
 async def browser_in(folder: Path) -> AsyncIterator[Browser]:
     """Start a browser with a profile of its own."""
     program, driver = browser_programs()
-    with ChildProcess([driver, "--port=0", "--log-level=SEVERE"], folder, name="chromedriver") as process:
+    # The paths of the browser's sockets would be too long in the temporary folder of a test.
+    env = {**clean_environment(folder), "TMPDIR": gettempdir()}
+    with ChildProcess([driver, "--port=0", "--log-level=SEVERE"], folder, name="chromedriver", env=env) as process:
         line = await process.wait_for_line(r"successfully on port \d+")
         url = f"http://127.0.0.1:{line.rstrip('.').rpartition(' ')[2]}"
         async with httpx.AsyncClient(base_url=url, timeout=COMMAND_SECONDS, trust_env=False) as client:

@@ -21,6 +21,8 @@ from tests.harness.waiting import eventually
 
 EXIT_SECONDS = 45.0
 """Longest wait for a process that was asked to end; a drain has its own deadline of 10 s."""
+TEMPORARY = ".tmp"
+"""The folder for temporary files, in the home folder of a process."""
 LINE_SECONDS = 45.0
 """Longest wait for a line of output unless a test names another deadline."""
 
@@ -150,6 +152,12 @@ def sidecar_command() -> list[str]:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """Copy our environment without NATS settings, and with a home folder that holds no saved contexts."""
+    """Copy our environment without NATS settings, and with a home folder that holds no saved contexts.
+
+    Temporary files are in that folder too, and with them the table of schedules of a sidecar: the next one that has
+    the same home and the same settings continues from it.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("NATS")}
-    return {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
+    temporary = home / TEMPORARY
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "TMPDIR": str(temporary)}

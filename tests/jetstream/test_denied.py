@@ -44,12 +44,6 @@ def test_all_advisories_are_one_permission() -> None:
     assert Denial(False, "nats_scheduler.advisory.x.S").permission.subject == "nats_scheduler.advisory.x.S"
 
 
-def test_all_chunks_of_snapshots_are_one_permission() -> None:
-    for bucket in ("$KV.nats_scheduler_snapshots.", "$JS.hub.API.$KV.mine_snapshots."):
-        denied = Denial(True, f"{bucket}chunk.S.emulated.14-18eaa964d8ef8afb.1")
-        assert denied.permission == Denial(True, f"{bucket}>")
-
-
 def test_subjects_of_the_micro_service_and_inboxes_of_those_who_ask_are_one_permission_each() -> None:
     subscribed = {Denial(False, f"nats_scheduler.v1.{name}").permission for name in ("health.get", "check", "a.b.c")}
     assert subscribed == {Denial(False, "nats_scheduler.v1.>")}

@@ -98,7 +98,6 @@ def test_what_a_connection_reaches_under_a_prefix_is_a_request_and_what_only_loo
         "nats_scheduler.control.v1.schedules.remove",
         "nats_scheduler.advisory.schedule_changed.S",
         "$KV.nats_scheduler.owner.S",
-        "$KV.nats_scheduler_snapshots.S",
         "_INBOX_ours.one.r.1",
     ):
         assert restrictions.is_request(subject), subject

@@ -52,8 +52,7 @@ def main() -> int:
             print(f"{number} rounds in {time.monotonic() - begun:.0f} s\n{tally.written()}", flush=True)
     print(f"{len(seeds)} rounds in {time.monotonic() - begun:.0f} s, {crashed} could not be played")
     print(tally.written())
-    if given.snapshots:
-        print(f"{tally.begun_with_snapshots} lives of sidecars began with a snapshot")
+    print(f"{tally.continued} lives of sidecars continued from their file")
     return bool(tally.failed or crashed)
 
 
@@ -71,7 +70,7 @@ def played(seed: int, folder: Path, kind: dict[str, Any]) -> Outcome | str:
 def _outcomes(
     seeds: list[int], given: argparse.Namespace, folder: Path, last: Program | None
 ) -> Iterator[tuple[int, Outcome | str]]:
-    kind = {"snapshots": given.snapshots, "cluster": given.cluster, "busy": given.busy, "last": last}
+    kind = {"cluster": given.cluster, "busy": given.busy, "last": last}
     if len(seeds) == 1 or given.jobs == 1:
         for seed in seeds:
             yield seed, played(seed, folder / str(seed), kind)
@@ -98,7 +97,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kind", choices=sorted({*KINDS, *CLUSTER_KINDS}), help="play rounds of this kind only")
     parser.add_argument("--busy", type=int, default=0, help="how many processes compute beside each of those rounds")
     parser.add_argument("--each", action="store_true", help="print a line for a round that kept every promise too")
-    parser.add_argument("--snapshots", action="store_true", help="let sidecars keep snapshots, and begin with them")
     parser.add_argument("--updates", action="store_true", help="play rolling updates from the last version, and back")
     return parser.parse_args()
 

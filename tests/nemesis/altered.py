@@ -1,7 +1,6 @@
-"""The sidecar with something altered: `python -m tests.nemesis.altered [--hasty] [--bug NAME] [--clock FILE] run …`.
+"""The sidecar with something altered: `python -m tests.nemesis.altered [--bug NAME] [--clock FILE] run …`.
 
-`--hasty` lets it take a snapshot after each few messages, `--bug` plants a bug of the simulation in it, and `--clock`
-names a file that says how far its clocks are ahead.
+`--bug` plants a bug of the simulation in it, and `--clock` names a file that says how far its clocks are ahead.
 
 The simulation is imported only where it is needed: a sidecar should start as fast as it does elsewhere.
 
@@ -49,12 +48,6 @@ def _option(name: str) -> str:
 
 if __name__ == "__main__":
     with ExitStack() as altered:
-        if "--hasty" in sys.argv:
-            from tests.simulation.buckets import hasty
-            from tests.simulation.planted import planted
-
-            sys.argv.remove("--hasty")
-            altered.enter_context(planted(hasty))
         if bug := _option("--bug"):
             from tests.simulation.planted import BUGS, planted
 

@@ -3,17 +3,22 @@
 Its rule: a life begins when the process is started; it counts as broken until its first
 connection.
 Each life runs one program; an update ends it, and the next one runs the next program.
+It has the folder of the life before, unless a strike has done something to its file of schedules.
 """
 
 import asyncio
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.runtime.data_folder import DATABASE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.processes import ChildProcess, clean_environment, sidecar_command
 from tests.harness.proxy import Proxy
@@ -28,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = ("--allowed-targets-elsewhere", f"{STREAM}={ELSEWHERE}>")
 STARTING = re.compile(r'^\{.*"event": ?"starting".*', re.M)
 """The first line of a sidecar's log, which says its version."""
-BEGUN_WITH_SNAPSHOT = re.compile(r'^\{.*"event": ?"snapshot_used"', re.M)
+CONTINUED = re.compile(rf'^\{{(?=.*"stream": ?"{STREAM}").*"event": ?"stream_continued"', re.M)
 FIRE_STORED = re.compile(r'^\{.*"event": ?"fire_stored".*', re.M)
 """A debug line about a fire that is stored, by an answer of the server."""
 START_SECONDS = 60.0
@@ -47,10 +52,6 @@ class Program:
 def this_program(bug: str = "") -> Program:
     """Name the sidecar of this checkout, with a bug planted in it if `bug` names one."""
     return Program(tuple([*ALTERED, "--bug", bug] if bug else sidecar_command()))
-
-
-HASTY_PROGRAM = Program((*ALTERED, "--hasty"))
-"""The sidecar of this checkout, which takes a snapshot after each few messages."""
 
 
 class Clock:
@@ -92,6 +93,9 @@ class Instance:
         self.process: ChildProcess | None = None
         self._proxies = [Proxy(server) for server in servers]
         self._folder = folder
+        self._temporary = folder / f"{name}-tmp"
+        """The folder with that of its schedules, which it keeps over its lives."""
+        self._temporary.mkdir(parents=True, exist_ok=True)
         self._record = record
         self._lives = 0
         self._born = 0
@@ -123,7 +127,7 @@ class Instance:
             [*program.command, "run", "--server", servers, "--log-format", "json", *ALLOWED, *self._options],
             self._folder,
             name=f"{self.name}-life-{self._lives}",
-            env=clean_environment(self._folder) | {"PYTHONPATH": str(program.modules)},
+            env=clean_environment(self._folder) | {"PYTHONPATH": str(program.modules), "TMPDIR": str(self._temporary)},
         )
         self._starting = asyncio.create_task(self._note_the_start(links))
 
@@ -164,6 +168,7 @@ class Instance:
         assert self.process is not None, "it was started"
         if strike.kind == "kill" or (strike.kind == UPDATE and strike.way == "kill"):
             self.end()
+            self._harm(strike)
         elif strike.kind == UPDATE:
             self.process.ask_to_end()
         elif strike.kind == "stop":
@@ -189,6 +194,19 @@ class Instance:
             self.process.resume()
         else:
             self._each("heal")
+
+    def _harm(self, strike: Strike) -> None:
+        """Do to the file of schedules what the strike says; the process is down."""
+        random = Random(f"{strike}")
+        for file in self._temporary.glob(f"nats-scheduler-*/*/{DATABASE}"):
+            if strike.way == "folder-deleted":
+                shutil.rmtree(file.parent)
+            elif strike.way == "file-cut":
+                os.truncate(file, random.randrange(file.stat().st_size + 1))
+            elif strike.way == "file-flipped" and file.stat().st_size:
+                content = bytearray(file.read_bytes())
+                content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+                file.write_bytes(content)
 
     def _partition(self, way: str) -> None:
         """Let nothing through: bytes in transit are held, or lost, or the connection is refused."""
@@ -219,9 +237,9 @@ class Instance:
         return [json.loads(line)["version"] for line in lines]
 
     @property
-    def begun_with_snapshots(self) -> int:
-        """The number of its lives that began with a snapshot, by their logs."""
-        return sum(BEGUN_WITH_SNAPSHOT.search(log) is not None for log in self._logs())
+    def continued(self) -> int:
+        """The number of its lives that continued with the stream from their file, by their logs."""
+        return sum(CONTINUED.search(log) is not None for log in self._logs())
 
     def answered(self) -> Iterator[FireAnswered]:
         """Yield what servers answered to fires that were stored, by the logs of its lives, if they say so.

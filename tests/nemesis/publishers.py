@@ -49,11 +49,10 @@ class Publishers:
     """All publishers of a round."""
 
     def __init__(self, ground: Ground, record: Record, scenario: Scenario) -> None:
-        """Draw from the seed of a scenario; some schedules name calendars, unless sidecars keep snapshots."""
+        """Draw from the seed of a scenario; some schedules name calendars."""
         self._ground = ground
         self._record = record
         self._scenario, seed = scenario, scenario.seed
-        self._names_calendars = not scenario.snapshots
         self._random = Random(f"publishers {seed}")
         self._treating = Random(f"policies {seed}")
         self._naming = Random(f"what names a calendar {seed}")
@@ -71,8 +70,6 @@ class Publishers:
                 pattern = Pattern("every" if number % 2 else "cron", 1)
                 await self._ask(self._store(steady(number), pattern))
             for name, target, policies in WITH_POLICIES:
-                if policies.calendar and not self._names_calendars:
-                    continue
                 await self._ask(self._store(f"s.steady.{name}", Pattern("every", 1, policies), target))
             for number in range(STEADY, self._scenario.repeating):
                 kind, seconds = self._loading.choice(["every", "cron"]), self._loading.choice([1, 1, 2, 3])
@@ -185,7 +182,7 @@ class Publishers:
 
     def _named(self, policies: Policies) -> Policies:
         """Draw a calendar."""
-        is_unnamed = not self._names_calendars or self._naming.random() < 0.7
+        is_unnamed = self._naming.random() < 0.7
         return policies if is_unnamed else replace(policies, calendar=self._naming.choice(NAMES))
 
     def _held_back(self, pattern: Pattern, target: str) -> Pattern:

@@ -21,12 +21,12 @@ from tests.nemesis.beside import Beside
 from tests.nemesis.calendars import Editor
 from tests.nemesis.forger import forge
 from tests.nemesis.ground import BUCKET, ELSEWHERE, STREAM, Ground, ground_for
-from tests.nemesis.instance import ALTERED, HASTY_PROGRAM, Clock, Instance, Program, this_program
+from tests.nemesis.instance import ALTERED, Clock, Instance, Program, this_program
 from tests.nemesis.machine import Machine
 from tests.nemesis.publishers import Publishers
 from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, rolling, with_snapshots
+from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, rolling
 from tests.nemesis.workers import Workers
 
 LATE_SCHEDULES = 3
@@ -55,8 +55,8 @@ class Outcome:
     strikes: list[str] = field(default_factory=list)
     """The kinds of the strikes that were done."""
     story: list[str] = field(default_factory=list)
-    begun_with_snapshots: int = 0
-    """The number of lives of sidecars that began with a snapshot."""
+    continued: int = 0
+    """The number of lives of sidecars that continued from their file."""
     versions: list[list[str]] = field(default_factory=list)
     """Of each sidecar, the versions of the program that it ran, one after the other."""
     lost: list[str] = field(default_factory=list)
@@ -361,14 +361,13 @@ async def play(
     folder: Path,
     bug: str = "",
     *,
-    snapshots: bool = False,
     cluster: bool = False,
     busy: int = 0,
     last: Program | None = None,
 ) -> Outcome:
     """Play the round of a seed and judge it; logs and stores are left in the folder.
 
-    `bug` names one of `tests.simulation.planted` to plant in all sidecars; with `snapshots` they keep some, hastily.
+    `bug` names one of `tests.simulation.planted` to plant in all sidecars.
     With `cluster` it is a round of a loaded cluster, and `busy` processes compute beside it.
     With `last` it is a rolling update from that version; an odd seed goes back to it.
     """
@@ -377,8 +376,6 @@ async def play(
         return await play_scenario(rolling(seed), folder, both)
     if cluster:
         return await play_scenario(in_cluster(seed, busy), folder, (Program(ALTERED),))
-    if snapshots:
-        return await play_scenario(with_snapshots(seed), folder, (HASTY_PROGRAM,))
     return await play_scenario(drawn(seed), folder, (this_program(bug),))
 
 
@@ -410,7 +407,7 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
         violations=violations + [("Process", line) for line in one.surprises],
         strikes=one.done,
         story=sorted(one.record.story),
-        begun_with_snapshots=sum(instance.begun_with_snapshots for instance in one.instances),
+        continued=sum(instance.continued for instance in one.instances),
         versions=[instance.versions for instance in one.instances],
         lost=[*losses.schedules.values(), *losses.fires.values()],
         log_lines={name: one.last_lines(name) for name in sorted({violation.schedule for violation in broken})},

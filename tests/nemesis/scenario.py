@@ -55,6 +55,8 @@ PARTITIONS = ("held", "lost", "refused", "held-answers")
 FORGERIES = ("owner-nobody", "owner-another", "heartbeats")
 """What a hostile client writes into the bucket, again and again: that nobody owns the stream under test, that another
 sidecar does, heartbeats of sidecars that do not exist and serve it."""
+HARMS = ("", "", "", "folder-deleted", "file-cut", "file-flipped")
+"""What happens to the file of schedules of a sidecar that was killed, before it is started again: mostly nothing."""
 LANES = ("to-server", "to-client", "both")
 SLOWEST = 400
 """The longest delay of a direction (ms)."""
@@ -133,8 +135,6 @@ class Scenario:
     """The number of sidecars that stand by for each stream (`standbys`); None: it is not set."""
     beside: int = 0
     """The number of streams beside the one under test, each with a schedule that fires throughout."""
-    snapshots: bool = False
-    """True if the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
     breaks_for: float = BREAKS_FOR
     """Strikes begin within this time (s)."""
     repeating: int = STEADY
@@ -154,7 +154,6 @@ class Scenario:
     def __str__(self) -> str:
         """Describe it in one line."""
         where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
-        where += ", snapshots" if self.snapshots else ""
         where += f", {self.standbys} standby" if self.standbys is not None else ""
         where += f", {self.beside} streams beside" if self.beside else ""
         where += ", sync always" if self.durable else ""
@@ -201,20 +200,7 @@ def drawn(seed: int) -> Scenario:
     strikes = tuple(_strike(_kind_of(kind, nodes, random), after, random) for after in times)
     consumes = random.random() < CONSUMES
     usual = Scenario(seed, kind, version, nodes, instances, consumes, strikes)
-    return _shared(usual)
-
-
-def with_snapshots(seed: int) -> Scenario:
-    """Draw the scenario of a seed in which the sidecars keep snapshots, and one is killed in the middle of the round.
-
-    Nothing is consumed: on a work queue there are no snapshots. The only server of 2.10 is not killed: it brings back
-    what a client had purged, and the sidecar that would know of it may be the one that is killed.
-    """
-    usual = drawn(seed)
-    strikes = (*usual.strikes, Strike("kill", BREAKS_FOR / 2, 0.5, seed))
-    is_server_killed = any(strike.kind == "server-kill" for strike in strikes)
-    version = V2_11 if is_server_killed else usual.version
-    return replace(usual, version=version, strikes=strikes, consumes=False, snapshots=True)
+    return _harmed(_shared(usual))
 
 
 def in_cluster(seed: int, busy: int = 0) -> Scenario:
@@ -229,7 +215,8 @@ def in_cluster(seed: int, busy: int = 0) -> Scenario:
     times = sorted(random.uniform(0.5, CLUSTER_BREAKS_FOR) for _ in range(random.randint(4, 7)))
     strikes = tuple(_cluster_strike(kind, after, random) for after in times)
     usual = _shared(Scenario(seed, kind, version, 3, 3, False, strikes))
-    return replace(usual, breaks_for=CLUSTER_BREAKS_FOR, repeating=REPEATING, soon=SOON, durable=durable, busy=busy)
+    loaded = replace(usual, breaks_for=CLUSTER_BREAKS_FOR, repeating=REPEATING, soon=SOON, durable=durable, busy=busy)
+    return _harmed(loaded)
 
 
 def rolling(seed: int) -> Scenario:
@@ -269,6 +256,13 @@ def _shared(usual: Scenario) -> Scenario:
         return usual
     random = Random(f"standbys {usual.seed}")
     return replace(usual, standbys=random.choice([0, 1, 2]), beside=random.choice([0, 0, BESIDE]))
+
+
+def _harmed(usual: Scenario) -> Scenario:
+    """Draw what happens to the files of the sidecars that are killed."""
+    random = Random(f"files {usual.seed}")
+    strikes = (replace(one, way=random.choice(HARMS)) if one.kind == "kill" else one for one in usual.strikes)
+    return replace(usual, strikes=tuple(strikes))
 
 
 def _servers(kind: str, random: Random) -> tuple[str, int]:

@@ -64,7 +64,7 @@ class Tally:
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
         self.all = Line()
-        self.begun_with_snapshots = 0
+        self.continued = 0
         self.failures: list[tuple[Scenario, list[str]]] = []
         """The rounds that broke promises, and which."""
 
@@ -72,7 +72,7 @@ class Tally:
         """Count a round under its kind."""
         for line in (self.lines.setdefault(outcome.scenario.kind, Line()), self.all):
             line.add(outcome)
-        self.begun_with_snapshots += outcome.begun_with_snapshots
+        self.continued += outcome.continued
         if outcome.violations:
             broken = Counter(promise for promise, _evidence in outcome.violations)
             self.failures.append((outcome.scenario, [f"{name} ({count})" for name, count in broken.items()]))
@@ -124,8 +124,7 @@ def ready_time(history: History) -> int:
 
 def command(scenario: Scenario) -> str:
     """Write the command that repeats a round."""
-    more = " --snapshots" if scenario.snapshots else ""
-    more += " --cluster" if scenario.is_loaded_cluster else ""
+    more = " --cluster" if scenario.is_loaded_cluster else ""
     more += f" --busy {scenario.busy}" if scenario.busy else ""
     more += " --updates" if scenario.kind == UPDATE else ""
     return f"python -m tests.nemesis{more} --round-seed {scenario.seed}"

@@ -46,8 +46,6 @@ from tests.release.last_version import LAST_VERSION, last_version
 
 USUAL = (22, 1, 14, 59, 5, 51)
 """A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
-HASTY = (22, 51, 14)
-"""A kill, a node of a cluster, a partition; and a kill in the middle of each."""
 UPDATES = (2, 3)
 """To this version on a work queue of 2.10, and back from it on a stream of 2.11 that keeps its fires."""
 PLANTED = {
@@ -168,14 +166,7 @@ def fires_of_one(history: History) -> list[FireSeen]:
     return [fire for fire in history.fires if fire.schedule == steady(0)]
 
 
-# -- snapshots and updates -------------------------------------------------------------------------------------------
-
-
-async def test_no_promise_is_broken_where_sidecars_begin_with_snapshots(tmp_path: Path) -> None:
-    played = await asyncio.gather(*(play(seed, tmp_path / str(seed), snapshots=True) for seed in HASTY))
-    failed = "\n".join(evidence(outcome) for outcome in played if outcome.violations)
-    assert not failed, failed
-    assert sum(outcome.begun_with_snapshots for outcome in played), "no life began with a snapshot"
+# -- updates ---------------------------------------------------------------------------------------------------------
 
 
 async def test_no_promise_is_broken_by_a_rolling_update_or_its_reverse(tmp_path: Path) -> None:

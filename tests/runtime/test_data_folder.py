@@ -187,7 +187,7 @@ def test_in_a_shared_directory_nothing_of_another_user_is_used(shared: Path) -> 
 @pytest.fixture
 def of_each_user() -> Iterator[Path]:
     """Give a directory of root in the temporary one, with a directory `own` of another user."""
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
         Path(made).chmod(0o755)
         own = Path(made, "own")
         own.mkdir(0o700)

@@ -11,12 +11,12 @@ import pytest
 from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import open_session
 from nats_scheduler.control.past import FireQuery
-from nats_scheduler.engine.views.figures import ScheduleKind
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service import client
 from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.service.client import (
@@ -71,7 +71,7 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
         async with open_session(settings) as session:
             state = (await session.served_stream("O")).state
             stored = StoredSource(session)
-            cron = Query(kinds=frozenset({ScheduleKind.CRON}))
+            cron = Query(kinds=frozenset({PatternKind.CRON}))
             for query in (Query(), Query(subject="O.*y"), Query(target="O.out"), cron):
                 answered = await session.service.schedules(state, query)
                 assert answered == replace(await stored.schedules(state, query), names_failing=True)

@@ -21,17 +21,19 @@ MOST_SHOWN = 20
 
 SEEDS_AT_ONCE = 50
 
-Verdict = tuple[int, list[tuple[str, str]], Counter[Point]]
-"""A seed, what it breaks (the promise, and the evidence), and how often a process died at each point."""
+Verdict = tuple[int, list[tuple[str, str]], Counter[Point], Counter[str]]
+"""A seed, what it breaks (the promise, and the evidence), how often a process died at each point, and what engines
+began with."""
 
 
 def verdict_of(seed: int, *, option: str) -> Verdict:
     """Run a seed and judge it."""
     world = World(DRAWS[option](seed))
     try:
-        return seed, [(violation.promise, str(violation)) for violation in verdict(world.run())], world.crashes
+        found = [(violation.promise, str(violation)) for violation in verdict(world.run())]
     except Exception:
-        return seed, [("Crash", traceback.format_exc())], world.crashes
+        found = [("Crash", traceback.format_exc())]
+    return seed, found, world.crashes, world.server.starts
 
 
 def main() -> int:
@@ -44,8 +46,8 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print everything that happens in it")
     kinds = parser.add_mutually_exclusive_group()
     kinds.set_defaults(option="")
-    snapshots = "let instances keep snapshots, and begin with them"
-    kinds.add_argument("--snapshots", action="store_const", const="--snapshots", dest="option", help=snapshots)
+    files = "let instances keep their schedules in files, and begin with them"
+    kinds.add_argument("--files", action="store_const", const="--files", dest="option", help=files)
     roll_ups = "let fires replace those before them by purges"
     kinds.add_argument("--roll-ups", action="store_const", const="--roll-ups", dest="option", help=roll_ups)
     standbys = "let some of the instances read the stream, and the others take over from them"
@@ -66,10 +68,13 @@ def _many(seeds: range, jobs: int, option: str) -> int:
     begun = time.monotonic()
     broken: Counter[str] = Counter()
     crashes: Counter[Point] = Counter()
+    starts: Counter[str] = Counter()
     failing = 0
     with ProcessPoolExecutor(jobs) as processes:
-        for seed, found, crashed in processes.map(partial(verdict_of, option=option), seeds, chunksize=SEEDS_AT_ONCE):
+        verdicts = processes.map(partial(verdict_of, option=option), seeds, chunksize=SEEDS_AT_ONCE)
+        for seed, found, crashed, started in verdicts:
             crashes.update(crashed)
+            starts.update(started)
             failing += bool(found)
             broken.update({promise for promise, _evidence in found})
             if found and failing <= MOST_SHOWN:
@@ -79,6 +84,8 @@ def _many(seeds: range, jobs: int, option: str) -> int:
     print(f"{len(seeds)} seeds in {seconds:.1f} s ({1000 * seconds / len(seeds):.1f} ms each), {failing} fail")
     print("\n".join(f"  {promise}: {count}" for promise, count in broken.most_common()))
     print("crashes: " + ", ".join(f"{point} {crashes[point]}" for point in Point))
+    if starts:
+        print("engines begin: " + "".join(f"\n  {count}: {how}" for how, count in starts.most_common()))
     return bool(failing)
 
 

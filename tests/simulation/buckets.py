@@ -1,20 +1,17 @@
-"""The buckets of the registry and of snapshots: modelled as the streams that they are, and how one process sees them.
+"""The bucket of the registry: modelled as the stream that it is, and how one process sees it.
 
 Its rule: revisions are stream sequences and compare-and-set is the server's own check, both those of `MemoryStream`.
 A watcher receives every write once and in order, some late; it is notified at once, or after a silence, that the bucket
-is gone. Everything that was ever written is kept aside, so that a process may find an older checkpoint or snapshot, or
-a damaged one; what is wrong with the snapshots that it finds is drawn once for each process.
+is gone. Everything that was ever written is kept aside, so that a process may find an older checkpoint.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from nats_scheduler.engine.inputs import Refused, Stored
-from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoJetStreamError
 from nats_scheduler.jetstream.follow import CONSUMER_SILENCE_LIMIT_SECONDS
@@ -22,8 +19,6 @@ from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.runtime import snapshots as kept_snapshots
 from nats_scheduler.runtime.instances import OWNER
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND
@@ -253,108 +248,3 @@ def _asking(key: str) -> tuple[Point, Point]:
 
 def _raise(key: str, reason: str) -> None:
     raise AssertionError(f"{key}: {reason}")
-
-
-FOUND = ("latest", "latest", "latest", "older", "partial", "damaged", "foreign", "none")
-"""The snapshots, of those that were written, that a process may find."""
-
-
-def hasty() -> Iterable[tuple[Any, str, Any]]:
-    """Have a snapshot taken after each few messages, while much happens."""
-    return (
-        (kept_snapshots, "FIRST_CHECK_SECONDS", 0.2),
-        (kept_snapshots, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.5),
-        (kept_snapshots, "MIN_MESSAGES_AFTER", 1),
-        (kept_snapshots, "MAX_SHARE_AFTER", 0.0),
-        (kept_snapshots, "LOAD_CHECK_SECONDS", 0),
-        (kept_snapshots, "MIN_PAUSE_NS", 2 * SECOND),
-        (kept_snapshots, "PAUSE_FACTOR", 0),
-        (kept_snapshots, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
-        (kept_snapshots, "UNIT_PAUSE_SECONDS", 0.1),
-        (kept_snapshots, "QUIET_WAIT_SECONDS", 0.02),
-        (snapshots, "PLACES_PER_UNIT", 2),
-    )
-
-
-class SnapshotServer(BucketServer):
-    """The bucket as the server holds it; it shares the silence of the registry's bucket."""
-
-    def __init__(self, timeline: Timeline, is_silent: Callable[[], bool]) -> None:
-        super().__init__(timeline)
-        self.is_silent = is_silent  # type: ignore[method-assign]
-
-    def put(self, key: str, body: bytes) -> int:
-        """Write bytes; returns their sequence."""
-        sequence = self.write(key, body)
-        assert sequence is not None, "no revision was named"
-        return sequence
-
-    def purge_below(self, keys: str, sequence: int) -> None:
-        """Remove what is stored under matching keys below a sequence."""
-        self._listen()
-        if self.stream is None:
-            raise NoJetStreamError(f"{keys}: no server answers")
-        for one in list(self.stream.messages()):
-            if subject_matches(one.subject, keys) and one.sequence < sequence:
-                self.stream.delete(one.sequence)
-
-
-class SimulatedSnapshots:
-    """The bucket through one connection of one process: a `runtime.port.SnapshotBucket`."""
-
-    def __init__(self, server: SnapshotServer, link: Link, found: str, random: Random) -> None:
-        """Find the `latest` snapshot, an `older` one, or one with which something is wrong."""
-        self._server = server
-        self._link = link
-        self._found = found
-        self._random = random
-
-    async def open(self) -> bool:
-        """Create the bucket if it does not exist."""
-
-        def opened() -> bool:
-            is_new = self._server.look() is None
-            self._server.create()
-            return is_new
-
-        return await self._link.ask_again(Point.WRITE_SNAPSHOT, opened)
-
-    async def revised(self, key: str) -> tuple[Object | None, int]:
-        """Return the last value, or another one, and its revision."""
-        message = await self._link.ask_again(
-            Point.READ_SNAPSHOT, lambda: self._server.last(key), then=Point.SNAPSHOT_READ
-        )
-        if message is None:
-            return None, 0
-        body, revision = message.body or b"", message.sequence
-        if key.startswith("manifest") and self._found == "none":
-            return None, revision
-        if key.startswith("manifest") and self._found == "older":
-            body = self._random.choice(self._server.versions[key])
-        value = read_object(body)
-        assert value is not None, "only sidecars write here"
-        if key.startswith("manifest") and self._found == "foreign":
-            value["basis"] = "another"
-        return value, revision
-
-    async def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write a value in place of another one."""
-        swap = partial(self._server.swap, key, value, revision)
-        return await self._link.ask(Point.WRITE_SNAPSHOT, swap, Point.SNAPSHOT_WRITTEN)
-
-    async def chunk(self, key: str) -> bytes | None:
-        """Return the bytes under a key, or others."""
-        await self._link.ask_again(Point.READ_SNAPSHOT, lambda: self._server.last(key), then=Point.SNAPSHOT_READ)
-        written = self._server.versions.get(key, [])
-        if not written or (self._found == "partial" and self._random.random() < 0.5):
-            return None
-        chunk = written[-1]
-        return chunk[:-1] + bytes([chunk[-1] ^ 1]) if self._found == "damaged" else chunk
-
-    async def write_chunk(self, key: str, chunk: bytes) -> int:
-        """Write bytes under a key."""
-        return await self._link.ask(Point.WRITE_SNAPSHOT, lambda: self._server.put(key, chunk), Point.SNAPSHOT_WRITTEN)
-
-    async def purge_below(self, keys: str, sequence: int) -> None:
-        """Purge what is stored under matching keys below a sequence."""
-        await self._link.ask(Point.WRITE_SNAPSHOT, lambda: self._server.purge_below(keys, sequence))

@@ -60,6 +60,7 @@ class SimulatedFleet:
     def __exit__(self, *_error: object) -> None:
         for instance in self.instances:
             instance.process.end()
+        self.server.remove_machines()
 
     def boot(self, name: str) -> Instance:
         """Start an instance."""

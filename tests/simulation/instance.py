@@ -9,6 +9,7 @@ from random import Random
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.schedule.instants import SECOND
+from tests.simulation.files import Machine
 from tests.simulation.network import Weather
 from tests.simulation.process import Doom, Point, Process
 from tests.simulation.server import Server
@@ -44,6 +45,10 @@ class Instance:
         """Called when it died at a point."""
         self.left: Callable[[Instance], None] = lambda _instance: None
         """Called when it has ended by itself."""
+        self.lost_file: Callable[[Instance], None] = lambda _instance: None
+        """Called when its file is given up."""
+        self.machine: Machine | None = server.machine_of(name)
+        """The machine with the folder that it uses, None if it keeps no file."""
         self._server = server
         self._random = random
         self._trace = trace
@@ -82,6 +87,12 @@ class Instance:
         view = self._sidecar.service.engine.view()
         rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
         return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules}
+
+    @property
+    def held(self) -> int:
+        """The number of schedules that it holds."""
+        assert self._sidecar is not None, "it lives"
+        return len(self._sidecar.service.engine.held)
 
     def boot(self, memory: str) -> None:
         """Start a new process; of checkpoints it finds the `latest`, an `older` one, or `none`."""
@@ -130,6 +141,18 @@ class Instance:
         self.process.note(f"has its clock set {ahead / SECOND:+.3f} s off")
         self.clock.ahead = ahead
 
+    def fill_disk(self) -> None:
+        """Have nothing more be written into its file."""
+        if self.is_alive and self._sidecar is not None and self._sidecar.file is not None:
+            self.process.note("has its disk full")
+            self._sidecar.file.fill_disk()
+
+    def alter_row(self) -> None:
+        """Have a row of its file say something else than was written."""
+        if self.is_alive and self._sidecar is not None and self._sidecar.file is not None:
+            self.process.note("has a row altered")
+            self._sidecar.file.alter_row()
+
     def receive(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages that the server got."""
         self.process.receive(lambda: None if self._sidecar is None else self._sidecar.recheck(request))
@@ -148,16 +171,19 @@ class Instance:
         return process
 
     async def _live(self, name: str, process: Process, memory: str) -> None:
-        self._sidecar = Sidecar(name, process, self.clock, self._server, self.weather, self._random, memory)
+        machine = self.machine
+        self._sidecar = Sidecar(name, process, self.clock, self._server, self.weather, self._random, memory, machine)
+        self._sidecar.notify_of_loss = lambda: self.lost_file(self)
         await self._sidecar.run()
 
     async def _leave(self, process: Process, sidecar: Sidecar) -> None:
         process.note("is asked to end")
         await sidecar.leave()
         process.note("ends")
-        process.timeline.after(0, lambda: self._has_left(process))
+        process.timeline.after(0, lambda: self._has_left(process, sidecar))
 
-    def _has_left(self, process: Process) -> None:
+    def _has_left(self, process: Process, sidecar: Sidecar) -> None:
+        process.run(sidecar.close)
         if process.is_alive:
             process.end()
             self.left(self)

@@ -41,14 +41,12 @@ class Point(StrEnum):
     PURGED = "purged"
     DRAIN = "drain"
     LEAVE = "say that we are gone"
-    READ_SNAPSHOT = "read snapshot"
-    SNAPSHOT_READ = "snapshot read"
-    WRITE_SNAPSHOT = "write snapshot"
-    SNAPSHOT_WRITTEN = "snapshot written"
+    COMMIT = "commit"
+    COMMITTED = "committed"
 
 
-OF_SNAPSHOTS = (Point.READ_SNAPSHOT, Point.SNAPSHOT_READ, Point.WRITE_SNAPSHOT, Point.SNAPSHOT_WRITTEN)
-"""Points of processes that keep snapshots; the others come first, so that each seed stays what it was."""
+OF_FILES = (Point.COMMIT, Point.COMMITTED)
+"""Points of processes that keep files; the others come first, so that each seed stays what it was."""
 
 
 class Crashed(BaseException):
@@ -78,6 +76,10 @@ class Process:
         self.crashed_at: Point | None = None
         self.died: Callable[[], None] = lambda: None
         """Called when it crashed."""
+        self.dies: Callable[[], None] = lambda: None
+        """Called at its end, before its tasks are unwound."""
+        self.ended: Callable[[], None] = lambda: None
+        """Called after that."""
         self._trace = trace
         self._late: list[Event] = []
         self._heard: list[Event] = []
@@ -146,9 +148,11 @@ class Process:
 
     def end(self) -> None:
         """End it at once."""
+        self.dies()
         self.is_alive = self.is_stalled = False
         self._late, self._heard = [], []
         self.loop.unwind()
+        self.ended()
 
     def _do(self, event: Event) -> None:
         try:

@@ -21,6 +21,9 @@ KINDS = (
 UNABLE = ("denied", "idle", "deaf")
 """Faults of an instance whose heartbeats arrive: its fires are denied, or get lost, or it receives nothing."""
 
+OF_FILES = ("disk full", "row altered")
+"""Faults of an instance that keeps its schedules in a file."""
+
 FORGED = ("forged owner", "forged heartbeat")
 """What a hostile client writes into the bucket: the record of the owner, or the heartbeat of an unknown instance."""
 
@@ -43,6 +46,8 @@ LONGEST = {
     "denied": 20 * SECOND,
     "idle": 20 * SECOND,
     "deaf": 8 * SECOND,
+    "disk full": 0,
+    "row altered": 0,
     "forged owner": 0,
     "forged heartbeat": 0,
 }
@@ -153,8 +158,13 @@ class Scenario:
     """How many instances read the stream besides its owner (the setting `standbys`); None: all. No draw either."""
     beats: bool = False
     """True if a schedule fires each second that nobody changes: so an owner that fires nothing is noticed soon."""
-    snapshots: bool = False
-    """True if instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
+    files: bool = False
+    """True if instances keep their schedules in files, and begin with them: no draw, so that each seed has a world of
+    either kind."""
+    alters_files: bool = False
+    """True if something happens to files while no process uses them; no draw either."""
+    shares_folder: bool = False
+    """True if two of the instances use one folder: the second one keeps no file. No draw either."""
 
     @property
     def heals_for(self) -> int:
@@ -244,29 +254,27 @@ def with_roll_ups(seed: int) -> Scenario:
     return replace(usual, rolls_up=True, consumes=False, kinds=tuple(dict.fromkeys((*usual.kinds, "kill", "crash"))))
 
 
-def with_snapshots(seed: int) -> Scenario:
-    """Draw the scenario of a seed in which instances keep snapshots, and are killed at least; fires have deadlines.
-
-    No schedule names a calendar, which prevents snapshots, and nothing is consumed: witnesses would not stay.
-    """
-    usual = drawn(seed)
+def with_files(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which instances keep files, and are killed at least; fires have deadlines."""
+    random, usual = Random(f"files {seed}"), drawn(seed)
+    of_files = tuple(kind for kind in OF_FILES if random.random() < 0.15)
     return replace(
         usual,
-        snapshots=True,
-        deadlines=True,
-        kinds=tuple(kind for kind in KINDS if kind == "kill" or kind in usual.kinds),
-        consumes=False,
-        calendars=False,
+        files=True,
+        alters_files=random.random() < 0.5,
+        shares_folder=random.random() < 0.1,
+        deadlines=not usual.consumes,
+        kinds=(*(kind for kind in KINDS if kind == "kill" or kind in usual.kinds), *of_files),
     )
 
 
 def with_standbys(seed: int) -> Scenario:
     """Draw the scenario of a seed in which three or four instances share a stream: it has no standby, one, or all.
 
-    They come, go and die at least. Half of the seeds are those with snapshots. Faults are rare in half of each, and
+    They come, go and die at least. Half of the seeds are those with files. Faults are rare in half of each, and
     after none of them an instance may need long: both would excuse a stream that is left too early.
     """
-    random, usual = Random(f"readers {seed}"), with_snapshots(seed) if seed % 2 else drawn(seed)
+    random, usual = Random(f"readers {seed}"), with_files(seed) if seed % 2 else drawn(seed)
     if random.random() < 0.5:
         kinds = tuple(kind for kind in usual.kinds if kind not in LONGEST_RETRY)
         usual = replace(usual, kinds=kinds, breaks_every=6 * SECOND, breaks_for=40 * SECOND)
@@ -276,7 +284,7 @@ def with_standbys(seed: int) -> Scenario:
         instances=random.choice([3, 4]),
         standbys=random.choice([0, 1, 1, ALL_INSTANCES]),
         reads_for=random.choice([0, 6, 9]) * SECOND,
-        kinds=tuple(kind for kind in KINDS if kind in ("kill", "leave", *usual.kinds)),
+        kinds=tuple(kind for kind in (*KINDS, *OF_FILES) if kind in ("kill", "leave", *usual.kinds)),
         leads_anew=False,
     )
 
@@ -311,7 +319,7 @@ def with_unable(seed: int) -> Scenario:
 
 DRAWS: dict[str, Callable[[int], Scenario]] = {
     "": drawn,
-    "--snapshots": with_snapshots,
+    "--files": with_files,
     "--roll-ups": with_roll_ups,
     "--standbys": with_standbys,
     "--unable": with_unable,

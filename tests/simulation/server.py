@@ -6,6 +6,7 @@ same identity is answered "in process".
 Limit: messages of publishers are stored at once, and fires into another stream.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -25,8 +26,9 @@ from nats_scheduler.testing.network import Fate
 from tests.harness.replicated import LaggingContact, ReplicatedStream
 from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen, taken_in
-from tests.simulation.buckets import BucketServer, SnapshotServer
+from tests.simulation.buckets import BucketServer
 from tests.simulation.calendars import SimulatedCalendars
+from tests.simulation.files import Machine
 from tests.simulation.network import Link
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
@@ -138,9 +140,11 @@ class Server:
         self.bucket = BucketServer(timeline)
         self.links: dict[str, Link] = {}
         """The last connection of each process that takes part, by its name."""
-        self.snapshots = SnapshotServer(timeline, lambda: self.bucket.is_silent())
-        self.keeps_snapshots = scenario.snapshots
-        """True if instances keep snapshots."""
+        self._scenario = scenario
+        self.machines: dict[str, Machine] = {}
+        """The machines of the instances, by name; none if they keep no files."""
+        self.starts: Counter[str] = Counter()
+        """What engines began with, if instances keep files, and how often."""
         self.reads_for = scenario.reads_for
         self.forges = scenario.forges
         """True if there is a forger, so that what instances send is recorded."""
@@ -177,6 +181,20 @@ class Server:
         self.other.listen(self._stored_elsewhere)
         self.calendars = SimulatedCalendars(scenario.seed, timeline, history.calendars, trace)
         self.has_calendars = scenario.calendars
+
+    def machine_of(self, instance: str) -> Machine | None:
+        """Return the machine of an instance, None if it keeps no file; two of them may share one."""
+        if not self._scenario.files:
+            return None
+        name = "m0" if self._scenario.shares_folder and instance == "i1" else f"m{instance[1:]}"
+        if name not in self.machines:
+            self.machines[name] = Machine(name, self._scenario.seed, self._trace, self.starts)
+        return self.machines[name]
+
+    def remove_machines(self) -> None:
+        """Remove all that is on the machines."""
+        for machine in self.machines.values():
+            machine.remove()
 
     def information(self) -> Any:
         """Return the leader's information about the stream."""

@@ -38,18 +38,21 @@ from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.sidecar import leave
-from nats_scheduler.runtime.snapshots import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, LeftStream, StreamService
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.network import Fate
-from tests.simulation.buckets import FOUND, SimulatedBucket, SimulatedSnapshots
+from tests.simulation.buckets import SimulatedBucket
+from tests.simulation.files import Machine, MachineFile
 from tests.simulation.network import USUAL, Link, Weather
 from tests.simulation.process import Point, Process
 from tests.simulation.scenario import MILLISECOND
 from tests.simulation.server import ELSEWHERE, AgreedContact, Server
 from tests.simulation.timeline import Event as Happening
+
+CONTINUED = "it continues from its rows"
+"""What an engine begins with, if all is well."""
 
 FOLLOWS_ANEW_SECONDS = 1.0
 """Wait before a stream is followed again through a live connection (`runtime.serving`)."""
@@ -84,6 +87,24 @@ class Traces:
 
     def __getattr__(self, report: str) -> Callable[..., None]:
         return lambda *given, **fields: self._note(f"{report} {given or ''}{fields or ''}")
+
+
+class Reports(Traces):
+    """A reporter that counts as well what engines begin with."""
+
+    def __init__(self, note: Callable[[str], None], file: MachineFile) -> None:
+        super().__init__(note)
+        self._begins = file.begins
+
+    def stream_continued(self, stream: str, schedules: int, through: int) -> None:
+        """Count that the rows of a stream are used."""
+        self._note(f"stream_continued {stream} with {schedules} after {through}")
+        self._begins(CONTINUED)
+
+    def stream_read_anew(self, stream: str, reason: str) -> None:
+        """Count why they are not."""
+        self._note(f"stream_read_anew {stream}: {reason}")
+        self._begins(f"the rows: {reason}")
 
 
 class Information:
@@ -193,9 +214,22 @@ class Sidecar:
     """The parts that one process runs, from its start to its end."""
 
     def __init__(
-        self, name: str, process: Process, clock: Clock, server: Server, weather: Weather, random: Random, memory: str
+        self,
+        name: str,
+        process: Process,
+        clock: Clock,
+        server: Server,
+        weather: Weather,
+        random: Random,
+        memory: str,
+        machine: Machine | None,
     ) -> None:
         self._process = process
+        self.file = None if machine is None else MachineFile(machine, process, clock, self._file_is_lost)
+        self._reporter: Any = Traces(process.note) if self.file is None else Reports(process.note, self.file)
+        self._writing: asyncio.Task[None] | None = None
+        self.notify_of_loss: Callable[[], object] = lambda: None
+        """Called when the file is given up."""
         self._server = server
         self._weather = weather
         self._random = random
@@ -209,13 +243,12 @@ class Sidecar:
         self.service = self._new_service(StreamState.from_info(server.information()))
         self._services = {} if server.some_read else {"SIM": self.service}
         self._left: dict[str, LeftStream] = {}
-        self._reporter: Any = Traces(process.note)
         self._instances: Instances | None = None
         self._decided = asyncio.Event()
         """Set when the stream is to be read from now on, or is left to others from now on."""
         self._has_opened = False
-        self._has_gone_back = self._mistrusts = False
-        self._found = random.choice(FOUND) if server.keeps_snapshots else "none"
+        self._is_to_begin_anew = False
+        """True if the engine of the stream is of no use any more."""
         self._bucket: SimulatedBucket
         self.link: Link | None = None
         """The connection of the moment."""
@@ -235,6 +268,8 @@ class Sidecar:
 
     async def run(self) -> None:
         """Connect and serve, again and again."""
+        if self.file is not None:
+            self._writing = asyncio.create_task(self.file.keep_writing())
         while True:
             self.link = link = await self._connected()
             if self._server.has_calendars:
@@ -247,6 +282,16 @@ class Sidecar:
             if not serving.cancelled() and serving.exception() is not None:
                 serving.result()
             self.link = self._instances = None
+
+    def close(self) -> None:
+        """Close the file, as the last thing that is done."""
+        if self._writing is not None and self.file is not None:
+            self._writing.cancel()
+            self.file.close()
+
+    def _file_is_lost(self, reason: str) -> None:
+        self._process.note(f"its file is given up: {reason}")
+        self.notify_of_loss()
 
     async def leave(self) -> None:
         """Hand the stream over and finish what is in flight, for as long as there is a connection."""
@@ -368,32 +413,28 @@ class Sidecar:
         while not link.lost.done():
             try:
                 await self._look_at_stream(bucket, api, tasks)
-                await self.service.serve(partial(self._contact, link), bucket, api, kept=self._kept_snapshots(link))
+                await self.service.serve(partial(self._contact, link), bucket, api, self._reporter)
             except StreamWentBackError as error:
-                self._mistrusts = True
                 self._process.note(f"the stream went back: {error}")
-                self._has_gone_back = True
+                self._is_to_begin_anew = True
                 continue
             except EngineFailedError as error:
-                raise error.cause from error
+                if not error.is_of_file:
+                    raise error.cause from error
+                self._is_to_begin_anew = True
+                continue
             except JetStreamError as error:
                 self._process.note(f"lost contact: {error}")
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
 
-    def _kept_snapshots(self, link: Link) -> KeptSnapshots | None:
-        if not self._server.keeps_snapshots:
-            return None
-        bucket = SimulatedSnapshots(self._server.snapshots, link, self._found, self._random)
-        return KeptSnapshots(bucket, self._reporter, are_used=not self._mistrusts)
-
     async def _look_at_stream(self, bucket: SimulatedBucket, api: Information, tasks: asyncio.TaskGroup) -> None:
-        """Serve the stream, with a new engine if it is another stream or went back."""
-        if not self._has_gone_back and not self._server.has_gone_back:
+        """Serve the stream, with a new engine if it is another stream or went back, or the file is lost."""
+        if not self._is_to_begin_anew and not self._server.has_gone_back:
             return
         state = StreamState.from_info(await api.stream("SIM"))
-        if not self._has_gone_back and self.service.serves_the_same(state, Mode.EMULATED, self._able):
+        if not self._is_to_begin_anew and self.service.serves_the_same(state, Mode.EMULATED, self._able):
             return
-        self._has_gone_back = False
+        self._is_to_begin_anew = False
         self.service.end()
         self.service = self._services["SIM"] = self._new_service(state)
         if self._instances is not None:
@@ -403,7 +444,8 @@ class Sidecar:
 
     def _new_service(self, state: StreamState) -> StreamService:
         process = self._able, SETTINGS, self._clock, self._report
-        service = StreamService(state, Mode.EMULATED, *process, memory=ContentMemory(self._content_memory))
+        memory = ContentMemory(self._content_memory)
+        service = StreamService(state, Mode.EMULATED, *process, memory=memory, file=self.file)
         service.read_calendars(self._calendars, is_followed=False)
         return service
 

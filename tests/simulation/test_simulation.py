@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.schedule.instants import MILLISECOND
 from tests.harness.seeds import seeds
 from tests.simulation.planted import BUGS, around, planted
-from tests.simulation.process import OF_SNAPSHOTS, Point
-from tests.simulation.scenario import DRAWS, KINDS, drawn, with_snapshots
+from tests.simulation.process import OF_FILES, Point
+from tests.simulation.scenario import DRAWS, KINDS, drawn, with_files
 from tests.simulation.timeline import EndlessError
 from tests.simulation.world import World, judged
 
@@ -30,7 +29,7 @@ SEND_DELAY_NS = 40 * MILLISECOND
 """Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
 
 
-@pytest.mark.parametrize("option", DRAWS, ids=["plain", "snapshots", "roll-ups", "standbys", "unable"])
+@pytest.mark.parametrize("option", DRAWS, ids=["plain", "files", "roll-ups", "standbys", "unable"])
 @pytest.mark.parametrize("some", TIERS)
 def test_no_promise_is_broken_whatever_breaks(some: range, option: str) -> None:
     for seed in some:
@@ -89,7 +88,7 @@ def test_a_seed_is_the_same_in_every_process(seed: int) -> None:
 def test_processes_die_at_every_point_where_they_may() -> None:
     missing = set(Point)
     for seed in range(600):
-        scenario = with_snapshots(seed) if missing <= set(OF_SNAPSHOTS) else drawn(seed)
+        scenario = with_files(seed) if missing <= set(OF_FILES) else drawn(seed)
         if missing and "crash" in scenario.kinds:
             world = World(scenario)
             world.run()
@@ -133,22 +132,3 @@ def test_the_seeds_break_everything_that_can_break() -> None:
     drawn_of = ("elects", "guard", "consumes", "misses", "instances")
     found = {name: {getattr(scenario, name) for scenario in scenarios} for name in drawn_of}
     assert found == {name: {1, 2, 3} if name == "instances" else {True, False} for name in drawn_of}
-
-
-@pytest.mark.slow
-def test_engines_begin_with_snapshots_also_of_schedules_with_policies() -> None:
-    lines: list[str] = []
-    has_target_elsewhere: set[bool] = set()
-
-    def given_back(original: Any, held: Held, history: Any) -> None:
-        has_target_elsewhere.add(held.is_elsewhere)
-        original(held, history)
-
-    with planted(around(snapshots, "give_back", given_back)):
-        for seed in range(40):
-            World(with_snapshots(seed), lines.append).run()
-            used = [line for line in lines if "snapshot_used" in line]
-            ignored = [line for line in lines if "snapshot_ignored" in line]
-            if len(used) >= 3 and ignored and has_target_elsewhere == {True, False}:
-                return
-    pytest.fail(f"{used}, {ignored}, {has_target_elsewhere}")

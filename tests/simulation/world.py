@@ -10,15 +10,14 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
-from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
-from tests.simulation.buckets import hasty
 from tests.simulation.clients import Forger, Publishers, Workers
+from tests.simulation.files import BEFALLS, hasty, near
 from tests.simulation.instance import Instance
-from tests.simulation.planted import instead, planted, together
-from tests.simulation.process import OF_SNAPSHOTS, Point
+from tests.simulation.planted import planted
+from tests.simulation.process import OF_FILES, Point
 from tests.simulation.scenario import (
     CLOCK_OFF,
     LONGEST,
@@ -42,9 +41,6 @@ BUCKET_MADE_ANEW = 3 * SECOND
 AT_REST = 10 * SECOND
 """Length (ns) of the end phase, in which the stream should keep its owner."""
 
-FAR_BITS = 26
-"""In half of the worlds a schedule is far that is woken in more than two of spans of 2 to this power of ns (67 ms)."""
-
 Trace = Callable[[str], None]
 
 
@@ -65,6 +61,7 @@ class World:
         )
         self._trace = written
         self._random = Random(f"faults {scenario.seed}")
+        self._befalling = Random(f"what befalls files {scenario.seed}")
         self._born: dict[str, int] = {}
         self._leaves_since: dict[str, int] = {}
         self._consumed_through = 0
@@ -95,6 +92,8 @@ class World:
             "slow": self._spell("slow"),
             "refusing": self._spell("refusing"),
             "clock": self._step_clock,
+            "disk full": lambda instance, _duration: instance.fill_disk(),
+            "row altered": lambda instance, _duration: instance.alter_row(),
             "bucket deleted": self._delete_bucket,
             "bucket silent": self._silence_bucket,
             "denied": self._disable("denied"),
@@ -106,11 +105,8 @@ class World:
 
     def run(self) -> History:
         """Break everything, heal everything, and return what happened; what is raised names the scenario."""
-        # All worlds end soon, so that in half of them what is some tenths of a second from its next fire is packed, and
-        # each that is read, though they are few, as one of many.
-        changed = (FAR_BITS, 1) if self.scenario.seed % 2 else (Roster.far_bits, Roster.min_filled)
-        packs = together(*map(partial(instead, Roster), ("far_bits", "min_filled"), changed))
-        with planted(packs), planted(hasty if self.scenario.snapshots else tuple):
+        seed = self.scenario.seed
+        with planted(partial(near, seed)), planted(partial(hasty, seed) if self.scenario.files else tuple):
             try:
                 return self._run()
             except Exception as error:
@@ -119,10 +115,13 @@ class World:
                     with suppress(EndlessError):  # what steps without end does so in its end, too
                         instance.process.end()
                 raise
+            finally:
+                self.server.remove_machines()
 
     def _run(self) -> History:
         for instance in self.instances:
             instance.crashed, instance.left = self._has_crashed, self._has_left
+            instance.lost_file = self._has_lost_file
             self._boot(instance)
         self._may_be_unread()
         self.publishers.act_now_and_again(self.scenario.publishes_every)
@@ -257,6 +256,8 @@ class World:
         memory = "none" if chance < 0.2 else "latest"
         if chance > 0.8 and not self.scenario.consumes and not self.scenario.elects:
             memory = "older"
+        if instance.machine is not None and self.scenario.alters_files:
+            instance.machine.befall(self._befalling.choices([*BEFALLS], [*BEFALLS.values()])[0])
         instance.boot(memory)
         self._born[instance.name] = self.timeline.now
         if "clock" in self.scenario.kinds:
@@ -285,7 +286,7 @@ class World:
 
     def _crash(self, instance: Instance, duration: int) -> None:
         """Let it die at one of the next points, or at the next one of a kind that may be rare."""
-        points = [point for point in Point if self.scenario.snapshots or point not in OF_SNAPSHOTS]
+        points = [point for point in Point if self.scenario.files or point not in OF_FILES]
         at = self._random.choice([None, *points])
         instance.doom(at, duration % 7 if at is None else 0)
         if at is Point.LEAVE:
@@ -297,6 +298,12 @@ class World:
             self.crashes[instance.process.crashed_at] += 1
         wait = int(self._random.random() * LONGEST["crash"])
         self.timeline.after(wait, lambda: self._boot_again(instance))
+
+    def _has_lost_file(self, instance: Instance) -> None:
+        """Record that an instance reads the stream anew from now on."""
+        now = self.timeline.now
+        self.history.faults.append(Fault("file lost", instance.name, now, now, silences=True))
+        self._may_be_unread(besides=instance)
 
     def _leave(self, instance: Instance, _duration: int) -> None:
         self._asked_to_end(instance)

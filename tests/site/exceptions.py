@@ -52,6 +52,7 @@ INSTALLED_PROGRAMS = re.compile(r"(?<![\w/])\.venv/bin/")
 
 RUN_BY_OTHER_TESTS = {
     "docs/clients.md": "test_the_page_shows_what_is_run",
+    "docs/internals/table.md": "test_each_query_of_the_page_prints_what_the_page_shows",
     "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows_and_each_schedule_fires_once",
     "docs/operating/security.md": "test_each_team_has_what_the_page_gives_it_and_nothing_of_another",
     "docs/python.md": "test_the_tutorial_and_the_example_run_with_a_sidecar_and_on_a_server_that_fires_by_itself",

@@ -63,9 +63,9 @@ def test_python_is_saved_and_run_or_run_by_the_test_that_is_named() -> None:
     loose = {place(block.page) for block in blocks("python") if block.file is None}
     assert loose - set(RUN_BY_OTHER_TESTS) == {"README.md"}, "the reader runs those of the README as they stand"
     typed = {place(block.page) for block in blocks("sh") if without_installing(block.text)}
-    # One shows parts of a shell script that is run, one gives its server another configuration, and one shows
-    # requests that are sent without the program.
-    by_others = {"docs/clients.md", "docs/operating/scale.md", "docs/operating/security.md"}
+    # One shows parts of a shell script that is run, one asks a file that a test wrote, one gives its server another
+    # configuration, and one shows requests that are sent without the program.
+    by_others = {"docs/clients.md", "docs/internals/table.md", "docs/operating/scale.md", "docs/operating/security.md"}
     assert typed & set(RUN_BY_OTHER_TESTS) == by_others
 
 

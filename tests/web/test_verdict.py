@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from nats_scheduler.engine.views.figures import ScheduleKind, State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service.answers import Part
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.pages import KINDS, STATES
@@ -145,4 +146,4 @@ def test_sums_are_over_all_streams() -> None:
 
 
 def test_the_words_of_the_search_are_those_of_the_service() -> None:
-    assert (tuple(State), tuple(ScheduleKind)) == (STATES, KINDS)
+    assert (tuple(State), tuple(PatternKind)) == (STATES, KINDS)

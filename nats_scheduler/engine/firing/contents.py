@@ -12,8 +12,8 @@ The rules:
 - What waits goes in the order of its fire times, also after an edit of a calendar has moved them.
 
 The size of a large content is noted when its headers are read (`Nats-Msg-Size`), by sequence; one without a note counts
-as small until it is read. After a start with a snapshot no size is known: what turns out to be large is dropped, noted,
-and read again in its turn.
+as small until it is read. After a start that continues from rows no size is known: what turns out to be large is
+dropped, noted, and read again in its turn.
 
 Cost: nothing for a schedule that waits and is small; an addition for each step of a fire; a dictionary entry for a
 large one.

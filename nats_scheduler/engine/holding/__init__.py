@@ -1,1 +1,1 @@
-"""The schedules that are held: near and far from their next fire, their stages and their ends."""
+"""The schedules that are held: rows of a table, objects while something is in progress, their stages and their ends."""

@@ -9,11 +9,13 @@ The rules:
 
 - What is half changed is not used any more: the schedule is taken out of every place that holds it, and nothing is
   asked of it (`Admission.reject_failed`).
-- What concerns no single schedule is raised again: the stream gets a new engine.
+- What concerns no single schedule is raised again: the stream gets a new engine. So is what the table of schedules
+  raises, whatever was asked of it.
 
 Cost: nothing, as long as nothing is raised.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -27,6 +29,7 @@ from nats_scheduler.engine.fire import (
     ReadDuplicate,
 )
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.table import DamagedTableError
 from nats_scheduler.engine.inputs import (
     BodiesCompared,
     ContentRead,
@@ -42,6 +45,9 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.message.stored import StoredMessage
 
 T = TypeVar("T")
+
+OF_TABLE = (sqlite3.Error, DamagedTableError)
+"""What is raised if the table of schedules cannot be read or written."""
 
 _WITH_FIRE = PublishConcluded | DuplicateRead | ProposalsApplied | FireLookedFor
 _ABOUT_FIRE = ReadDuplicate | AwaitProposals | LookForFire
@@ -70,7 +76,7 @@ class Guard:
 
     def failed(self, one: object, error: Exception) -> None:
         """Reject the schedule that an item or an input concerns as failed; raises the error if it concerns none."""
-        concerned = _concerned(one)
+        concerned = None if isinstance(error, OF_TABLE) else _concerned(one)
         if concerned is None:
             raise error
         self._reject(one, *concerned, error)

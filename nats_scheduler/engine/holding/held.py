@@ -13,9 +13,9 @@ Nothing is kept of a decision: it follows from the time and from the fire that i
 on another instance.
 
 Cost: 140 bytes, about 400 with its numbers, its subject and a pattern of its own; equal terms are shared. Most of those
-that are held are far and no objects (`engine.holding.far`). What only some policies need (`needs_history`) takes about
-200 bytes more, and a search for a fire time for each fire that is due; some more, and a few counts, if `all` with a
-number drops something.
+that are held only wait, and are rows and no objects (`engine.holding.table`). What only some policies need
+(`needs_history`) takes about 200 bytes more, and a search for a fire time for each fire that is due; some more, and a
+few counts, if `all` with a number drops something.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.policies import Kept, Overlap, Policies
 from nats_scheduler.message.timetable import Timetable, jittered
 from nats_scheduler.schedule.bounds import Bounded
+from nats_scheduler.schedule.patterns import kind_of
 
 NO_WAKE = -1
 """The wake of a schedule without an agenda entry."""
@@ -37,8 +38,8 @@ NO_EXPIRY = 1 << 100
 NEVER_EXPIRES = NO_EXPIRY + 1
 """The end of a message whose TTL is `never`: it outlives the `max_age` of its stream."""
 
-NO_PLACE = -1
-"""The place of a schedule that is in no row."""
+NO_ROW = 0
+"""The id of the row of a schedule that has none yet."""
 
 
 class NoFire(Enum):
@@ -80,8 +81,10 @@ class Held(Timetable):
         "expires",
         "fire_time",
         "flight",
+        "headers",
+        "kind",
         "mark",
-        "place",
+        "row",
         "sequence",
         "subject",
         "terms",
@@ -132,6 +135,7 @@ class Held(Timetable):
         """Hold the schedule that was stored on a subject under a sequence; it waits for a fire, the first if None."""
         self.pattern, self.terms = definition
         self.stored_at = stored_at
+        self.kind = kind_of(self.pattern)
         self.subject = subject
         self.sequence = sequence
         first = self.first_fire() if fire_time is None else fire_time
@@ -146,8 +150,10 @@ class Held(Timetable):
         """What is known of its body (`message.stored.body_mark`), if it fires once; 0 for nothing."""
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
-        self.place = NO_PLACE
-        """Its place in `engine.holding.roster`."""
+        self.row = NO_ROW
+        """The id of its row."""
+        self.headers = b""
+        """The headers that its row has; empty if they are to be written from its definition."""
         policies = self.terms.policies
         if needs_history(policies):
             self.has_history = True

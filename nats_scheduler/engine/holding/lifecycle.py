@@ -398,6 +398,7 @@ class Lifecycle:
         before = Stage.WAITING if flight is None else flight.stage
         if before not in turn.stages:
             raise IllegalMoveError(f"{turn.name} is not possible while it is {before.value}")
+        self.roster.changed(held)
         if stage in IN_PROGRESS:
             if flight is None:
                 flight = held.flight = Flight()

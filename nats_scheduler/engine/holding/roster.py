@@ -1,43 +1,39 @@
 """The schedules that are held, and when each of them has to be woken next.
 
-The rule: a held schedule has at most one valid entry in the agenda, the one whose instant equals its `wake`.
-Entries are never searched for; a stale one is skipped when its time comes.
-If more than half of the entries are stale, of a span or of all, they are discarded: memory follows what is held.
+Every schedule is a row of the table (`engine.holding.table`), or becomes one at the end of the step. An object exists
+while something is in progress for it, while it is woken soon, and while its policies need to know of its earlier fires;
+then its row may be older than it is.
 
-Of a million schedules nearly all are far from their next fire. `settle`, at the end of a step, packs what has its next
-wake more than a few minutes later (`engine.holding.far`): then it is an object no more. It becomes one again if it is
-asked for by its subject, and before its time comes. So code that keeps a schedule from one step to the next keeps one
-that is in progress or set aside, which is never packed.
+The rules:
 
-Near schedules have their entries here. Entries of the current and the next span of 17 s are kept in order
-(`engine.holding.roster`); later ones are in lists, one for each span.
-A list is put in order a piece at a time during the span before its own, so that a burst is not late.
-A span whose time has passed, as after an outage, is put in order a piece at a time as well, and then woken from.
+- A row whose wake is at most `objects_through` has an object. So rows are read in the order of their wakes, some at a
+  time, some minutes before they are due; a burst is read long before it is due.
+- `settle`, at the end of a step, writes the objects for which nothing is in progress and which are woken later, and
+  discards them. So code that keeps a schedule from one step to the next keeps one that is in progress or set aside.
+- A schedule has at most one valid entry in the agenda, the one whose instant equals its `wake`. Entries are never
+  searched for: a stale one is skipped when its time comes, and if more than half of them are, they are discarded.
+- What changed since the rows were last written (`write_changed`) is known, so that they can be made true for a start
+  that continues from them (`engine.restart`).
 
-Cost: a lookup per message; a wake is entered once or twice; 4 bytes for the entry of a far schedule.
+Cost: a look-up for each message that may concern a schedule: nothing in a stream with few schedules, else 5 µs, or
+half a microsecond for each of many; 6 µs to make an object of a row, 15 to change its row when it waits again.
 """
 
-from __future__ import annotations
-
 import heapq
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
+from operator import attrgetter
 
-from nats_scheduler.engine.holding.far import (
-    MAX_ROW_BYTES,
-    FarAgenda,
-    FarColumns,
-    FarEntry,
-    FarRow,
-    Kinds,
-    SubjectIndex,
-    Window,
-    columns_of,
-    read_text,
-    subject_in,
-)
-from nats_scheduler.engine.holding.held import NO_PLACE, NO_WAKE, Held
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.engine.holding.flight import DONE
+from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, NO_ROW, NO_WAKE, Held
+from nats_scheduler.engine.holding.remembered import read_history, written_history
+from nats_scheduler.engine.holding.table import DamagedTableError, Outline, Row, Selection, Table
+from nats_scheduler.message.definition import Definition, Terms, definition_block
+from nats_scheduler.message.policies import Kept
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import Pattern, PatternKind
 
 # The wakes of schedules in order: by time, and at one instant by sequence.
 #
@@ -130,564 +126,544 @@ def _valid(entries: Iterable[Held], instant: int) -> list[Held]:
     return list(dict.fromkeys(held for held in entries if held.wake == instant))
 
 
-# The held schedules in rows, so that all of them can be visited a row at a time while they change.
+# A schedule as a row, and back.
 #
-# A dictionary cannot be read in parts: a change ends its iteration, and a copy of a million entries takes too long
-# between two fires.
-#
-# The rule: a schedule has one place until it is removed, whether it is near (an object) or far
-# (`engine.holding.far`). So a visit of all rows, one after the other, finds each schedule that is held all the time
-# exactly once; one that is added meanwhile may be missed.
-#
-# Cost: a fraction of a microsecond to add or to remove; some 100 bytes for each near schedule.
-# Limit: rows that became empty stay, and are filled again first.
+# The rule: what is read is equal to what was written, except for what is in progress: that begins anew.
+# What no row can have (`RowError`) is an object for as long as it is held: a fire time before 1677 or after 2262, and a
+# definition that no headers can have.
 
-ROW_BITS = 8
-ROW_LENGTH = 1 << ROW_BITS
-"""Places in a row."""
+MAX_INSTANT = (1 << 63) - 1
+"""The last instant (ns) that a row can have, in 2262; the first one is as far before 1970."""
 
-_PLACE_IN_ROW = ROW_LENGTH - 1
+NEVER = -1
+"""In the column `expires`: the TTL is `never`."""
 
+MAX_KEPT_BLOCK_BYTES = 512
+"""The headers of a message are kept as they are up to this length; of a longer one only those that count."""
 
-class Row:
-    """The places of one row."""
-
-    __slots__ = ("far", "free", "near", "used")
-
-    def __init__(self, kinds: Kinds, number: int) -> None:
-        self.near: dict[int, Held] = {}
-        """The near schedules by their places in the row."""
-        self.far = FarRow(kinds, number << ROW_BITS)
-        self.free: list[int] = []
-        """Places that became free."""
-        self.used = 0
-        """The number of places that were ever used: the first ones."""
-
-    @property
-    def has_room(self) -> bool:
-        """True if a place is free."""
-        return bool(self.free) or self.used < ROW_LENGTH
-
-    def visit(self, first: int = 0, end: int = ROW_LENGTH, window: Window | None = None) -> list[Held]:
-        """Return the schedules in some places of the row, to look at: those that are far are copies.
-
-        With a window, without the far ones that it leaves out.
-        """
-        near, far = self.near, self.far
-        found = []
-        for place in range(first, min(end, self.used)):
-            held = near.get(place)
-            if held is not None:
-                found.append(held)
-            elif far.has(place) and not (window and far.is_left_out(place, window)):
-                found.append(far.unpacked(place))
-        return found
-
-    def current(self, held: Held) -> Held | None:
-        """Return a schedule that was visited, as it is now; None if it is not held any more."""
-        place = held.place & _PLACE_IN_ROW
-        near = self.near.get(place)
-        if near is not None:
-            return near if near.sequence == held.sequence else None
-        return held if self.far.has(place) and self.far.sequences[place] == held.sequence else None
+DefinitionReader = Callable[[StoredMessage], Definition | None]
+"""Reads what a message defines, None if it is no valid schedule."""
 
 
-class Rows:
-    """The rows of one stream's schedules."""
-
-    def __init__(self) -> None:
-        self._rows: list[Row] = []
-        self._with_room: list[int] = []
-        self._kinds = Kinds()
-        self.far_count = 0
-        """The number of far schedules."""
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, number: int) -> Row:
-        """Return the row with this number, from 0 on."""
-        return self._rows[number]
-
-    def add(self, held: Held) -> None:
-        """Give a near schedule a place."""
-        row, number, place = self._room()
-        row.near[place] = held
-        held.place = number << ROW_BITS | place
-
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds of the far schedules."""
-        return self._kinds
-
-    def fill(self, columns: FarColumns) -> int:
-        """Put far schedules into a new row; returns the place of the first one, and the others follow."""
-        number, count = len(self._rows), len(columns.sequences)
-        row = Row(self._kinds, number)
-        row.far.fill(columns)
-        row.used = count
-        self._rows.append(row)
-        if row.has_room:
-            self._with_room.append(number)
-        self.far_count += count
-        return number << ROW_BITS
-
-    def add_far(self, entry: FarEntry) -> int | None:
-        """Give a far schedule a place, and return it; None if it cannot be in the row that has room."""
-        row, number, place = self._room()
-        if not row.far.put(place, entry):
-            self._take_back(row, number, place)
-            return None
-        self.far_count += 1
-        if row.far.count == ROW_LENGTH:
-            row.far.trim()
-        return number << ROW_BITS | place
-
-    def discard(self, place: int) -> None:
-        """Take the place of a far schedule, which is not held any more."""
-        number, within = place >> ROW_BITS, place & _PLACE_IN_ROW
-        row = self._rows[number]
-        row.far.remove(within)
-        self._take_back(row, number, within)
-        self.far_count -= 1
-
-    def emptied(self) -> Iterator[None]:
-        """Remove all schedules, and yield after each row."""
-        while self._rows:
-            self._rows.pop()
-            yield
-        self._with_room.clear()
-        self.far_count = 0
-
-    def replace(self, before: Held, held: Held) -> None:
-        """Put a schedule where the version before it is, so that a visit sees one of the two."""
-        place = before.place
-        before.place, held.place = NO_PLACE, place
-        self._rows[held.place >> ROW_BITS].near[held.place & _PLACE_IN_ROW] = held
-
-    def remove(self, held: Held) -> None:
-        """Take the place of a near schedule."""
-        number, place = held.place >> ROW_BITS, held.place & _PLACE_IN_ROW
-        row = self._rows[number]
-        del row.near[place]
-        self._take_back(row, number, place)
-        held.place = NO_PLACE
-
-    def _room(self) -> tuple[Row, int, int]:
-        """Take a free place: its row, the number of that, and where it is there."""
-        if not self._with_room:
-            self._with_room.append(len(self._rows))
-            self._rows.append(Row(self._kinds, len(self._rows)))
-        number = self._with_room[-1]
-        row = self._rows[number]
-        if row.free:
-            place = row.free.pop()
-        else:
-            place = row.used
-            row.used += 1
-        if not row.has_room:
-            self._with_room.pop()
-        return row, number, place
-
-    def _take_back(self, row: Row, number: int, place: int) -> None:
-        """Have a place free again."""
-        if not row.has_room:
-            self._with_room.append(number)
-        row.free.append(place)
-
-    # -- far schedules -------------------------------------------------------------------------------------------
-
-    def pack(self, held: Held) -> bool:
-        """Have a near schedule kept as a far one in its place; returns whether that was possible."""
-        row, place = self._rows[held.place >> ROW_BITS], held.place & _PLACE_IN_ROW
-        if not row.far.pack(place, held):
-            return False
-        del row.near[place]
-        if not row.near:
-            row.near = {}  # a dictionary that became empty keeps the room for all that were in it
-            if row.far.count == ROW_LENGTH:
-                row.far.trim()
-        self.far_count += 1
-        return True
-
-    def unpack(self, place: int) -> Held:
-        """Make the far schedule in a place a near one."""
-        row, within = self._rows[place >> ROW_BITS], place & _PLACE_IN_ROW
-        held = row.near[within] = row.far.unpacked(within)
-        row.far.remove(within)
-        self.far_count -= 1
-        return held
-
-    def copy(self, place: int) -> Held:
-        """Return a copy of the far schedule in a place, to look at."""
-        return self._rows[place >> ROW_BITS].far.unpacked(place & _PLACE_IN_ROW)
-
-    def subject(self, place: int) -> bytes:
-        """Return the subject of the far schedule in a place."""
-        return self._rows[place >> ROW_BITS].far.subject(place & _PLACE_IN_ROW)
-
-    def far_wake(self, place: int) -> int | None:
-        """Return when (ns) the far schedule in a place is woken; None if none is there."""
-        far, within = self._rows[place >> ROW_BITS].far, place & _PLACE_IN_ROW
-        return far.wakes[within] if far.has(within) else None
-
-    def far_wakes(self, first: int) -> list[tuple[int, int]]:
-        """Return the places of the far schedules in a row, whose first place is given, and their wakes (ns)."""
-        far = self._rows[first >> ROW_BITS].far
-        return [(first | within, far.wakes[within]) for within in far.places()]
+class RowError(Exception):
+    """A schedule cannot be a row; the reason says why."""
 
 
-MIN_AGENDA_ENTRIES = 1024
-"""Stale entries up to this number are kept until their time comes."""
+def row_of(held: Held) -> Row:
+    """Return the row of a schedule, of which what is in progress begins anew. Raises `RowError`."""
+    flight, pattern, wake, expires = held.flight, held.pattern, held.wake, held.expires
+    fire_time = held.fire_time if flight is None else first_due(held)
+    # One that is looked at later than its fire is due, as if it is left to the owner, would not bound checkpoints
+    # (`engine.ownership.takeover`).
+    due = held.send_time_of(fire_time)
+    wake = due if wake == NO_WAKE else min(wake, due)
+    if not -MAX_INSTANT <= fire_time <= MAX_INSTANT or wake > MAX_INSTANT or MAX_INSTANT < expires < NO_EXPIRY:
+        raise RowError("it fires, or its TTL ends, before 1677 or after 2262")
+    ending = flight.ending.value if flight is not None and flight.stage in DONE else None
+    return Row(
+        held.subject,
+        held.sequence,
+        held.stored_at,
+        held.kind.value,
+        held.terms.target,
+        pattern.time_zone,
+        held.headers or written_headers(pattern, held.terms),
+        fire_time,
+        max(wake, 0),  # rows are read from 1970 on
+        written_expiry(expires),
+        held.mark,
+        ending,
+        written_history(held) if held.has_history else None,
+    )
 
-SPAN_BITS = 34
-"""A span is 2 to this power of nanoseconds, 17 s."""
 
-MAX_MOVED_PER_CALL = 2_048
-"""Entries of the next span that are put in order in one call, which takes about a millisecond."""
-
-
-MAX_UNPACKED_PER_CALL = 512
-"""Far schedules that are unpacked in one call, which takes about a millisecond."""
+def written_headers(pattern: Pattern, terms: Terms) -> bytes:
+    """Return the headers of a schedule with this definition. Raises `RowError`."""
+    try:
+        return definition_block(Definition(pattern, terms))
+    except ValueError as error:
+        raise RowError(str(error)) from None
 
 
-class _Span:
-    """The entries of one span that are not in order yet."""
+def written_expiry(expires: int) -> int | None:
+    """Return the end (ns) of a TTL as it is written."""
+    return None if expires == NO_EXPIRY else NEVER if expires == NEVER_EXPIRES else expires
 
-    __slots__ = ("first", "held", "stale")
 
-    def __init__(self, first: int) -> None:
-        self.first = first
-        """No entry has an earlier instant (ns)."""
-        self.held: list[Held] = []
-        self.stale = 0
-        """The most of them that can be stale."""
+def read_expiry(expires: int | None) -> int:
+    """Return the end (ns) of a TTL that was written."""
+    return NO_EXPIRY if expires is None else NEVER_EXPIRES if expires == NEVER else expires
+
+
+def first_due(held: Held) -> int:
+    """Return the fire time (ns) with which a schedule in progress begins anew.
+
+    A make-up fire that is not stored stands for earlier ones: what happens to them is decided again, and reported.
+    But a schedule that sends each of them begins with the first that it owes.
+    """
+    flight = held.flight
+    if flight is None or flight.missed_since is None or held.terms.policies.missed.kept is Kept.ALL:
+        return held.fire_time
+    return flight.missed_since
+
+
+OBJECTS_AHEAD_NS = 120 * SECOND
+"""Rows that are woken within this time (ns) become objects, and stay objects."""
+
+MIN_AHEAD_NS = 60 * SECOND
+"""Rows are looked for again when less than this time (ns) is left of that."""
+
+MAX_READ_PER_CALL = 64
+"""Rows that become objects in one call of `pop_woken`: half a millisecond of work."""
+
+MAX_KNOWN_SUBJECTS = 10_000
+"""With at most this number of schedules all their subjects are known: a message that is on none costs nothing."""
+
+MIN_AGENDA_ENTRIES = 1_024
+"""The agenda is not cleared of stale entries while it has no more than this."""
+
+NEXT_ROWS = 64
+"""Rows that are looked at to find the next one that is due: some end before."""
+
+MIN_MANY = 16
+"""So many messages at once are looked up together."""
+
+
+_row_subject, _row_kind, _row_zone, _row_wake = map(attrgetter, ("subject", "kind", "zone", "wake"))
 
 
 class Roster:
-    """The held schedules by subject, and the agenda."""
+    """The schedules of one stream, and their wakes."""
 
-    far_bits: ClassVar[int] = 37
-    """Schedules to be woken in the next 2 to this power of ns (137 s) are near, and some in up to twice that time."""
-
-    min_filled: ClassVar[int] = 64
-    """So many new far schedules get a row of their own; fewer go into the places that are free."""
-
-    def __init__(self) -> None:
-        self._near: dict[str, Held] = {}
-        self.rows = Rows()
-        """All schedules, near and far, for visits that are spread over many steps."""
-        self._places = SubjectIndex(self.rows.subject)
-        """Where the far schedules are."""
-        self._far_agenda = FarAgenda(self.far_bits)
-        self._far_order = self._far_agenda.order
-        self.comes_to = self._far_agenda.comes_to
-        """Notes the time (ns), which decides what is far: to be called at the beginning of each step."""
-        self._unsettled: list[tuple[Held, int]] = []
-        """Near schedules whose wake (ns) is far; their entries are made by `settle`."""
-        self._fetched: list[tuple[int, int]] = []
-        """The place and the wake (ns) of each far schedule that was fetched since: its entry may be valid again."""
+    def __init__(self, read: DefinitionReader, table: Table | None = None) -> None:
+        """Hold nothing; the table is in memory if none is given, and `read` reads the headers of rows."""
+        self._table = Table() if table is None else table
+        self._read = read
+        self._objects: dict[str, Held] = {}
+        self._count = 0
+        """The number of all schedules."""
+        self.kinds: Counter[PatternKind] = Counter()
+        """The number of schedules of each kind."""
+        self.written: Counter[PatternKind] = Counter()
+        """The number of rows of each kind."""
+        self._kinds_of_rows: dict[int, PatternKind] = {}
+        """The kinds of the rows, by their ids, of which the schedules were replaced by ones of other kinds."""
+        self._subjects: set[str] | None = set()
+        """The subjects of all rows; None if there were too many."""
         self._agenda = Agenda()
-        self._spans: dict[int, _Span] = {}
-        self._order: list[int] = []
-        """The numbers of the spans, as a heap; some may be gone."""
-        self._in_spans = 0
-        """The number of entries in spans."""
-        self._ordered_through = 0
-        """The number of the last span whose new entries are put in order at once."""
+        self._unsettled: list[Held] = []
+        """Objects that may become rows at the end of the step."""
+        self._zones: set[str] = set()
+        """The time zones of rows that were written."""
+        self._changed: dict[Held, None] = {}
+        """Objects whose rows are older than they are, or may be."""
+        self._deleted: list[int] = []
+        """The ids of rows of which nothing is held any more."""
+        self._read_through = NO_WAKE, NO_ROW
+        """The wake and the id of the last row that was read because of its wake: each up to it has an object."""
+        self.objects_through = NO_WAKE
+        """Rows that are woken up to this instant (ns) have objects, or are read next."""
+        self._is_read = True
+        """True if none of those is left to be read."""
+        self._first_row: int | None = None
+        """The first wake of a row later than that; None if there is none."""
+        self.unwritten: dict[int, str] = {}
+        """Schedules that no row can be, by sequence, and why."""
 
     def __len__(self) -> int:
-        return len(self._near) + self.rows.far_count
+        return self._count
 
     def __iter__(self) -> Iterator[Held]:
-        """Yield all schedules, to look at: those that are far are copies."""
-        for number in range(len(self.rows)):
-            yield from self.rows[number].visit()
+        """Yield all schedules, to look at: those that have no objects are copies."""
+        for part in self.visit():
+            for one in part:
+                seen = one if isinstance(one, Held) else self.peek(one.subject)
+                if seen is not None:
+                    yield seen
+
+    # -- by subject ----------------------------------------------------------------------------------------------
 
     def on(self, subject: str) -> Held | None:
-        """Return the schedule held on a subject."""
-        held = self._near.get(subject)
-        return held if held is not None or not self.rows.far_count else self._fetch(subject)
+        """Return the schedule held on a subject, which has an object at least until the end of the step."""
+        held = self._objects.get(subject)
+        if held is not None:
+            if held.has_history:
+                self._changed[held] = None
+            return held
+        if (held := self._copy(subject)) is None:
+            return None
+        self._objects[subject] = held
+        self._enter(held)
+        return held
 
     def peek(self, subject: str) -> Held | None:
-        """Return the schedule held on a subject, to look at: one that is far is a copy, and stays far."""
-        held = self._near.get(subject)
-        if held is not None or not self.rows.far_count:
-            return held
-        key = subject.encode("utf-8", "surrogateescape")
-        place = self._places.find(key)
-        return None if place is None else self.rows.copy(place)
+        """Return the schedule held on a subject, to look at: one that has no object is a copy, and gets none."""
+        held = self._objects.get(subject)
+        return self._copy(subject) if held is None else held
 
     def exactly(self, subject: str, sequence: int) -> Held | None:
         """Return the schedule held on a subject if it is still the one with this sequence."""
         held = self.on(subject)
         return held if held is not None and held.sequence == sequence else None
 
+    def known(self, subjects: Sequence[str]) -> set[str]:
+        """Return those of the subjects on which a schedule is held."""
+        if self._subjects is not None:
+            return {one for one in subjects if one in self._subjects or one in self._objects}
+        if self._deleted:
+            self._delete()
+        found = self._table.known(subjects)
+        return found.union(one for one in subjects if one in self._objects)
+
+    def _copy(self, subject: str) -> Held | None:
+        """Return the schedule of the row on a subject that has no object."""
+        if len(self._objects) == self._count or (self._subjects is not None and subject not in self._subjects):
+            return None
+        if self._deleted:
+            self._delete()
+        found = self._table.find(subject)
+        return None if found is None else self._held(*found)
+
+    # -- what is held --------------------------------------------------------------------------------------------
+
     def hold(self, held: Held) -> None:
         """Hold a schedule; it replaces the one that was held on its subject."""
         before = self.on(held.subject)
+        self.kinds[held.kind] += 1
         if before is None:
-            self.rows.add(held)
+            self._count += 1
         else:
-            del self._near[held.subject]
+            self.kinds[before.kind] -= 1
+            if before.row != NO_ROW and before.kind is not held.kind:
+                self._kinds_of_rows.setdefault(before.row, before.kind)
             self.cancel_wake(before)
-            self.rows.replace(before, held)
-        self._near[held.subject] = held
+            held.row, before.row = before.row, NO_ROW
+            self._changed.pop(before, None)
+            self.unwritten.pop(before.sequence, None)
+        self._objects[held.subject] = held
+        self._changed[held] = None
 
-    @property
-    def first_far_wake(self) -> int:
-        """The first instant (ns) at which a schedule is woken that is far."""
-        return self._far_agenda.first_far()
+    def insert(self, rows: Sequence[Row]) -> set[str]:
+        """Hold new schedules as rows, which are woken after `objects_through`; none of them has an object.
 
-    def has(self, subject: str, key: bytes) -> bool:
-        """Return whether a schedule is on a subject; `key` is that as UTF-8."""
-        return subject in self._near or self._places.find(key) is not None
-
-    def hold_far(self, entries: Sequence[FarEntry]) -> None:
-        """Hold new schedules without a TTL as far ones: each is far."""
-        for first in range(0, len(entries), ROW_LENGTH):
-            part = entries[first : first + ROW_LENGTH]
-            if len(part) < self.min_filled or not self._fill_with(part):
-                for entry in part:
-                    self._hold_far(entry)
-
-    def _fill_with(self, entries: Sequence[FarEntry]) -> bool:
-        """Hold new far schedules in a row of their own; returns whether that was possible."""
-        kinds, wanted = self.rows.kinds, set({id(entry.kind): entry.kind for entry in entries}.values())
-        numbers = {kind: number for kind in wanted if (number := kinds.take(kind)) is not None}
-        has_room = len(numbers) == len(wanted) and sum(len(entry.text) for entry in entries) <= MAX_ROW_BYTES
-        if has_room:
-            self.fill(columns_of(entries, numbers.__getitem__))
-        for number in numbers.values():
-            kinds.release(number)
-        return has_room
-
-    def _hold_far(self, entry: FarEntry) -> None:
-        if (place := self.rows.add_far(entry)) is not None:
-            self._places.add(subject_in(entry.text), place)
-            self._far_agenda.add(place, entry.wake)
-            return
-        kind, text, sequence, stored_at, fire_time, wake, _expires, mark = entry
-        subject, pattern, terms = read_text(kind, text, fire_time)
-        held = Held(subject, sequence, Definition(pattern, terms), stored_at, fire_time)
-        held.mark = mark
-        self.put(held, wake)
+        Returns the subjects on which one is held already: these are left as they are.
+        """
+        if self._deleted:
+            self._delete()
+        held = self._table.insert_new(rows)
+        if held:
+            rows = [row for row in rows if row.subject not in held]
+        if not rows:
+            return held
+        self._count += len(rows)
+        for kind, count in Counter(map(_row_kind, rows)).items():
+            self.kinds[PatternKind(kind)] += count
+            self.written[PatternKind(kind)] += count
+        self._table.inserted(len(rows))
+        self._zones.update(filter(None, map(_row_zone, rows)))
+        self._note_subjects(map(_row_subject, rows))
+        first = min(map(_row_wake, rows))
+        if self._first_row is None or first < self._first_row:
+            self._first_row = first
+        return held
 
     def remove(self, subject: str) -> Held | None:
         """Hold no schedule on a subject any more; returns the one that was held."""
         held = self.on(subject)
-        if held is not None:
-            del self._near[subject]
-            self.cancel_wake(held)
-            self.rows.remove(held)
+        if held is None:
+            return None
+        del self._objects[subject]
+        self._count -= 1
+        self.kinds[held.kind] -= 1
+        self.cancel_wake(held)
+        self._changed.pop(held, None)
+        self.unwritten.pop(held.sequence, None)
+        if held.row != NO_ROW:
+            self._deleted.append(held.row)
+            self.written[self._kinds_of_rows.pop(held.row, held.kind)] -= 1
+            held.row = NO_ROW
+            if self._subjects is not None:
+                self._subjects.discard(subject)
         return held
 
-    # -- many at once: to fill one that was never used ------------------------------------------------------------
+    def begin(self, kinds: Mapping[PatternKind, int]) -> list[tuple[Held, str | None]]:
+        """Hold what the table has, in a roster that never held any; return those that have objects from now on.
 
-    def fill(self, columns: FarColumns, gone: Iterable[int] = ()) -> None:
-        """Hold far schedules in a row of their own, but those in places of `gone`; the row is entered."""
-        first = self.rows.fill(columns)
-        self._places.fill(map(subject_in, columns.each_text()), first)
-        self._far_agenda.add_row(first, columns.wakes)
-        for place in gone:
-            self._places.pop(self.rows.subject(first | place))
-            self.rows.discard(first | place)
+        They are those whose policies need to know of earlier fires, and those that are done, which are not woken, with
+        their endings. `kinds` are the numbers of all.
+        """
+        self.kinds.update(kinds)
+        self.written.update(kinds)
+        self._count = self.kinds.total()
+        self._subjects = None
+        if self._count <= MAX_KNOWN_SUBJECTS:
+            self._subjects = {row.subject for part in self._table.rows() for _number, row in part}
+        self._is_read = False
+        found = dict((*self._table.with_history(), *self._table.done()))
+        begun = []
+        for number, row in found.items():
+            held = self._objects[row.subject] = self._held(number, row)
+            if row.ending is not None:
+                held.wake = NO_WAKE
+            else:
+                self._agenda.add(held, held.wake)
+            begun.append((held, row.ending))
+        return begun
 
-    def put(self, held: Held, wake: int) -> bool:
-        """Hold a near schedule that is woken at `wake` (ns); False if one is held near on its subject."""
-        if held.subject in self._near:
-            return False
-        self.rows.add(held)
-        self._near[held.subject] = held
-        self.wake(held, wake)
-        return True
+    def visit(self, selection: Selection | None = None) -> Iterator[Sequence[Held | Outline]]:
+        """Yield the schedules, some at a time, to look at: of those that have no objects, what their rows say.
 
-    def twice(self) -> Iterator[bytes | None]:
-        """Yield each subject that has two schedules, and None after each unit of work."""
-        yield from self._places.twice()
-        for number, subject in enumerate(self._near):
-            encoded = subject.encode("utf-8", "surrogateescape")
-            if self._places.find(encoded) is not None:
-                yield encoded
-            if number % ROW_LENGTH == 0:
-                yield None
+        Of these only the ones that are selected. The schedules may change between two portions: each that is held all
+        the time is visited once.
+        """
+        seen: set[str] = set()
+        objects = list(self._objects.values())
+        for first in range(0, len(objects), MAX_READ_PER_CALL):
+            part = objects[first : first + MAX_READ_PER_CALL]
+            there = [held for held in part if self._objects.get(held.subject) is held]
+            seen.update(held.subject for held in there)
+            yield there
+        for rows in self._table.outlines(selection):
+            yield [self._objects.get(row.subject) or row for row in rows if row.subject not in seen]
 
-    def adopt(self, other: Roster) -> None:
-        """Hold what another roster holds, which is not used any more."""
-        assert not len(self.rows), "nothing was ever held"
-        vars(self).update(vars(other))
+    def visit_by_wake(self, after: int, through: int) -> Iterator[tuple[Sequence[Outline], int]]:
+        """Yield what rows say that are woken after an instant (ns) and up to another, in that order, some at a time.
 
-    def emptied(self) -> Iterator[None]:
-        """Hold nothing any more, and yield after each unit of work; for an engine that is not used any more."""
-        self._unsettled.clear()
-        for span in self._spans.values():
-            while span.held:
-                del span.held[-ROW_LENGTH:]
-                yield
-        while self._near:
-            for _ in range(min(ROW_LENGTH, len(self._near))):
-                self._near.popitem()
-            yield
-        yield from self.rows.emptied()
-        yield from self._places.emptied()
+        Each portion is with the wake of its last row. What has an object is not among them.
+        """
+        for some, wake in self._table.outlines_by_wake(after, through):
+            yield [one for one in some if one.subject not in self._objects], wake
+
+    def stored_before(self, sequence: int, among: Set[int]) -> Iterator[list[tuple[str, int]]]:
+        """Yield subjects and sequences of the rows with a sequence below one, or among others, some at a time.
+
+        An object may be newer than its row.
+        """
+        return self._table.stored_before(sequence, among)
+
+    def has_object(self, subject: str) -> bool:
+        """Return whether a schedule on a subject has an object."""
+        return subject in self._objects
+
+    def take_zones(self) -> set[str]:
+        """Return the time zones of the rows that were written since this was called last."""
+        zones, self._zones = self._zones, set()
+        return zones
+
+    def changed(self, held: Held) -> None:
+        """Note that a schedule is not what its row says; to set its wake notes that as well."""
+        if self._objects.get(held.subject) is held:
+            self._changed[held] = None
+
+    def objects(self) -> list[Held]:
+        """Return the schedules that have objects."""
+        return list(self._objects.values())
+
+    def unread_due(self, through: int, max_age: int) -> tuple[int, int | None]:
+        """Return how many schedules without objects were to fire up to an instant (ns), and since when one is due.
+
+        None, unless nothing was woken for a while. Messages are removed after `max_age` (ns; 0: never).
+        """
+        after = self._read_through[0]
+        if len(self._objects) == self._count or after >= through:
+            return 0, None
+        rows = {held.row for held in self.objects()}  # they are counted as objects
+        return self._table.due(after, through, max_age, rows.union(self._deleted))
+
+    def next_rows(self, now: int) -> list[tuple[int, int, int]]:
+        """Return the fire time, the end of the TTL and the storage time (ns) of the next rows without objects."""
+        if len(self._objects) == self._count:
+            return []
+        found = self._table.next_rows(self._read_through[0], now, NEXT_ROWS)
+        return [(fire_time, read_expiry(expires), stored_at) for fire_time, expires, stored_at in found]
+
+    @property
+    def table(self) -> Table:
+        """The rows, for questions about many of them: those that have objects may be older than these."""
+        return self._table
+
+    # -- wakes ---------------------------------------------------------------------------------------------------
+
+    def comes_to(self, now: int) -> None:
+        """Note the time (ns), which decides which rows become objects: to be called at the beginning of each step."""
+        if now + MIN_AHEAD_NS > self.objects_through:
+            self.objects_through = now + OBJECTS_AHEAD_NS
+            self._is_read = False
 
     def wake(self, held: Held, instant: int) -> None:
         """Wake the schedule when `instant` (ns) comes, instead of any time set before."""
         if held.wake != NO_WAKE:
             self.cancel_wake(held)
         held.wake = instant
-        if self._far_agenda.is_far(instant) and not held.has_history:
-            self._unsettled.append((held, instant))
-        else:
-            self._enter(held, instant)
-
-    def settle(self, near: Container[int]) -> None:
-        """Pack the schedules whose next wake is far; those with the sequences in `near` are not packed.
-
-        To be called at the end of each step: no code may use a schedule after that unless it is in progress.
-        """
-        if not (self._unsettled or self._fetched):
-            return
-        agenda, entered = self._far_agenda, set(self._fetched)
-        for held, wake in self._unsettled:
-            place, subject = held.place, held.subject
-            if held.wake != wake or self._near.get(subject) is not held:
-                continue
-            if agenda.is_far(wake) and held.sequence not in near and self.rows.pack(held):
-                held.wake = NO_WAKE  # a stale entry may still have the object
-                del self._near[subject]
-                self._places.add(subject.encode("utf-8", "surrogateescape"), place)
-                if (place, wake) not in entered:
-                    agenda.add(place, wake)
-            else:
-                self._enter(held, wake)
-        self._unsettled.clear()
-        for place, wake in self._fetched:
-            if self.rows.far_wake(place) != wake:
-                agenda.became_stale(wake, self.rows.far_wake)
-        self._fetched.clear()
+        self._changed[held] = None
+        self._enter(held)
 
     def cancel_wake(self, held: Held) -> None:
         """Remove the wake of a schedule, until another one is set."""
         instant, held.wake = held.wake, NO_WAKE
         if instant == NO_WAKE:
             return
-        span = self._spans.get(instant >> SPAN_BITS)
-        if span is not None:
-            self._became_stale(span, instant >> SPAN_BITS)
-        if len(self._agenda) + self._in_spans >= 2 * len(self._near) + MIN_AGENDA_ENTRIES:
+        self._changed[held] = None
+        if len(self._agenda) >= 2 * len(self._objects) + MIN_AGENDA_ENTRIES:
             self._agenda.discard_stale()
 
     def next_wake(self) -> int | None:
-        """Return the earliest instant of an entry, or an earlier one at which far schedules become near.
+        """Return the earliest instant of an entry, or an earlier one at which rows are to be read.
 
         It may be of an entry that is stale.
         """
-        if not (self._spans or self._far_order or self._unsettled):
-            return self._agenda.first()
-        number = self._first_span()
-        instants = [self._agenda.first(), self._far_agenda.next_unpacking()]
-        if number is not None:
-            instants.append(self._spans[number].first)
-        instants += [self._far_agenda.unpacking_of(wake) for held, wake in self._unsettled if held.wake == wake]
-        return min((instant for instant in instants if instant is not None), default=None)
+        first, row = self._agenda.first(), self._first_row
+        if not self._is_read and self._count > len(self._objects):
+            row = self._table.first_wake(self._read_through[0] - 1)
+        for held in self._unsettled:
+            if held.wake == NO_WAKE:
+                continue
+            if held.flight is not None:
+                first = held.wake if first is None else min(first, held.wake)
+            elif row is None or held.wake < row:
+                row = held.wake
+        if row is None:
+            return first
+        return row - MIN_AHEAD_NS if first is None else min(first, row - MIN_AHEAD_NS)
 
     def pop_woken(self, now: int, most: int) -> list[Held]:
         """Take the next schedules whose time has come, at most `most`, by time and then by sequence.
 
-        Fewer if there are no more, or if more have to be unpacked or put in order first: then `next_wake` has come
-        already.
+        Fewer if there are no more, or if more rows have to be read first: then `next_wake` has come already.
         """
-        if not (self._spans or self._far_order):
-            return self._agenda.pop(now, most)
-        until = self._unpack_some(now)
-        current = until >> SPAN_BITS
-        woken: list[Held] = []
-        while True:
-            number = self._first_span()
-            # Entries of a span that has begun may be earlier than those that are in order.
-            bound = until if number is None else min(until, (number << SPAN_BITS) - 1)
-            woken += self._agenda.pop(bound, most - len(woken))
-            if len(woken) == most or number is None or number > current + 1:
-                return woken
-            is_rest_left = self._order_some(number)
-            if is_rest_left or number > current:
-                return woken
+        if not self._is_read:
+            now = min(now, self._read_some())
+        return self._agenda.pop(now, most)
 
-    def _fetch(self, subject: str) -> Held | None:
-        """Return the far schedule on a subject, which becomes near until the end of the step."""
-        place = self._places.pop(subject.encode("utf-8", "surrogateescape"))
-        if place is None:
-            return None
-        held = self._near[subject] = self.rows.unpack(place)
-        if self._far_agenda.is_far(held.wake):
-            self._unsettled.append((held, held.wake))
-            self._fetched.append((place, held.wake))
+    def _read_some(self) -> int:
+        """Make objects of the next rows; returns the instant (ns) up to which no row is left without one."""
+        if self._deleted:
+            self._delete()
+        found = self._table.woken(self._read_through, self.objects_through, MAX_READ_PER_CALL)
+        for number, row in found:
+            if row.subject not in self._objects:
+                held = self._objects[row.subject] = self._held(number, row)
+                self._enter(held)
+        if len(found) < MAX_READ_PER_CALL:
+            self._is_read = True
+            self._read_through = self.objects_through, MAX_INSTANT
+            self._first_row = self._table.first_wake(self.objects_through)
+            return self.objects_through
+        number, row = found[-1]
+        self._read_through = row.wake, number
+        return row.wake
+
+    def _enter(self, held: Held) -> None:
+        """Enter the wake of an object; if it is late enough, once it is known whether it stays one."""
+        if held.wake > self.objects_through and not held.has_history:
+            self._unsettled.append(held)
         else:
-            self._enter(held, held.wake)  # it was to be unpacked soon
-        return held
+            self._agenda.add(held, held.wake)
 
-    def _unpack_some(self, now: int) -> int:
-        """Unpack some of the schedules that are not far any more; returns the instant up to which all are near."""
-        agenda = self._far_agenda
-        if (row := agenda.take_row()) is not None:
-            for place, instant in self.rows.far_wakes(row):
-                agenda.add(place, instant)
-            # Those of it that are fetched at the moment were not entered.
-            self._fetched = [one for one in self._fetched if not row <= one[0] < row + ROW_LENGTH]
-        for place in agenda.take(MAX_UNPACKED_PER_CALL):
-            wake = self.rows.far_wake(place)
-            if wake is None or agenda.is_far(wake):
-                continue  # it was fetched since, or another one took its place
-            self._places.pop(self.rows.subject(place))
-            held = self.rows.unpack(place)
-            self._near[held.subject] = held
-            self._enter(held, held.wake)
-        return agenda.near_through(now)
+    # -- rows ----------------------------------------------------------------------------------------------------
 
-    def _enter(self, held: Held, instant: int) -> None:
-        number = instant >> SPAN_BITS
-        if number <= self._ordered_through:
-            self._agenda.add(held, instant)
-            return
-        span = self._spans.get(number)
-        if span is None:
-            span = self._spans[number] = _Span(instant)
-            heapq.heappush(self._order, number)
-        elif instant < span.first:
-            span.first = instant
-        span.held.append(held)
-        self._in_spans += 1
+    def settle(self, aside: Container[int]) -> None:
+        """Discard the objects that are woken later and for which nothing is in progress, once their rows are written.
 
-    def _first_span(self) -> int | None:
-        """Return the number of the first span."""
-        while self._order and self._order[0] not in self._spans:
-            heapq.heappop(self._order)
-        return self._order[0] if self._order else None
+        Those with the sequences in `aside` stay. To be called at the end of each step: no code may use a schedule
+        after that unless it is in progress.
+        """
+        if self._unsettled:
+            self._settle(aside)
+        if self._deleted:
+            self._delete()
 
-    def _order_some(self, number: int) -> bool:
-        """Put some entries of the first span in order; returns whether more of it is left."""
-        self._ordered_through = max(self._ordered_through, number)
-        entries = self._spans[number].held
-        rest = max(len(entries) - MAX_MOVED_PER_CALL, 0)
-        for held in entries[rest:]:
-            if held.wake >> SPAN_BITS == number:
+    def _settle(self, aside: Container[int]) -> None:
+        written: list[Held] = []
+        objects_through = self.objects_through
+        for held in dict.fromkeys(self._unsettled):
+            if held.wake == NO_WAKE or self._objects.get(held.subject) is not held:
+                continue
+            is_awaited = held.flight is None and held.sequence not in aside and held.wake <= held.send_time
+            if held.wake <= objects_through or not is_awaited:
                 self._agenda.add(held, held.wake)
-        self._in_spans -= len(entries) - rest
-        del entries[rest:]
-        if not entries:
-            del self._spans[number]
-        return bool(entries)
+            elif held in self._changed:
+                written.append(held)
+            else:
+                self._discard(held)
+        self._unsettled.clear()
+        self._write(written)
+        for held in written:
+            if held.sequence in self.unwritten:
+                self._agenda.add(held, held.wake)
+            else:
+                self._discard(held)
 
-    def _became_stale(self, span: _Span, number: int) -> None:
-        """Count an entry of a span as stale; once more than half are, discard them."""
-        span.stale += 1
-        if 2 * span.stale <= len(span.held):
-            return
-        valid = dict.fromkeys(held for held in span.held if held.wake >> SPAN_BITS == number)
-        self._in_spans -= len(span.held) - len(valid)
-        span.held, span.stale = list(valid), 0
-        if not valid:
-            del self._spans[number]
-            if len(self._order) > 2 * len(self._spans) + MIN_AGENDA_ENTRIES:
-                self._order = sorted(self._spans)
+    def _discard(self, held: Held) -> None:
+        """Keep the row of a schedule only; a stale entry may still have the object."""
+        if self._first_row is None or held.wake < self._first_row:
+            self._first_row = held.wake
+        held.wake = NO_WAKE
+        self._objects.pop(held.subject, None)
+
+    @property
+    def unwritten_count(self) -> int:
+        """The number of objects whose rows are older than they are, or may be."""
+        return len(self._changed)
+
+    def write_changed(self, most: int) -> None:
+        """Write the rows of some of those, which stay objects."""
+        some = list(islice(self._changed, most))
+        for held in some:
+            del self._changed[held]
+        self._write([held for held in some if self._objects.get(held.subject) is held])
+
+    def _write(self, some: Iterable[Held]) -> None:
+        """Write the rows of objects, and note of which that is not possible."""
+        changed, new = [], []
+        for held in some:
+            try:
+                row = row_of(held)
+            except RowError as error:
+                self.unwritten[held.sequence] = str(error)
+                continue
+            self.unwritten.pop(held.sequence, None)
+            if row.zone is not None:
+                self._zones.add(row.zone)
+            if held.row != NO_ROW:
+                changed.append((held.row, row))
+                if (before := self._kinds_of_rows.pop(held.row, None)) is not None:
+                    self.written[before] -= 1
+                    self.written[held.kind] += 1
+            else:
+                new.append((held, row))
+            self._changed.pop(held, None)
+        if self._deleted:
+            self._delete()
+        if changed:
+            self._table.update(changed)
+        for held, row in new:
+            held.row = self._table.insert_one(row)
+            self.written[PatternKind(row.kind)] += 1
+        self._note_subjects(row.subject for _held, row in new)
+
+    def _note_subjects(self, subjects: Iterable[str]) -> None:
+        if self._subjects is not None:
+            self._subjects.update(subjects)
+            if len(self._subjects) > MAX_KNOWN_SUBJECTS:
+                self._subjects = None
+
+    def _delete(self) -> None:
+        self._table.delete(self._deleted)
+        self._deleted.clear()
+
+    def _held(self, number: int, row: Row) -> Held:
+        """Return the schedule of a row. Raises `DamagedTableError`."""
+        subject, sequence, stored_at, _kind, _target, _zone, headers, fire_time, wake, expires, mark, _, history = row
+        definition = self._read(StoredMessage(subject, sequence, stored_at, headers, None))
+        if definition is None:
+            raise DamagedTableError(f"the headers of the schedule on {subject[:80]} are none of a schedule")
+        held = Held(subject, sequence, definition, stored_at, fire_time)
+        held.expires = read_expiry(expires)
+        held.mark = mark
+        held.headers = headers
+        held.row = number
+        held.wake = wake
+        if history is not None:
+            read_history(held, history)
+        return held

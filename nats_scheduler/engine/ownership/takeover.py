@@ -276,7 +276,7 @@ class Takeover(Part):
 
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance becomes the owner."""
-        is_reported = self.accepted_far(held.subject, held.sequence, held.fire_time)
+        is_reported = self.accepted_row(held.subject, held.sequence, held.fire_time)
         ending = self._lifetimes.early(held) if is_reported else None
         if ending is not None:
             ends = self._lifetimes.ends(held)
@@ -285,7 +285,7 @@ class Takeover(Part):
             self.has_reported_age = True
             self._emit(Report(ScheduleEndsByAge(held.subject, held.sequence, self._lifetimes.ends(held))))
 
-    def accepted_far(self, subject: str, sequence: int, fire_time: int) -> bool:
+    def accepted_row(self, subject: str, sequence: int, fire_time: int) -> bool:
         """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""
         if self._ownership.is_owner:
             self._emit(Report(ScheduleAccepted(subject, sequence, fire_time)))

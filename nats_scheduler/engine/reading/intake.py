@@ -18,6 +18,7 @@ from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
+from nats_scheduler.engine.holding.roster import MAX_KEPT_BLOCK_BYTES, MIN_MANY
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
@@ -73,7 +74,7 @@ class Intake(Part):
             unmatched: Iterable[StoredMessage] = messages
             if progress.expected:
                 unmatched = (one for one in messages if not progress.match(one))
-            if len(messages) >= self._roster.min_filled and self._of_server is None and self._expiry is None:
+            if len(messages) >= MIN_MANY and self._of_server is None and self._expiry is None:
                 unmatched = self._admission.left_of(unmatched, self._reader.plain_at)
             for message in unmatched:
                 self.take(message, now)
@@ -93,7 +94,7 @@ class Intake(Part):
             return False
         if self._of_server is not None and not self._of_server.are_on_none_of(run.subjects):
             return False
-        return not (len(self._roster) and any(map(self._roster.on, run.subjects)))
+        return not (len(self._roster) and self._roster.known(run.subjects))
 
     def read_content(self, given: ContentRead, now: int) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
@@ -155,11 +156,12 @@ class Intake(Part):
         if self._inactive.misnamed:
             self._inactive.covers_misnamed(message)
         if (definition := self._reader.cached(message)) is not None:
-            if self._expiry is None and self._admission.hold_far(definition, message):
+            if self._expiry is None and self._admission.hold_as_row(definition, message):
                 return
             self._contents.note(message)
             expires = None if self._expiry is None else self._expiry.take(message)
-            self._accept(definition, message, expires, now)
+            headers = message.block if len(message.block) <= MAX_KEPT_BLOCK_BYTES else b""
+            self._accept(definition, message, expires, now, headers)
             return
         if (reading := self._reader.read_uncached(message)) is not None:
             self._apply(reading, message, now)
@@ -213,7 +215,10 @@ class Intake(Part):
                     self._replacements.by_no_schedule_of_ours(held, message)
                 self._lifecycle.end(held, ending)
 
-    def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:
+    def _accept(
+        self, definition: Definition, message: StoredMessage, expires: int | None, now: int, headers: bytes = b""
+    ) -> None:
+        """Hold a schedule; `headers` say all of its definition, and b"" if they may say more."""
         before = self._roster.on(message.subject)
         known = self._inactive.at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
@@ -223,6 +228,7 @@ class Intake(Part):
                 self._admission.supersede(newer.subject, newer.sequence, unread)  # it was replaced before it was read
             return
         held = Held(message.subject, message.sequence, definition, message.stored_at)
+        held.headers = headers
         held.expires = self._lifetimes.expiry(message, expires)
         if before is not None or not held.repeats:
             held.mark = body_mark(message)

@@ -42,6 +42,8 @@ class Progress:
         """True if no fire is to begin any more."""
         self.last_read = 0
         """The highest stream sequence read so far."""
+        self.acknowledged = 0
+        """The highest stream sequence under which a fire was acknowledged as stored."""
         self.read_through = 0
         """The sequence up to which look-ups have found everything."""
         self.is_behind = False
@@ -80,6 +82,7 @@ class Progress:
         """
         if not self.reads_all:
             self.matched.extend(fires)
+        self.acknowledged = max(self.acknowledged, fires[-1].stored_as if fires else 0)
         if not self.is_live:
             return
         expected = self.expected

@@ -95,6 +95,10 @@ class Replacements(Part):
             self._report(lost)
         return lost
 
+    def uncompared(self) -> Iterable[ScheduleReplacedUnfired]:
+        """Return the one-shots whose bodies are to be compared before they are purged."""
+        return self._compared.values()
+
     def caught_up(self) -> None:
         """Report what was replaced before all was read, if that is ours to do."""
         unreported, self.unreported = self.unreported, []

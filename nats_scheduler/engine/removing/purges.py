@@ -95,6 +95,8 @@ class Purges(Part):
         self.old_versions: dict[tuple[str, Version | None], int] = {}
         """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
         self._old_versions_retry_at = 0
+        self._ordered: dict[tuple[str, int], Version] = {}
+        """Old versions whose purge is not concluded: the one that is known, by subject and highest sequence."""
         self._roll_ups: dict[str, RollUp] = {}
         """By target."""
         self.requested_by_owner: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OWNER)
@@ -114,7 +116,9 @@ class Purges(Part):
         return self.outstanding + len(self.old_versions)
 
     def may_be_stored(self) -> Iterator[tuple[str, Version, int]]:
-        """Yield versions that are done and may be stored, by subject, each with the last sequence to be purged."""
+        """Yield versions that are not held and may be stored, by subject, each with the last sequence to be purged."""
+        for (subject, through), known in self._ordered.items():
+            yield subject, known, through
         for (subject, version), through in self.old_versions.items():
             if version is not None:
                 yield subject, version, through
@@ -133,7 +137,7 @@ class Purges(Part):
         if self._was_requested(held):
             self._end_purged_by_owner(held, ending)
         else:
-            since = self._contents.now or held.send_time  # a snapshot is read before the first step
+            since = self._contents.now or held.send_time  # rows are begun with before the first step
             lifecycle.set_aside(held, since + LEFT_TO_OWNER_NS)
 
     def _was_requested(self, held: Held) -> bool:
@@ -163,7 +167,7 @@ class Purges(Part):
         known = Version(held.sequence, held.stored_at)
         roll_up = self._roll_ups.get(held.terms.target) if held.terms.rollup else None
         if roll_up is None:
-            self.purge_versions(held.subject, through, known)
+            self._enqueue(held.subject, through, known)
         else:
             roll_up.behind.append(PurgeSchedule(held.subject, through, None, known))
             self._order(held.terms.target, roll_up)
@@ -208,6 +212,11 @@ class Purges(Part):
 
         One of them is `known`.
         """
+        if known is not None:
+            self._ordered[schedule, through] = known
+        self._enqueue(schedule, through, known)
+
+    def _enqueue(self, schedule: str, through: int, known: Version | None) -> None:
         self.outstanding += 1
         self._queue.append(PurgeSchedule(schedule, through, None, known))
 
@@ -239,6 +248,7 @@ class Purges(Part):
             return
         self.outstanding -= 1
         schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
+        self._ordered.pop((schedule, through), None)
         held = self._purging(schedule, through)
         if failure is None or conclusion.refused or conclusion.denied:
             self._rolled_up(schedule, through)
@@ -262,6 +272,7 @@ class Purges(Part):
     def _were_purged(self, purged: SchedulesPurged, now: int) -> None:
         self.outstanding -= len(purged.schedules)
         for schedule, through in zip(purged.schedules, purged.throughs, strict=True):
+            self._ordered.pop((schedule, through), None)
             self._rolled_up(schedule, through)
             held = self._purging(schedule, through)
             if held is not None and held.flight is not None:

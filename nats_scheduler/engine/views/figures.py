@@ -1,39 +1,39 @@
 """The figures of one stream for the operator: what is held, overdue, in flight and to be purged at one moment.
 
-Nothing is counted when something happens, so no fire pays for a figure. All are found by a visit of the held schedules
-when they are asked for, and so they are true as well while there is no contact with the stream or no connection.
+The engine counts its schedules by kind. All else is found by a visit of the schedules that have objects, and by a look
+at the first of the others, when it is asked for: so no fire pays for a figure, and figures are true as well while there
+is no contact with the stream or no connection.
 
 The rules:
 
-- Nothing is changed. The visit may run in another thread than the engine: each row is copied at once, and what changes
-  meanwhile is seen before or after its change. A schedule that becomes near or far just then may be counted twice.
+- Nothing is changed. The visit may run in another thread than the engine: what changes meanwhile is seen before or
+  after its change.
 - A schedule whose fire waits until the one before is finished is held back, and not overdue.
 - A schedule is overdue if a fire of it that this instance has to send is due for longer than `OVERDUE_AFTER_NS` and is
   not stored. What is due for less is in flight: with 1,000 fires a second there is always some.
 - An `@at` that was past when it was stored is due from when it was stored.
 
-Cost: a quarter of a microsecond for each near schedule, less for a far one; each unit of work (`engine.views.pages`)
-is a row.
+Cost: a quarter of a microsecond for each schedule that has an object, in units (`engine.views.pages`).
 """
 
-from collections import Counter
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Generator, Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarRow
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.holding.roster import read_expiry
+from nats_scheduler.engine.holding.table import Outline
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
+from nats_scheduler.schedule.patterns import At, Every, PatternKind
 
 # The outlook of a held schedule: its state, and its next fire.
 #
@@ -70,14 +70,6 @@ class State(StrEnum):
     """It fires nothing until it is resumed."""
 
 
-class ScheduleKind(StrEnum):
-    """The kind of a pattern."""
-
-    AT = "at"
-    EVERY = "every"
-    CRON = "cron"
-
-
 class Outlook(NamedTuple):
     """The next fire and the state of a schedule."""
 
@@ -86,13 +78,10 @@ class Outlook(NamedTuple):
     state: State
 
 
-KINDS: Mapping[type[Pattern], ScheduleKind] = {At: ScheduleKind.AT, Every: ScheduleKind.EVERY, Cron: ScheduleKind.CRON}
-"""The kind of each class of patterns without bounds."""
-
-
-def kind_of(pattern: Pattern) -> ScheduleKind:
-    """Return the kind of a pattern."""
-    return KINDS[type(pattern.base)]
+def waiting_outlook(row: Outline, lifetimes: Lifetimes) -> Outlook:
+    """Return what becomes of a schedule that only waits and is not due yet, as its row says."""
+    ends = lifetimes.ends_at(read_expiry(row.expires), row.stored_at)
+    return Outlook(None, State.EXPIRING) if ends <= row.fire_time else Outlook(row.fire_time, State.WAITING)
 
 
 def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = False) -> Outlook:
@@ -136,12 +125,14 @@ def is_searched(held: Held, now: int) -> bool:
     return held.send_time <= now and not isinstance(held.pattern, At | Every)
 
 
+OBJECTS_PER_UNIT = 256
+"""Schedules that are looked at in one unit of work."""
+
 OVERDUE_AFTER_NS = 1 * SECOND
 """A schedule whose fire is due for longer (ns) and is not stored is overdue."""
 
 _fire_time = attrgetter("fire_time")
 _flight = attrgetter("flight")
-_pattern = attrgetter("pattern")
 
 
 @dataclass(slots=True)
@@ -152,7 +143,7 @@ class Figures:
     """Fires that were published and whose outcome is not known."""
     purges_pending: int = 0
     """Schedules that are done and old versions of schedules, still to be purged, also if the server refuses that."""
-    held: dict[ScheduleKind, int] = field(default_factory=lambda: dict.fromkeys(ScheduleKind, 0))
+    held: dict[PatternKind, int] = field(default_factory=lambda: dict.fromkeys(PatternKind, 0))
     """Schedules by kind, whichever instance fires them."""
     paused: int = 0
     """Paused schedules, whichever instance would fire them."""
@@ -184,49 +175,26 @@ class Visit(Part):
         self._found = Figures(lifecycle.in_flight.count, purges.unfinished, paused=len(inactive.paused))
 
     def run(self) -> Generator[None, None, Figures]:
-        """Visit each row, and return the figures."""
-        number = 0
-        while number < len(self._roster.rows):
-            row = self._roster.rows[number]
-            if row.far.count:
-                self._visit_far(row.far)
-            if near := list(row.near.values()):
-                self._visit(near)
+        """Visit what has an object, some at a time, and return the figures."""
+        roster, found = self._roster, self._found
+        for kind, count in list(roster.kinds.items()):
+            found.held[kind] = count
+        objects = roster.objects()
+        for first in range(0, len(objects), OBJECTS_PER_UNIT):
+            self._visit(objects[first : first + OBJECTS_PER_UNIT])
             yield
-            number += 1
-        return self._found
-
-    def _visit_far(self, far: FarRow) -> None:
-        """Count the far schedules; they wait, and are due only if nothing was woken for a while."""
-        found, now = self._found, self._now
-        for kind, count in far.kinds():
-            found.held[ScheduleKind.AT if kind.pattern is None else kind_of(kind.pattern)] += count
-        fire_times = far.fire_times.tolist()
-        soonest = min(fire_times)
-        if now - OVERDUE_AFTER_NS < soonest and found.next_due is not None and found.next_due <= soonest:
-            return
-        for place, fire_time in enumerate(fire_times):
-            if fire_time == NO_FIRE_TIME:
-                continue
-            expires, stored_at = far.facts(place)
-            if self._lifetimes.ends_at(expires, stored_at) <= fire_time:
-                continue
-            if fire_time > now:
-                found.next_due = _earlier(found.next_due, fire_time)
-            since = max(fire_time, stored_at)
-            if since <= now - OVERDUE_AFTER_NS and self._ownership.is_owner:
-                found.overdue += 1
-                found.overdue_since = _earlier(found.overdue_since, since)
+        if self._ownership.is_owner:
+            count, since = roster.unread_due(self._now - OVERDUE_AFTER_NS, self._lifetimes.max_age)
+            found.overdue += count
+            found.overdue_since = since if found.overdue_since is None else min(found.overdue_since, since or self._now)
+        for fire_time, expires, stored_at in roster.next_rows(self._now):
+            is_first = found.next_due is None or fire_time < found.next_due
+            if is_first and self._lifetimes.ends_at(expires, stored_at) > fire_time:
+                found.next_due = fire_time
+        return found
 
     def _visit(self, row: list[Held]) -> None:
         found, now = self._found, self._now
-        for pattern, count in Counter(map(type, map(_pattern, row))).items():
-            if (kind := KINDS.get(pattern)) is not None:
-                found.held[kind] += count
-            else:  # it has bounds, and may be of any kind
-                for held in row:
-                    if type(held.pattern) is pattern:
-                        found.held[kind_of(held.pattern)] += 1
         fire_times = list(map(_fire_time, row))  # no schedule is due before its fire time
         has_flights, limit = any(map(_flight, row)), now - OVERDUE_AFTER_NS
         if has_flights:
@@ -354,9 +322,13 @@ class Timeline:
         """The schedules that fire next: fire time (ns), subject, stream."""
         return sorted(self._found)[: self._most]
 
+    def leaves_out(self, fire_time: int) -> bool:
+        """Return whether a schedule changes nothing that next fires at an instant (ns)."""
+        return fire_time >= self.end and fire_time > self._last
+
     def add(self, stream: str, held: Held, lifetimes: Lifetimes) -> None:
         """Take a schedule of a stream."""
-        if held.fire_time >= self.end and held.fire_time > self._last:
+        if self.leaves_out(held.fire_time):
             return
         if held.flight is not None and held.flight.stage in DONE:
             return

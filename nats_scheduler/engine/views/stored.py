@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending, FireReadBack, ScheduleReplacedUnfired
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.holding.far import BUCKETS
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import Roster, Rows
+from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CalendarsRead,
@@ -50,17 +49,8 @@ from nats_scheduler.schedule.native import Quirk, adopted_fire, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-FAR_BYTES = 140
-"""What a schedule takes that is held as numbers and bytes, without its texts; measured: 80 to 170."""
-
 OBJECT_BYTES = 1_100
 """What any other one takes, without its subject and target; measured: 640, and 1,100 with a pattern of its own."""
-
-BUCKET_BYTES = 110
-"""What a bucket takes in which far schedules are found by subject."""
-
-KIND_BYTES = 900
-"""What a pattern takes that far schedules share; measured: 850."""
 
 
 class StoredSchedules:
@@ -122,6 +112,7 @@ class StoredSchedules:
         due, late = held.fire_time, fire.stored_at - held.fire_time
         if following is not None:
             held.fire_time = following
+            self.held.changed(held)
         elif late < 0 or fire.subject != held.terms.target:
             return  # a client has cancelled it
         # If the fire before was removed, or the server has lost its index, it was due at another time.
@@ -153,7 +144,9 @@ class StoredSchedules:
         Work that was given up may be done again from its beginning.
         What is dropped is freed only if no cycle holds it: the collector may have frozen it (`runtime.driver`).
         """
-        yield from self._engine.held.emptied()
+        yield
+        if vars(self._engine):
+            self.held.table.close()
         for part in vars(self._engine).values():
             if hasattr(part, "__dict__"):
                 vars(part).clear()
@@ -172,7 +165,7 @@ class StoredSchedules:
     def measured(self) -> Generator[None, None, int]:
         """Return about how many bytes of memory it takes, and yield after each unit of work."""
         # Taken now: what is measured may be released between two units of work.
-        return _measured(self.held.rows, (self.rejected, self.paused))
+        return _measured(self.held, (self.rejected, self.paused))
 
     @property
     def view(self) -> EngineView:
@@ -205,14 +198,10 @@ class StoredSchedules:
         return self._engine.landed
 
 
-def _measured(rows: Rows, inactive: Iterable[Mapping[str, object]]) -> Generator[None, None, int]:
-    size, number = len(rows.kinds) * KIND_BYTES + min(rows.far_count, BUCKETS) * BUCKET_BYTES, 0
-    while number < len(rows):
-        row = rows[number]
-        size += row.far.count * FAR_BYTES + row.far.text_bytes
-        size += sum(OBJECT_BYTES + len(one.subject) + len(one.terms.target) for one in row.near.values())
-        number += 1
-        yield
+def _measured(roster: Roster, inactive: Iterable[Mapping[str, object]]) -> Generator[None, None, int]:
+    objects = roster.objects()
+    size = roster.table.bytes + sum(OBJECT_BYTES + len(one.subject) + len(one.terms.target) for one in objects)
+    yield
     for subjects in inactive:
         size += sum(OBJECT_BYTES + len(subject) for subject in subjects)
         yield

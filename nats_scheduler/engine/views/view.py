@@ -10,9 +10,9 @@ The rules:
 - Pages and counts are work in slices (`engine.views.pages`), and the engine may step between two of them. Each
   schedule is judged once, at the instant that was given.
 
-The engine keeps no index by next fire, because each fire would have to pay for it. So a page looks at each schedule
-that is held: a fraction of a microsecond for one that is not on the page, some microseconds for one that is. A page of
-1,000 out of a million takes 0.2 s in all (1.4 s to count them), in some 4,000 units of a fraction of a millisecond.
+A page of many schedules is found by the index of their wakes, which are a little earlier than their fires, and is
+there after some milliseconds; to count them, or to find those of a rare state, each is looked at, which takes some
+microseconds, in units of less than a millisecond.
 
 Two views of one stream can be one (`EngineView.joined`): what the sidecar fires there, and what the server itself
 fires. A schedule is in exactly one of them. A message with both spellings of the headers is two schedules on one
@@ -27,24 +27,26 @@ second of them, it is on no page.
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.holding.far import Window
 from nats_scheduler.engine.holding.flight import Failing, Flight
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
-from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Rows
+from nats_scheduler.engine.holding.roster import MAX_INSTANT, Roster
+from nats_scheduler.engine.holding.table import Outline, Selection, text_of
 from nats_scheduler.engine.reading.inactive import Inactive, Rejected
-from nats_scheduler.engine.views.figures import Outlook, ScheduleKind, State, Timeline, is_searched, kind_of, outlook_of
+from nats_scheduler.engine.views.figures import Outlook, State, Timeline, is_searched, outlook_of, waiting_outlook
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, Sliced, SubjectPage, by_subject
 from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.subjects import is_covered
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.message.timetable import Timetable, stored_timetable
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.calendars import KnownCalendars
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.native import at_offset, fire_after
-from nats_scheduler.schedule.patterns import Pattern
+from nats_scheduler.schedule.patterns import Pattern, PatternKind, kind_of
 
 # Visit all schedules that an engine holds, a few at a time, while it goes on.
 #
@@ -52,35 +54,80 @@ from nats_scheduler.schedule.patterns import Pattern
 #
 # - Each schedule that is held all the time is visited once. One that is added meanwhile may be missed, and one that
 #   is removed before its turn is not visited.
-# - A schedule that is visited is there to be looked at, until the next one is asked for: if it is far it is a copy.
+# - A schedule that is visited is there to be looked at, until the next one is asked for. Of one that only waits that is
+#   what its row says, and of one that has no object and is due a copy.
 #
-# Cost: a fraction of a microsecond for each near schedule, two for each far one, a tenth for a far one that a
-# `Window` leaves out.
+# Cost: a fraction of a microsecond for each schedule that has an object, about two for each other one, half a
+# microsecond for one that is not selected.
 
 SEARCHED_PER_UNIT = 16
 """Schedules whose next fire is searched in one unit of work, tens of microseconds each."""
 
-PLACES_PER_UNIT = 64
-"""Places that are visited in one unit of work."""
 
-
-def visit(rows: Rows, now: int, window: Window | None = None) -> Iterator[Held | None]:
+def visit(roster: Roster, now: int, selection: Selection | None = None) -> Iterator[Held | Outline | None]:
     """Yield each schedule that is held, and None after each unit of work."""
-    number, searched = 0, 0
-    while number < len(rows):
-        row = rows[number]
-        for first in range(0, ROW_LENGTH, PLACES_PER_UNIT):
-            if first >= row.used:
-                break
-            for seen in row.visit(first, first + PLACES_PER_UNIT, window):
+    searched = 0
+    for part in roster.visit(selection):
+        for one in part:
+            if isinstance(one, Outline) and one.fire_time > now:
+                yield one
+            elif (seen := current(roster, one)) is not None:
                 if is_searched(seen, now):
                     searched += 1
                     if searched % SEARCHED_PER_UNIT == 0:
                         yield None
-                if (held := row.current(seen)) is not None:  # else it was removed while the visit rested
-                    yield held
-            yield None
-        number += 1
+                yield seen
+        yield None
+
+
+def current(roster: Roster, one: Held | Outline) -> Held | None:
+    """Return a schedule that was visited, to look at; None if it is not held any more."""
+    if isinstance(one, Held):
+        return one
+    held = roster.peek(one.subject)
+    return held if held is not None and held.sequence == one.sequence else None
+
+
+Seen = Held | Outline | PausedSchedule
+"""A schedule that was visited."""
+
+
+def _target(one: Seen) -> str:
+    return one.target if isinstance(one, Outline) else one.terms.target
+
+
+def _kind(one: Seen) -> PatternKind:
+    return PatternKind(one.kind) if isinstance(one, Outline) else kind_of(one.pattern)
+
+
+def _time_zone(one: Seen) -> str | None:
+    return one.zone if isinstance(one, Outline) else one.pattern.time_zone
+
+
+def selected(query: "Query") -> Selection:
+    """Return the rows among which are all that a query names."""
+    begin, end = ("", None) if query.subject is None else _range_of(query.subject)
+    conditions, values = [], list[object]()
+    if query.kinds is not None:
+        conditions.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
+        values += [kind.value for kind in query.kinds]
+    if query.target is not None and is_literal_subject(query.target):
+        conditions.append("target = CAST(? AS TEXT)")
+        values.append(text_of(query.target))
+    return Selection(begin, end, " AND ".join(conditions) or "1", *values)
+
+
+def _in_row(instant: int) -> int:
+    """Return the nearest instant (ns) that a row can have."""
+    return max(NO_WAKE, min(instant, MAX_INSTANT))
+
+
+def _range_of(subject: str) -> tuple[str, str | None]:
+    """Return the first and the last text that a subject can cover, which may have wildcards."""
+    if is_literal_subject(subject):
+        return subject, subject
+    begin = "".join(f"{token}." for token in takewhile(lambda token: token not in ("*", ">"), subject.split(".")))
+    return begin, None if not begin else begin[:-1] + chr(ord(".") + 1)
 
 
 MAX_PAGE_LENGTH = 1_000
@@ -88,6 +135,15 @@ MAX_PAGE_LENGTH = 1_000
 
 MAX_UNSORTED = 512
 """Schedules that may be on a page and are not sorted yet."""
+
+PAUSED_PER_UNIT = 256
+"""Paused schedules that are visited in one unit of work."""
+
+FEW_ROWS = 5_000
+"""A page of the schedules in a range of subjects that has no more of them is found by a visit of all."""
+
+MAX_AHEAD_NS = 120 * SECOND
+"""No schedule is woken earlier than this before its fire (ns), unless it ends before that."""
 
 DESCRIBED_PER_UNIT = 32
 """Schedules of a page that are described in one unit of work."""
@@ -133,7 +189,7 @@ class ListedSchedule:
     """The first fire time (ns) of which no fire was read, also one that has passed; None if a sidecar listed it."""
 
     @property
-    def kind(self) -> ScheduleKind:
+    def kind(self) -> PatternKind:
         """The kind of its pattern."""
         return kind_of(self.pattern)
 
@@ -189,13 +245,13 @@ class Query:
     """A subject, which may have wildcards; so does `target`. Both have to be valid."""
     target: str | None = None
     states: frozenset[State] | None = None
-    kinds: frozenset[ScheduleKind] | None = None
+    kinds: frozenset[PatternKind] | None = None
 
-    def names(self, held: Held | PausedSchedule) -> bool:
+    def names(self, one: Seen) -> bool:
         """Return whether a schedule is one of those that are wanted, whatever its state is."""
-        if not self.names_texts(held.subject, held.terms.target):
+        if not self.names_texts(one.subject, _target(one)):
             return False
-        return self.kinds is None or kind_of(held.pattern) in self.kinds
+        return self.kinds is None or _kind(one) in self.kinds
 
     def names_texts(self, subject: str, target: str) -> bool:
         """Return whether a subject and a target are among those that are wanted."""
@@ -223,9 +279,9 @@ class Counts:
 
     total: int = 0
     states: dict[State, int] = field(default_factory=dict)
-    kinds: dict[ScheduleKind, int] = field(default_factory=dict)
+    kinds: dict[PatternKind, int] = field(default_factory=dict)
 
-    def add(self, state: State, kind: ScheduleKind) -> None:
+    def add(self, state: State, kind: PatternKind) -> None:
         """Count one schedule."""
         self.total += 1
         self.states[state] = self.states.get(state, 0) + 1
@@ -301,10 +357,10 @@ class EngineView:
     def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
         """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
         for view in self._views:
-            for held in visit(view._roster.rows, timeline.now):
-                if held is None:
+            for one in visit(view._roster, timeline.now):
+                if one is None:
                     yield
-                else:
+                elif not timeline.leaves_out(one.fire_time) and (held := current(view._roster, one)) is not None:
                     timeline.add(stream, held, view._lifetimes)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
@@ -337,7 +393,7 @@ class EngineView:
 
     def each(self, now: int, failing: Failings = NONE_FAILING) -> "Iterator[Found | None]":
         """Yield each schedule that is held, to look at, and what becomes of it; None after each unit of work."""
-        for held in visit(self._roster.rows, now):
+        for held in visit(self._roster, now):
             yield None if held is None else Found(self, held, self._outlook(held, now, failing))
 
     def described(
@@ -355,11 +411,11 @@ class EngineView:
                 schedules.append(view._listed(held, one.outlook, known))
         return schedules
 
-    def visit_all(self, now: int, window: Window | None = None) -> Iterator[Held | PausedSchedule | None]:
+    def visit_all(self, now: int, selection: Selection | None = None) -> Iterator[Seen | None]:
         """Yield each schedule that is held or paused, and None after each unit of work."""
-        yield from visit(self._roster.rows, now, window)
+        yield from visit(self._roster, now, selection)
         for number, subject in enumerate(list(self._inactive.paused)):
-            if number % ROW_LENGTH == 0:
+            if number % PAUSED_PER_UNIT == 0:
                 yield None
             if (paused := self._paused(subject, now)) is not None:
                 yield paused
@@ -369,10 +425,13 @@ class EngineView:
         paused = self._inactive.paused.get(subject)
         return None if paused is None or self._lifetimes.ends(paused) <= now else paused
 
-    def _outlook(self, held: Held | PausedSchedule, now: int, failing: Failings = NONE_FAILING) -> Outlook:
+    def _outlook(self, held: Seen, now: int, failing: Failings = NONE_FAILING) -> Outlook:
         if isinstance(held, PausedSchedule):
             return Outlook(None, State.PAUSED)
-        outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
+        if isinstance(held, Outline):
+            outlook = waiting_outlook(held, self._lifetimes)
+        else:
+            outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
         if failing and held.sequence in failing and outlook.state in SHOWN_AS_FAILING:
             return Outlook(outlook.next_fire, State.FAILING)
         return outlook
@@ -380,47 +439,55 @@ class EngineView:
     def _counts(self, now: int, query: Query) -> Generator[None, None, Counts]:
         counts = Counts()
         for view in self._views:
-            for held in view.visit_all(now):
+            for held in view.visit_all(now, selected(query)):
                 if held is None:
                     yield
                 elif query.names(held):
                     state = view._outlook(held, now).state
                     if query.states is None or state in query.states:
-                        counts.add(state, kind_of(held.pattern))
+                        counts.add(state, _kind(held))
         return counts
 
     def _page(self, now: int, query: Query, limit: int | None, after: Cursor) -> Generator[None, None, Page]:
-        found: list[Found] = []
-        last: int | None = None
+        first = _First(now, query, limit, after)
         for view in self._views:
-            window = Window(now, now if view._lifetimes.max_age else after.fire, last)
-            for held in view.visit_all(now, window):
-                if held is None:
-                    if limit is not None and len(found) > limit + MAX_UNSORTED:
-                        found = sorted(found, key=_place)[: limit + 1]
-                        window.last = found[-1].place.fire
-                    yield
-                elif not view._is_elsewhere(held, now, after, window.last) and query.names(held):
-                    one = Found(view, held, view._outlook(held, now))
-                    if one.place > after and (query.states is None or one.outlook.state in query.states):
-                        found.append(one)
-            last = window.last
-            yield
-        found.sort(key=_place)
+            yield from view._find_first(first)
+        found = first.sorted()
         end = len(found) if limit is None else min(limit, len(found))
         while end < len(found) and found[end].place == found[end - 1].place:
             end += 1  # a cursor behind the first of the two would lose the other
         schedules = yield from self.described(found[:end])
         return Page(schedules, found[end - 1].place if end < len(found) else None)
 
-    def _is_elsewhere(self, held: Held | PausedSchedule, now: int, after: Cursor, last: int | None) -> bool:
-        """Return whether a schedule is certainly on another page; none on this one fires later than `last` (ns)."""
-        if isinstance(held, PausedSchedule):
-            return last is not None and last < NO_FIRE
-        if last is not None and held.fire_time > last:
-            return True
-        only_waits = held.flight is None and now < held.fire_time < after.fire
-        return only_waits and self._lifetimes.ends(held) > held.send_time
+    def _find_first(self, first: "_First") -> Generator[None, None, None]:
+        """Find the first schedules of this view, and yield after each unit of work."""
+        rows, table = selected(first.query), self._roster.table
+        if first.limit is None or not table.are_many(rows, FEW_ROWS):
+            yield from self._find_among(first, rows)
+            return
+        yield from self._find_among(first, Selection("", "", "0"))  # those that have objects, or are paused
+        for begin, end in ((NO_WAKE, first.now), (max(first.now, first.after.fire - MAX_AHEAD_NS), MAX_INSTANT)):
+            for some, through in self._roster.visit_by_wake(_in_row(begin), end):
+                for one in some:
+                    seen = one if one.fire_time > first.now else current(self._roster, one)
+                    if seen is not None:
+                        first.take(self, seen, has_fire=True)
+                yield
+                if end == MAX_INSTANT and first.is_full(through):
+                    return
+        rows.condition += " AND (expires <= fire_time OR stored_at + ? <= fire_time)"
+        rows.values.append(self._lifetimes.max_age or MAX_INSTANT)
+        yield from self._find_among(first, rows, has_fire=False)
+
+    def _find_among(
+        self, first: "_First", rows: Selection, *, has_fire: bool | None = None
+    ) -> Generator[None, None, None]:
+        for one in self.visit_all(first.now, rows):
+            if one is None:
+                first.trim()
+                yield
+            elif has_fire is None or isinstance(one, Outline):
+                first.take(self, one, has_fire=has_fire)
 
     def _listed(self, held: Held | PausedSchedule, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
         flight = None if isinstance(held, PausedSchedule) else held.flight
@@ -442,12 +509,57 @@ class EngineView:
         )
 
 
+class _First:
+    """The first schedules after a cursor that a query wants, as far as they were found."""
+
+    def __init__(self, now: int, query: Query, limit: int | None, after: Cursor) -> None:
+        self.now, self.query, self.limit, self.after = now, query, limit, after
+        self._found: list[Found] = []
+        self._last = Cursor(NO_FIRE + 1, "")
+        """What has a later place is not among them."""
+
+    def take(self, view: EngineView, one: Seen, *, has_fire: bool | None = None) -> None:
+        """Take a schedule if it is among them; with `has_fire` only one that has a next fire, or has none."""
+        if not self.query.names(one):
+            return
+        found = Found(view, one, view._outlook(one, self.now))
+        if has_fire is not None and has_fire is (found.outlook.next_fire is None):
+            return
+        is_wanted = self.query.states is None or found.outlook.state in self.query.states
+        if is_wanted and self.after < found.place <= self._last:
+            self._found.append(found)
+
+    def trim(self) -> None:
+        """Discard what is not among them, if that is much."""
+        if self.limit is not None and len(self._found) > self.limit + MAX_UNSORTED:
+            self._sort()
+
+    def is_full(self, through: int) -> bool:
+        """Return whether nothing that fires at an instant (ns) or later can be among them."""
+        if self.limit is None or len(self._found) <= self.limit:
+            return False
+        self._sort()
+        return self._last.fire < through
+
+    def sorted(self) -> "list[Found]":
+        """Return them in their order, and the one behind them."""
+        self._found.sort(key=_place)
+        return self._found
+
+    def _sort(self) -> None:
+        """Keep as many as are wanted and one more, and all that have its place."""
+        assert self.limit is not None, "all are wanted otherwise"
+        self._found.sort(key=_place)
+        self._last = self._found[self.limit].place
+        self._found = [one for one in self._found if one.place <= self._last]
+
+
 class Found:
     """A schedule that was visited, and its place on a page."""
 
     __slots__ = ("held", "outlook", "place", "view")
 
-    def __init__(self, view: EngineView, held: Held | PausedSchedule, outlook: Outlook) -> None:
+    def __init__(self, view: EngineView, held: Seen, outlook: Outlook) -> None:
         self.view = view
         self.held = held
         self.outlook = outlook
@@ -516,13 +628,14 @@ class _Surveyor:
         held, outlook = one.held, one.outlook
         if self._oldest is None or held.sequence < self._oldest.held.sequence:
             self._oldest = one
-        if held.terms.target not in self._by_target:
+        target = _target(held)
+        if target not in self._by_target:
             if len(self._by_target) < MAX_TARGETS:
-                self._by_target[held.terms.target] = one
+                self._by_target[target] = one
             else:
                 self.names_all_targets = False
         if len(self._by_zone) < MAX_TARGETS:
-            self._by_zone.setdefault(held.pattern.time_zone, one)
+            self._by_zone.setdefault(_time_zone(held), one)
         if outlook.state in COUNTED:
             self.counts[outlook.state] += 1
             if self.counts[outlook.state] <= MAX_OF_A_KIND:

@@ -1,10 +1,9 @@
 """Many schedules that are held and not due: what do they cost, and does a fire beside them cost more?
 
 `Held`, in one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until
-the scheduler can fire, a burst beside the rest, and a restart without a snapshot. `Loaded`: all frames are built
-before, so that the rate is the server's and the sidecar's, not this program's. `Ordinary`: few schedules among many
-ordinary messages on a thousand subjects, in front of the schedules and between them, and the start that has to find
-them.
+the scheduler can fire, a burst beside the rest, and a restart without the file of schedules. `Loaded`: all frames are
+built before, so that the rate is the server's and the sidecar's, not this program's. `Ordinary`: few schedules among
+many ordinary messages on a thousand subjects, in front of the schedules and between them, and a restart.
 The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
 """
 
@@ -14,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from nats_scheduler.runtime.snapshots import MIN_MESSAGES_AFTER
 from tests.bench import measures as m
 from tests.bench.load import SECOND, at_pattern, ordinary, schedules
 from tests.bench.processes import resident_bytes
@@ -48,9 +46,6 @@ class Held(Scenario):
     async def run(self, side: Side) -> dict[str, float]:
         """Load, idle, restart, and fire beside them."""
         found = await self._load(side)
-        has_snapshot = self.count > MIN_MESSAGES_AFTER
-        if has_snapshot:
-            found |= await side.until_snapshot_is_kept()
         found |= await self._stand_idle(side)
         seconds = await side.restart_scheduler()
         await asyncio.sleep(SETTLE_SECONDS)
@@ -60,9 +55,7 @@ class Held(Scenario):
         )
         fired = await Herd(self.beside, lead_seconds=self.burst_lead_seconds).run(side)
         found |= {measure.name: fired[measure.name] for measure in (m.P50, m.P99, m.LAST)}
-        if has_snapshot:  # the last step, since the next snapshot is written in the background
-            found |= m.figures([(m.BARE_RESTART, await side.restart_scheduler(has_snapshot=False))])
-        return found
+        return found | m.figures([(m.BARE_RESTART, await side.restart_scheduler(has_file=False))])
 
     async def _load(self, side: Side) -> dict[str, float]:
         memory = side.scheduler_memory()
@@ -135,6 +128,5 @@ class Ordinary(Scenario):
         for group in ("s-first", "s-second"):
             await side.store(islice(stretch, self.count // 2))
             await side.store(schedules(patterns, side.kind.prefix, group))
-        kept = await side.until_snapshot_is_kept() if self.count > MIN_MESSAGES_AFTER else {}
         seconds = await side.restart_scheduler()
-        return kept | m.figures([(m.RESTART, seconds), (m.MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])
+        return m.figures([(m.RESTART, seconds), (m.MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])

@@ -1,0 +1,399 @@
+"""The table of schedules: a row for each, in SQLite, found by its subject and by when it is looked at next.
+
+The table is in a file that outlives the process (`runtime.schedule_file`), or in memory: for that this module is given
+a connection. What it writes is in the transaction that is open; who opened the file commits it.
+
+The rules:
+
+- A row is equal to what was written, or `DamagedTableError` is raised: each has a checksum. What SQLite itself finds
+  raises `sqlite3.DatabaseError`.
+- Nothing is kept of a row here. An object exists while something is in progress for a schedule
+  (`engine.holding.roster`).
+
+Cost: 5 to 8 µs to insert a row, 10 if it is at a random place of an index on disk; about 5 to find one or to change
+one; 0.5 to find out that none is on a subject. 200 bytes on disk; in memory the pages that are used.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from importlib.resources import files
+from itertools import pairwise
+from marshal import dumps
+from typing import Any, NamedTuple
+from zlib import crc32
+
+SCHEMA = "schedules.sql"
+
+SUBJECTS_AT_ONCE = 250
+"""Subjects of one question."""
+
+ROWS_SCANNED = 2_048
+"""Rows of one portion of which only few are wanted."""
+
+MAX_NAMED = 512
+"""The most sequences that are named in a question."""
+
+_LAST_ID = (1 << 63) - 1
+
+ROWS_AT_ONCE = 64
+"""Rows of one portion of a visit."""
+
+LOOKED_AT_ONCE = 512
+"""Rows among which those of one portion are, if most are not selected."""
+
+_MARSHAL_VERSION = 2
+"""Equal values are equal bytes: later versions write references to objects."""
+
+
+class DamagedTableError(Exception):
+    """The table is not what was written."""
+
+
+class Row(NamedTuple):
+    """A schedule as it is written; instants are in ns, and None is NULL."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    kind: str
+    target: str
+    zone: str | None
+    headers: bytes
+    fire_time: int
+    wake: int
+    expires: int | None
+    mark: int
+    ending: str | None = None
+    history: str | None = None
+
+
+class Outline(NamedTuple):
+    """Some columns of a row: all that there is to say of a schedule that only waits."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    kind: str
+    target: str
+    zone: str | None
+    fire_time: int
+    expires: int | None
+
+
+_COLUMNS = ", ".join(Row._fields)
+_PLACES = ", ".join("CAST(? AS TEXT)" if name in ("subject", "target") else "?" for name in Row._fields)
+_INSERT = f"INSERT INTO schedules (stream, {_COLUMNS}, checksum) VALUES (?, {_PLACES}, ?)"  # noqa: S608
+_INSERT_NEW = f"{_INSERT} ON CONFLICT DO NOTHING"
+_SETTINGS = ", ".join(f"{name} = {place}" for name, place in zip(Row._fields, _PLACES.split(", "), strict=True))
+_UPDATE = f"UPDATE schedules SET {_SETTINGS}, checksum = ? WHERE id = ?"  # noqa: S608
+_SELECT = f"SELECT id, {_COLUMNS}, checksum FROM schedules"  # noqa: S608
+
+_OUTLINES = f"SELECT {', '.join(Outline._fields)} FROM schedules"  # noqa: S608
+
+Found = tuple[int, Row]
+"""The id of a row, and the row."""
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Have a connection return texts as this module needs them: a subject may have bytes that are no UTF-8."""
+    connection.text_factory = _text
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables."""
+    for statement in files(__package__).joinpath(SCHEMA).read_text(encoding="utf-8").split(";\n"):
+        connection.execute(statement)
+
+
+def in_memory() -> sqlite3.Connection:
+    """Return a connection to tables that nobody else sees, and that end with it."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=64)
+    prepare(connection)
+    connection.execute("PRAGMA journal_mode = OFF")
+    create(connection)
+    connection.execute("BEGIN")  # never committed: else each statement would be a transaction
+    return connection
+
+
+class Selection:
+    """Rows in a range of subjects, both ends included, for which a condition is true that has some values."""
+
+    def __init__(self, begin: str = "", end: str | None = None, condition: str = "1", *values: object) -> None:
+        """Select what is in the range; the `values` may be changed while the rows are visited."""
+        self.begin = text_of(begin)
+        self.end = None if end is None else text_of(end)
+        self.condition = condition
+        self.values = list(values)
+
+
+class Table:
+    """The rows of one stream."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection | None = None,
+        stream: int = 0,
+        notify: Callable[[int], object] = lambda _rows: None,
+    ) -> None:
+        """Take the rows of the stream with this number; without a connection the table is in memory, and empty.
+
+        `notify` is called with the number of rows that were `inserted` at once.
+        """
+        self._connection = in_memory() if connection is None else connection
+        self._stream = stream
+        self._notify = notify
+        self._execute = self._connection.execute
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def insert_new(self, rows: Sequence[Row]) -> set[str]:
+        """Add rows of different subjects, but where one is already; returns the subjects of those."""
+        stream, version = self._stream, _MARSHAL_VERSION
+        bound: list[tuple[object, ...]] = []
+        for row in rows:
+            plain = (*row,)
+            if row[0].isascii() and row[4].isascii():
+                bound.append((stream, *plain, crc32(dumps(plain, version))))
+            else:
+                bound.append((stream, *_bound(row), crc32(dumps(plain, version))))
+        (last,) = self._execute("SELECT max(id) FROM schedules").fetchone()
+        inserted = self._connection.executemany(_INSERT_NEW, bound).rowcount
+        return set() if inserted == len(bound) else self.known([row.subject for row in rows], last)
+
+    def inserted(self, rows: int) -> None:
+        """Note that the numbers of rows that the schedules are known by have so many more: they may be committed."""
+        self._notify(rows)
+
+    def insert_one(self, row: Row) -> int:
+        """Add a row, and return its id."""
+        number = self._execute(_INSERT, (self._stream, *_bound(row), checksum_of(row))).lastrowid
+        assert number is not None, "a row that was inserted has an id"
+        return number
+
+    def update(self, rows: Iterable[Found]) -> None:
+        """Change rows."""
+        self._connection.executemany(_UPDATE, [(*_bound(row), checksum_of(row), number) for number, row in rows])
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Remove the rows with these ids."""
+        self._connection.executemany("DELETE FROM schedules WHERE id = ?", [(number,) for number in numbers])
+
+    def renumber(self, stream: int) -> None:
+        """Take the rows of the stream with another number: before any is read or written."""
+        self._stream = stream
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def find(self, subject: str) -> Found | None:
+        """Return the row on a subject."""
+        where = "stream = ? AND subject = CAST(? AS TEXT)"
+        found = self._execute(f"{_SELECT} WHERE {where}", (self._stream, text_of(subject))).fetchone()
+        if found is None:
+            return None
+        number, row = checked(found)
+        if row.subject != subject:
+            raise DamagedTableError(f"an index has row {number} under another subject")
+        return number, row
+
+    def known(self, subjects: Sequence[str], last: int = _LAST_ID) -> set[str]:
+        """Return those of the subjects that have a row with an id up to `last`."""
+        found: set[str] = set()
+        for first in range(0, len(subjects), SUBJECTS_AT_ONCE):
+            part = [text_of(subject) for subject in subjects[first : first + SUBJECTS_AT_ONCE]]
+            places = ", ".join(["CAST(? AS TEXT)"] * len(part))
+            where = f"stream = ? AND subject IN ({places}) AND id <= ?"
+            some = self._execute(f"SELECT subject FROM schedules WHERE {where}", (self._stream, *part, last))  # noqa: S608
+            found.update(subject for (subject,) in some)
+        return found
+
+    def woken(self, after: tuple[int, int], through: int, most: int) -> list[Found]:
+        """Return the next rows in the order of their wakes (ns) and ids, behind `after` and up to a wake `through`."""
+        where = "stream = ? AND (wake, id) > (?, ?) AND wake <= ? ORDER BY wake, id LIMIT ?"
+        some = self._execute(f"{_SELECT} WHERE {where}", (self._stream, *after, through, most))
+        found = [checked(one) for one in some.fetchall()]
+        wakes = [after, *((row.wake, number) for number, row in found)]
+        if any(before >= wake for before, wake in pairwise(wakes)):
+            raise DamagedTableError("an index has rows under other wakes")
+        return found
+
+    def first_wake(self, after: int) -> int | None:
+        """Return the first wake (ns) later than `after`."""
+        where = "stream = ? AND wake > ? ORDER BY wake LIMIT 1"
+        found = self._execute(f"SELECT wake FROM schedules WHERE {where}", (self._stream, after)).fetchone()  # noqa: S608
+        return None if found is None else int(found[0])
+
+    def due(self, after: int, through: int, max_age: int, besides: Collection[int]) -> tuple[int, int | None]:
+        """Return how many rows are woken after an instant (ns) and up to another, and when the first was to fire.
+
+        Those that end before they fire, where messages are removed after `max_age` (ns; 0: never), and those with the
+        ids `besides` do not count.
+        """
+        what = "count(*), min(max(fire_time, stored_at))"
+        fires = "(expires IS NULL OR expires > fire_time) AND (?1 = 0 OR stored_at + ?1 > fire_time) OR expires = -1"
+        others = "id NOT IN (SELECT value FROM json_each(?2))"
+        where = f"stream = ?3 AND wake > ?4 AND wake <= ?5 AND fire_time <= ?5 AND ({fires}) AND {others}"
+        statement = f"SELECT {what} FROM schedules WHERE {where}"  # noqa: S608
+        values = max_age, json.dumps([*besides]), self._stream, after, through
+        count, since = self._execute(statement, values).fetchone()
+        return count, since
+
+    def next_rows(self, after: int, now: int, most: int) -> list[tuple[int, int | None, int]]:
+        """Return the fire time, the end of the TTL as it is written, and the storage time (ns) of the next rows.
+
+        They are woken after an instant (ns), and fire after `now`.
+        """
+        where = "stream = ? AND wake > ? AND fire_time > ? ORDER BY wake LIMIT ?"
+        statement = f"SELECT fire_time, expires, stored_at FROM schedules WHERE {where}"  # noqa: S608
+        return self._execute(statement, (self._stream, after, now, most)).fetchall()
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        found = self._execute("SELECT count(*) FROM schedules WHERE stream = ?", (self._stream,)).fetchone()
+        return int(found[0])
+
+    def rows(self, selection: Selection | None = None) -> Iterator[list[Found]]:
+        """Yield the rows of a selection by subject, some at a time: at most `ROWS_AT_ONCE`, and often none.
+
+        The table, and the values of the selection, may change between two portions: what is there all the time is
+        yielded once, as it is then.
+        """
+        return ([checked(one) for one in some] for some in self._portions(_SELECT, 1, selection or Selection()))
+
+    def outlines(self, selection: Selection | None = None) -> Iterator[list[Outline]]:
+        """Do what `rows` does, with the columns alone that a view needs of most schedules; none is checked."""
+        return (list(map(Outline._make, some)) for some in self._portions(_OUTLINES, 0, selection or Selection()))
+
+    def outlines_by_wake(self, after: int, through: int) -> Iterator[tuple[list[Outline], int]]:
+        """Yield the rows that are woken after an instant (ns) and up to another, in that order, some at a time.
+
+        Each portion is with the wake of its last row: those of the next ones are not earlier.
+        """
+        last: tuple[int, int] = after, _LAST_ID
+        where = "stream = ? AND (wake, id) > (?, ?) AND wake <= ? ORDER BY wake, id LIMIT ?"
+        statement = f"SELECT {', '.join(Outline._fields)}, wake, id FROM schedules WHERE {where}"  # noqa: S608
+        while some := self._execute(statement, (self._stream, *last, through, ROWS_AT_ONCE)).fetchall():
+            last = some[-1][-2:]
+            yield [Outline._make(one[:-2]) for one in some], last[0]
+
+    def are_many(self, selection: Selection, many: int) -> bool:
+        """Return whether the range of a selection has more rows than a number."""
+        statement = f"SELECT 1 FROM schedules WHERE {_range('>=', selection.end)} LIMIT 1 OFFSET ?"  # noqa: S608
+        values = self._stream, selection.begin, _bound_end(selection.end), many
+        return self._execute(statement, values).fetchone() is not None
+
+    def _portions(self, select: str, place: int, selection: Selection) -> Iterator[list[Any]]:
+        """Yield what is selected of rows; the subject is in a `place` of it."""
+        begin, above, bound = selection.begin, ">=", None
+        is_left, is_full = True, False
+        while is_left:
+            if not is_full:
+                bound = self._bound(above, begin, selection.end)
+                if bound is not None and above == ">" and _bytes_of(bound) <= _bytes_of(begin):
+                    raise DamagedTableError("an index has rows in another order")
+            end = selection.end if bound is None else bound
+            where = f"{_range(above, end)} AND ({selection.condition}) ORDER BY subject LIMIT {ROWS_AT_ONCE}"
+            values = self._stream, begin, _bound_end(end), *selection.values
+            some = self._execute(f"{select} WHERE {where}", values).fetchall()
+            yield some
+            is_full = len(some) == ROWS_AT_ONCE
+            is_left = is_full or bound is not None
+            above, begin = ">", text_of(some[-1][place]) if is_full else begin if bound is None else bound
+
+    def stored_before(self, sequence: int, among: Set[int]) -> Iterator[list[tuple[str, int]]]:
+        """Yield the subjects and sequences of the rows with a sequence below one, or among others.
+
+        Some thousand rows are looked at at a time, and the table may change between two portions.
+        """
+        last, numbers = -1, ""
+        if len(among) <= MAX_NAMED:
+            numbers = f" AND (sequence < {sequence:d} OR sequence IN ({', '.join(f'{one:d}' for one in among)}))"
+        some = "SELECT id, stream, subject, sequence FROM schedules WHERE id > ? ORDER BY id LIMIT ?"
+        ends = f"SELECT max(id) FROM ({some})"  # noqa: S608
+        statement = f"SELECT subject, sequence FROM ({some}) WHERE stream = ?{numbers}"  # noqa: S608
+        while True:
+            (end,) = self._execute(ends, (last, ROWS_SCANNED)).fetchone()
+            if end is None:
+                return
+            found = self._execute(statement, (last, ROWS_SCANNED, self._stream)).fetchall()
+            yield found if numbers else [one for one in found if one[1] < sequence or one[1] in among]
+            last = end
+
+    def _bound(self, above: str, begin: str | bytes, end: str | bytes | None) -> str | bytes | None:
+        """Return the subject of the row that is `LOOKED_AT_ONCE` further; None if less are left."""
+        where = f"{_range(above, end)} ORDER BY subject LIMIT 1 OFFSET ?"
+        values = self._stream, begin, _bound_end(end), LOOKED_AT_ONCE - 1
+        found = self._execute(f"SELECT subject FROM schedules WHERE {where}", values).fetchone()  # noqa: S608
+        return None if found is None else text_of(found[0])
+
+    def with_history(self) -> list[Found]:
+        """Return the rows that have a history."""
+        where = "stream = ? AND history IS NOT NULL"
+        return [checked(one) for one in self._execute(f"{_SELECT} WHERE {where}", (self._stream,))]
+
+    def done(self) -> list[Found]:
+        """Return the rows of the schedules that are done."""
+        where = "stream = ? AND ending IS NOT NULL"
+        return [checked(one) for one in self._execute(f"{_SELECT} WHERE {where}", (self._stream,))]
+
+    def select(self, statement: str, *values: object) -> sqlite3.Cursor:
+        """Answer another question about the rows of the stream, whose number is the first value."""
+        return self._execute(statement, (self._stream, *values))
+
+    def close(self) -> None:
+        """Free the memory of a table that has no file; nothing may be asked any more."""
+        self._connection.close()  # else only the collector would find it: a connection refers to itself
+
+    @property
+    def bytes(self) -> int:
+        """The size of the tables of all streams of the connection."""
+        pages, size = (self._execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        return int(pages) * int(size)
+
+
+def _range(above: str, end: str | bytes | None) -> str:
+    """Return the condition for subjects above or from one, and up to an end; without one it is behind every text."""
+    last = "?" if end is None else "CAST(? AS TEXT)"
+    return f"stream = ? AND subject {above} CAST(? AS TEXT) AND subject <= {last}"
+
+
+def _bound_end(end: str | bytes | None) -> str | bytes:
+    return b"" if end is None else end  # each BLOB is greater than each TEXT
+
+
+def text_of(text: str) -> str | bytes:
+    """Return a text as it is bound: SQLite takes no text that is not UTF-8 as a string."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape")
+
+
+def checksum_of(row: Row) -> int:
+    """Return the checksum of a row."""
+    return checksum(*row)
+
+
+def checksum(*values: Any) -> int:
+    """Return the checksum of values that SQLite can have."""
+    return crc32(dumps(values, _MARSHAL_VERSION))
+
+
+def checked(found: Sequence[Any]) -> Found:
+    """Return the id and the row of what was selected; raises `DamagedTableError`."""
+    row = tuple.__new__(Row, found[1:-1])
+    if checksum(*row) != found[-1]:
+        raise DamagedTableError(f"row {found[0]} is not what was written")
+    return found[0], row
+
+
+def _bound(row: Row) -> Sequence[object]:
+    subject, target = row.subject, row.target
+    if subject.isascii() and target.isascii():
+        return row
+    return row._replace(subject=text_of(subject), target=text_of(target))  # type: ignore[arg-type]
+
+
+def _bytes_of(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("ascii")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,124 @@
+"""Have the engine of a stream continue from its rows at its first contact, if they are true of the stream.
+
+The rules:
+
+- Nothing is believed that does not fit: the stream has to have everything that the rows say, and the last message that
+  was read has to be what it was, or the stream may have gone back. If that message is gone, nothing can show it.
+- What is wrong with the rows, or cannot be found out within `STEP_LIMIT_SECONDS`, means that the stream is read from
+  its beginning, as without them.
+- After a start it is looked up once which schedules are not stored any more.
+
+Cost: two requests, and one for each message that is to be read again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from nats_scheduler.engine.inputs import MessagesRead
+from nats_scheduler.engine.restart import Document
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.continuity import reaches
+from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.port import StreamContents
+from nats_scheduler.runtime.schedule_file import StreamRows
+
+STEP_LIMIT_SECONDS = 1.0
+"""Longest wait for one answer: *Live* leaves 3 s."""
+
+MAX_REQUESTS_AT_ONCE = 64
+"""Messages that are requested at a time."""
+
+T = TypeVar("T")
+
+
+class RestartReports(Protocol):
+    """Reports how the engine of a stream begins; `observe.reporter`."""
+
+    def stream_continued(self, stream: str, schedules: int, through: int) -> None:
+        """Report that a stream is read from the sequence `through` on."""
+        ...
+
+    def stream_read_anew(self, stream: str, reason: str) -> None:
+        """Report why the rows of a stream are not used."""
+        ...
+
+
+class _UnfitError(Exception):
+    """The rows are not true of the stream; the reason says why."""
+
+
+async def continue_from(
+    rows: StreamRows, driver: StreamDriver, api: StreamContents, stream: str, reports: RestartReports | None
+) -> bool:
+    """Have the engine of a driver begin with its rows, if it has read nothing; returns whether it does."""
+    engine, document = driver.engine, rows.document
+    if engine.last_read:
+        return False
+    reason, rows.ignored = rows.ignored, ""
+    if document is not None and not reason:
+        rows.document = None
+        try:
+            witness, messages = await _fitting(rows, document, api, stream)
+        except _UnfitError as error:
+            reason = str(error)
+        except (JetStreamError, TimeoutError) as error:
+            reason = str(error) or "the stream does not answer"
+        else:
+            engine.restart.begin_with(document, rows.kinds)
+            driver.receive(MessagesRead(messages))
+            driver.witness = witness
+            driver.step_if_due()
+            if reports is not None:
+                reports.stream_continued(stream, len(engine.held), document.through)
+            return True
+        rows.give_up("")
+    if reason and reports is not None:
+        reports.stream_read_anew(stream, reason)
+    return False
+
+
+async def _fitting(
+    rows: StreamRows, document: Document, api: StreamContents, stream: str
+) -> tuple[StoredMessage, Sequence[StoredMessage]]:
+    """Return the last message that was read, and those to be read again; raises `_UnfitError` if it does not fit."""
+    state = await _soon(reaches(api, stream, rows.ends))
+    if state is None or state.last_sequence < rows.ends:
+        raise _UnfitError(f"the stream ends before sequence {rows.ends}")
+    last = document.last
+    witness = await _soon(api.message(stream, seq=last.sequence))
+    if witness is None:
+        raise _UnfitError("the last message that was read is not stored any more: the stream may have gone back")
+    if (witness.subject, witness.stored_at) != (last.subject, last.stored_at):
+        raise _UnfitError(f"another message than before has sequence {last.sequence}: the stream went back")
+    messages: list[StoredMessage] = []
+    for first in range(0, len(document.to_read), MAX_REQUESTS_AT_ONCE):
+        sequences = document.to_read[first : first + MAX_REQUESTS_AT_ONCE]
+        found = await _all([api.message(stream, seq=sequence) for sequence in sequences])
+        messages += [message._replace(body=None) for message in found if message is not None]
+    return witness, messages
+
+
+async def _all(requests: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the answers to requests that are made at once; raises as the first that fails."""
+    async with TaskGroup() as tasks:
+        asked = [tasks.create_task(_settled(request)) for request in requests]
+    answers = [one.result() for one in asked]
+    for answer in answers:
+        if isinstance(answer, (JetStreamError, TimeoutError)):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, (JetStreamError, TimeoutError))]
+
+
+async def _settled(request: Awaitable[T]) -> T | JetStreamError | TimeoutError:
+    try:
+        return await _soon(request)
+    except (JetStreamError, TimeoutError) as error:
+        return error
+
+
+async def _soon(answer: Awaitable[T]) -> T:
+    async with asyncio.timeout(STEP_LIMIT_SECONDS):
+        return await answer
