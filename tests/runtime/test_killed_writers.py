@@ -59,9 +59,9 @@ class CountedFile(ScheduleFile):
     last = 0
     """The number of that commit; 0: none does."""
 
-    def commit(self) -> None:
+    def _commit_now(self) -> None:
         """Commit, and end the writer."""
-        super().commit()
+        super()._commit_now()
         if self._commits == self.last:
             raise CommittedError
 
