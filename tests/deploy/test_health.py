@@ -11,11 +11,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY, EVERY_ADDRESS
 from tests.harness.account import account_on
@@ -99,7 +102,10 @@ async def test_a_sidecar_that_drains_is_healthy_and_not_ready(start_server: Star
         async with account_on(server.url) as account:
             await account.create("S", metadata=FLAGGED)
             await process.wait_for_line("stream_ready")
-            await account.publish("S.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.out"})
+            # One is due soon after any moment: what follows has to be over before the server is found to be silent.
+            for number in range(5, 50):
+                at = format_rfc3339(time.time_ns() + number * 300 * MILLISECOND)
+                await account.publish(f"S.{number}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "S.out"})
             await account.wait_for("S", "S.out")
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)
