@@ -66,7 +66,11 @@ CACHE_KIB = 10 * 1024
 FILLING_CACHE_KIB = 32 * 1024
 """The same while a new file is filled: its indexes are written at random places."""
 
-COMMIT_INTERVAL_SECONDS = 1.0
+COMMIT_INTERVAL_SECONDS = 5.0
+"""A schedule that fires each second changes as often, and a start reads what was stored since in a moment."""
+
+FILLING_CHECK_SECONDS = 1.0
+"""The interval at which it is checked whether a new file is filled."""
 
 MAX_SHARE = 20
 """The writing takes at most this part of the time."""
@@ -493,7 +497,7 @@ class ScheduleFile:
         """Write what changes, until cancelled."""
         pause = COMMIT_INTERVAL_SECONDS
         while True:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(min(pause, FILLING_CHECK_SECONDS) if self._is_filling else pause)
             if self.path is None:
                 return
             began = self._clock.monotonic()
