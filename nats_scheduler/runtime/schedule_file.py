@@ -150,15 +150,16 @@ class StreamRows:
         if file.path is None:
             self.table = Table()
         else:
+            self.table = Table(file.connection, notify=file.inserted)
             self._find()
-            self.table = Table(file.connection, self.number, file.inserted)
 
     def _find(self) -> None:
         found = self._file.known(self.name, self._mode)
         if found is None:
-            self.number = self._file.next_number()
+            self._take(self._file.next_number())
             return
-        self.number, basis, text, self.ends, kinds = found
+        number, basis, text, self.ends, kinds = found
+        self._take(number)
         if basis != self._basis:
             self.give_up("it is of another creation of the stream, other settings, another server or another version")
         elif text is not None:
@@ -178,9 +179,12 @@ class StreamRows:
         self.ignored, self.document, self._text, self._written = reason, None, None, None
         if self._file.path is not None:
             self._file.discard(self.number)
-            self.number = self._file.next_number()
-            if hasattr(self, "table"):
-                self.table.renumber(self.number)
+            self._take(self._file.next_number())
+
+    def _take(self, number: int) -> None:
+        """Take the rows of the stream with a number."""
+        self.number = number
+        self.table.renumber(number)
 
     def attach(self, engine: StreamEngine, fail: Callable[[Exception], object]) -> None:
         """Write what this engine knows, and have `fail` called if the file is given up."""

@@ -437,7 +437,7 @@ class StreamServices:
         assert state.name not in self._services, "the service before it must have been ended"
         self._left.pop(state.name, None)
         named = self.calendars_named.set
-        service = self._new(state, mode, server, self._settings, self._report, named, self._file)
+        service = self.aside(state, mode, server, self._settings, self._report, notify_named=named, file=self._file)
         self._services[state.name] = service
         service.read_calendars(self.calendars, is_followed=self._are_calendars_followed)
         return service
@@ -450,20 +450,12 @@ class StreamServices:
         settings: SidecarSettings,
         report: Callable[[str, Event], None],
         notify_named: Callable[[], object] = lambda: None,
+        file: ScheduleFile | None = None,
     ) -> StreamService:
-        """Return a service that is not among those of the process, and shares their wakes; its caller ends it."""
-        return self._new(state, mode, server, settings, report, notify_named, None)
+        """Return a service that is not among those of the process, and shares their wakes; its caller ends it.
 
-    def _new(
-        self,
-        state: StreamState,
-        mode: Mode,
-        server: Capabilities,
-        settings: SidecarSettings,
-        report: Callable[[str, Event], None],
-        notify_named: Callable[[], object],
-        file: ScheduleFile | None,
-    ) -> StreamService:
+        Its schedules are rows of `file`; None: they are in memory.
+        """
         if self._shared is None:
             memory = ContentMemory(self._settings.content_memory)
             self._shared = Wakes(self._clock, self._report_lateness), Pace(), memory

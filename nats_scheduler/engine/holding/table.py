@@ -149,14 +149,8 @@ class Table:
 
     def insert_new(self, rows: Sequence[Row]) -> set[str]:
         """Add rows of different subjects, but where one is already; returns the subjects of those."""
-        stream, version = self._stream, _MARSHAL_VERSION
-        bound: list[tuple[object, ...]] = []
-        for row in rows:
-            plain = (*row,)
-            if row[0].isascii() and row[4].isascii():
-                bound.append((stream, *plain, crc32(dumps(plain, version))))
-            else:
-                bound.append((stream, *_bound(row), crc32(dumps(plain, version))))
+        stream = self._stream
+        bound = [(stream, *_bound(row)) for row in rows]
         (last,) = self._execute("SELECT max(id) FROM schedules").fetchone()
         inserted = self._connection.executemany(_INSERT_NEW, bound).rowcount
         return set() if inserted == len(bound) else self.known([row.subject for row in rows], last)
@@ -167,13 +161,13 @@ class Table:
 
     def insert_one(self, row: Row) -> int:
         """Add a row, and return its id."""
-        number = self._execute(_INSERT, (self._stream, *_bound(row), checksum_of(row))).lastrowid
+        number = self._execute(_INSERT, (self._stream, *_bound(row))).lastrowid
         assert number is not None, "a row that was inserted has an id"
         return number
 
     def update(self, rows: Iterable[Found]) -> None:
         """Change rows."""
-        self._connection.executemany(_UPDATE, [(*_bound(row), checksum_of(row), number) for number, row in rows])
+        self._connection.executemany(_UPDATE, [(*_bound(row), number) for number, row in rows])
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove the rows with these ids."""
@@ -366,11 +360,6 @@ def text_of(text: str) -> str | bytes:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape")
 
 
-def checksum_of(row: Row) -> int:
-    """Return the checksum of a row."""
-    return checksum(*row)
-
-
 def checksum(*values: Any) -> int:
     """Return the checksum of values that SQLite can have."""
     return crc32(dumps(values, _MARSHAL_VERSION))
@@ -384,11 +373,12 @@ def checked(found: Sequence[Any]) -> Found:
     return found[0], row
 
 
-def _bound(row: Row) -> Sequence[object]:
-    subject, target = row.subject, row.target
+def _bound(row: Row) -> tuple[object, ...]:
+    """Return a row as it is bound, and its checksum."""
+    subject, target, known = row.subject, row.target, checksum(*row)
     if subject.isascii() and target.isascii():
-        return row
-    return row._replace(subject=text_of(subject), target=text_of(target))  # type: ignore[arg-type]
+        return (*row, known)
+    return (*row._replace(subject=text_of(subject), target=text_of(target)), known)  # type: ignore[arg-type]
 
 
 def _bytes_of(text: str | bytes) -> bytes:
