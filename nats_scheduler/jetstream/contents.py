@@ -27,8 +27,8 @@ from nats_scheduler.jetstream.api import (
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
+from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
-from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.foreign_json import as_answered, inner, integer, is_expressible
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import next_multiple
@@ -207,7 +207,7 @@ class RangeReader:
         patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
         await consumer.open(consumer_from(first, self._config), patience)
         try:
-            async with aclosing(consumer.parts(min(last - first + 1, consumer.pending))) as parts:
+            async with aclosing(consumer.parts(min(last - first + 1, consumer.matched))) as parts:
                 async for part in parts:
                     self._answer(part)
                     if part[-1].sequence >= last:

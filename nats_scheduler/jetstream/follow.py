@@ -545,14 +545,18 @@ class ConsumerFollower:
         """
         if self._frames is None or not self._is_call_due:
             return position
-        run, position = self._frames.read(buffer, position, self._delivered, is_live=self._caught_up)
-        if run is not None:
-            self._has_received = True
-            self._delivered += len(run)
-            self._requested -= len(run)
-            self._last = run[-1].sequence
-            self._batches.append(run)
-        return position
+        found = self._frames.read(buffer, position, self._delivered)
+        if found is None:
+            return position
+        run = found.messages
+        self._has_received = True
+        self._delivered += len(run)
+        self._requested -= len(run)
+        self._last, self._pending = run[-1].sequence, int(found.pending[-1])
+        self._batches.append(run)
+        if not self._caught_up and b"0" in found.pending and self._last >= self._leader_last:
+            self._catch_up()
+        return found.end
 
     def _deliver_received(self) -> None:
         batches, self._batches = self._batches, []

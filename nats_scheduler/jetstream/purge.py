@@ -34,8 +34,8 @@ from nats_scheduler.jetstream.errors import (
     NotPermittedError,
     UnreadableAnswerError,
 )
+from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
-from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import integer, is_expressible, read_object
@@ -220,7 +220,7 @@ class JointPurge:
             consumer.close()
 
     async def _purge_what_is_read(self, consumer: PulledConsumer, matched: str) -> bool:
-        until, left = self._loop.time() + TURN_SECONDS, consumer.pending
+        until, left = self._loop.time() + TURN_SECONDS, consumer.matched
         read: list[StoredMessage] = []
 
         async def read_more(besides: int = 0) -> None:

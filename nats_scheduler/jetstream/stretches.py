@@ -1,6 +1,5 @@
-"""Read a stretch of a stream once, forwards or backwards, through a short-lived consumer: nothing is followed.
+"""Read a stretch of a stream once, forwards or backwards, through short-lived consumers: nothing is followed.
 
-`PulledConsumer` is one such consumer, for all who read so; `StretchReader` reads a stretch of any length with them.
 What the caller has not asked for is not read, so one that works in slices holds one chunk in memory.
 
 No request of JetStream reads backwards. So a range of sequences at the end is read forwards, then the range before it.
@@ -12,46 +11,20 @@ one changes what the stream keeps. There, and where none may be created, message
 The node of a consumer may be behind the stream's leader. Forwards another consumer then reads the rest after a short
 wait; if that does not help soon, it is an error.
 
-Cost: two requests for a consumer, one for each pull, and about 5 µs for each message; 1 µs without bodies, if many
-come at once (`jetstream.wire`). Look-ups read 5,000 to 8,000 messages a second.
+Cost: that of a consumer for each range (`jetstream.pulled_consumer`). Look-ups read 5,000 to 8,000 messages a second.
 Limit: what is stored while it is read may be missing, and what is removed meanwhile may be missing or there.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
-from nats_scheduler.jetstream.api import (
-    CONSUMER_DEADLINE_SECONDS,
-    CONSUMER_LIMIT_REACHED,
-    Config,
-    JetStreamApi,
-    consumer_from,
-    consumer_name,
-    delivery_numbers,
-    reads_all,
-)
-from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import (
-    ApiError,
-    ConnectionLostError,
-    NoAnswerError,
-    NotPermittedError,
-)
+from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, Config, JetStreamApi, consumer_from, reads_all
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
-from nats_scheduler.jetstream.wire import ConsumerFrames
-from nats_scheduler.message.foreign_json import inner, integer
+from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
-
-PULL_SILENCE_LIMIT_SECONDS = 5.0
-"""After this time without a message that was asked for, the consumer counts as lost."""
-
-NO_RESPONDERS_WAITS_SECONDS = (0.01, 0.05, 0.2)
-"""Waits before a pull is repeated that reached no consumer: a cluster needs a moment until all nodes know a new one."""
-
-STATUS_NO_MESSAGES, STATUS_PULL_OVER, STATUS_NO_RESPONDERS = b"404", b"408", b"503"
-"""There is no message; no more messages (2.10); the pull reached no consumer."""
 
 CHUNK_MESSAGES = 100
 """Messages of a chunk forwards: they are parsed together when they arrive, in about half a millisecond."""
@@ -72,136 +45,6 @@ RANGE_GROWTH = 8
 """The factor by which the next range is longer after one with few messages."""
 
 FEW_MESSAGES = FIRST_RANGE // RANGE_GROWTH
-
-
-class PulledConsumer:
-    """One consumer on one stream, deleted when its reader is done, or by the server if its reader stops to pull."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        api: JetStreamApi,
-        stream: str,
-        silence_limit_seconds: float = PULL_SILENCE_LIMIT_SECONDS,
-    ) -> None:
-        """Create nothing yet."""
-        self._connection = connection
-        self._api = api
-        self._stream = stream
-        self._silence_limit = silence_limit_seconds
-        self._name = consumer_name()
-        self._inbox = connection.inbox(f"b.{self._name}")
-        self._sid = 0
-        self._frames: ConsumerFrames | None = None
-        self._max_pull: int | None = None
-        """The longest pull that the server takes (`max_request_batch`); None: of any length."""
-        self._delivered = 0
-        self._to_come = 0
-        """Messages of the pull that have not come."""
-        self._status = b""
-        """The status that ended the pull; empty if all that was pulled came."""
-        self._messages: list[StoredMessage] = []
-        """The messages that have come, and were not taken yet."""
-        self._arrival: asyncio.Future[None] | None = None
-        """Resolves when something comes."""
-        self.pending = 0
-        """The number of messages that matched when it was created."""
-        self.is_complete = False
-        """True if the last read got as many messages as it asked for."""
-
-    async def open(self, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS) -> None:
-        """Create it; raises `JetStreamError` if the server refuses or does not answer, and then nothing is left."""
-        self._sid = self._connection.subscribe(self._inbox, self._received)
-        if config.get("headers_only"):
-            self._frames = ConsumerFrames(self._sid, self._stream, self._name)
-            self._connection.read_runs(self._sid, self._received_run)
-        try:
-            info = await self._api.create_consumer(self._stream, self._name, config, within_seconds)
-        except BaseException:
-            self._connection.unsubscribe(self._sid)
-            raise
-        self.pending = integer(info.get("num_pending"))
-        self._max_pull = integer(inner(info.get("config")).get("max_batch")) or None
-
-    def close(self) -> None:
-        """Delete it; the answer is not awaited."""
-        self._connection.unsubscribe(self._sid)
-        self._api.abandon_consumer(self._stream, self._name)
-
-    async def delete(self) -> None:
-        """Delete it, and return when that is done: the account may have no place for another one before."""
-        self._connection.unsubscribe(self._sid)
-        await self._api.delete_consumer(self._stream, self._name)
-
-    async def pull(self, count: int) -> list[StoredMessage]:
-        """Return the next messages, at most `count`; raises as `parts` does."""
-        return [message async for part in self.parts(count) for message in part]
-
-    async def parts(self, count: int) -> AsyncGenerator[list[StoredMessage], None]:
-        """Have it deliver at most `count` messages, and yield them in parts, as they come.
-
-        Raises `NoAnswerError` if it stops to deliver, `ConnectionLostError` if the connection ends.
-        """
-        self.is_complete = False
-        waits = iter(NO_RESPONDERS_WAITS_SECONDS)
-        left = count
-        while left > 0:
-            self._begin(left if self._max_pull is None else min(left, self._max_pull))
-            while part := await self._part():
-                left -= len(part)
-                yield part
-            if self._status == STATUS_NO_RESPONDERS and (wait := next(waits, None)) is not None:
-                await asyncio.sleep(wait)
-            elif self._status in (STATUS_NO_MESSAGES, STATUS_PULL_OVER):
-                return
-            elif self._status:
-                raise NoAnswerError(f"stream {self._stream}: the consumer ended with status {self._status.decode()}")
-        self.is_complete = True
-
-    def _begin(self, count: int) -> None:
-        self._to_come, self._status = count, b""
-        body = json.dumps({"batch": count, "no_wait": True}).encode()
-        request = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
-        self._connection.write(frame(request, self._inbox, b"", body))
-
-    async def _part(self) -> list[StoredMessage]:
-        """Return what has come of a pull, once something has; nothing if it is over."""
-        if not self._messages and self._to_come > 0 and not self._status:
-            self._arrival = asyncio.get_running_loop().create_future()
-            waited_for = (self._arrival, self._connection.lost)
-            await asyncio.wait(waited_for, timeout=self._silence_limit, return_when=asyncio.FIRST_COMPLETED)
-            if not self._arrival.done():
-                if self._connection.is_lost:
-                    raise ConnectionLostError(self._connection.lost.result())
-                raise NoAnswerError(f"stream {self._stream}: no message came within {self._silence_limit} s")
-        messages, self._messages = self._messages, []
-        return messages
-
-    def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-        """Receive a message, or a status of the server, after which nothing more comes."""
-        if not reply.startswith(b"$JS.ACK."):
-            self._status = block[9:12]
-            self._note_arrival(0)
-            return
-        sequence, _number, stored_at, _pending = delivery_numbers(reply)
-        name, kept = subject.decode("utf-8", "surrogateescape"), body if self._frames is None else None
-        self._messages.append(StoredMessage(name, int(sequence), int(stored_at), block, kept))
-        self._note_arrival(1)
-
-    def _received_run(self, buffer: bytes, position: int) -> int:
-        """Do what `_received` does, for many messages at once, if they have the usual shape."""
-        assert self._frames is not None, "runs are read only without bodies"
-        run, position = self._frames.read(buffer, position, self._delivered, is_live=True)
-        if run is not None:
-            self._messages += run
-            self._note_arrival(len(run))
-        return position
-
-    def _note_arrival(self, count: int) -> None:
-        self._delivered += count
-        self._to_come -= count
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
 
 
 class StretchReader:
@@ -275,7 +118,7 @@ class StretchReader:
     async def _pulled(self, consumer: PulledConsumer) -> AsyncGenerator[list[StoredMessage], None]:
         """Yield what a consumer delivers until it has nothing more, and delete it."""
         try:
-            is_more = consumer.pending > 0
+            is_more = consumer.matched > 0
             while is_more:
                 if chunk := await consumer.pull(CHUNK_MESSAGES):
                     yield chunk
@@ -308,12 +151,12 @@ class StretchReader:
             if consumer is None:
                 messages = await self._looked_up(start, end)
             else:
-                messages = await self._consumed(consumer, consumer.pending - behind, start, end)
+                messages = await self._consumed(consumer, consumer.matched - behind, start, end)
             if messages is None:
                 length = max(FIRST_RANGE, (end - start) // RANGE_GROWTH)
                 continue
             if consumer is not None:
-                behind = consumer.pending
+                behind = consumer.matched
             yield messages[::-1]
             end = start
             length = (length * RANGE_GROWTH) if len(messages) <= FEW_MESSAGES else length

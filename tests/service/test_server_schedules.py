@@ -16,8 +16,8 @@ from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stream_listing
