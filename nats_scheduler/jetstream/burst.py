@@ -7,7 +7,9 @@ So a burst need not be read back, which would cost the server as much as to stor
 The rule: what other clients stored is delivered once and in the order of the stream, or the consumer takes over before
 it. Only a burst is read in this way, and only while it lasts: without acknowledgements nothing shows what others store.
 
-Cost: a comparison an acknowledgement, one request for each message of another client.
+Cost: a comparison an acknowledgement, one request for each message of another client. What it saves of a burst of
+20,000, until all is purged: a quarter of the CPU of the server, 39 in place of 51 µs a fire, and of the sidecar, 60 in
+place of 80 (2.11.11, medians of five alternating pairs; between 2 and 33 % of the server's).
 """
 
 import asyncio
@@ -92,7 +94,7 @@ class Burst:
         if self.is_known_after(last):
             self._delivered_through = last
 
-    def take_others(self) -> tuple[list[StoredMessage], int]:
+    def pop_others(self) -> tuple[list[StoredMessage], int]:
         """Return the undelivered messages of others, and up to which sequence all is known; 0 if that is unknown."""
         before = self._delivered_through
         if self._known_since is None or before is None:

@@ -21,10 +21,10 @@ from nats_scheduler.engine.fire import (
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.contents import RangeReader, body_comparer, content_reader, duplicate_reader
 from nats_scheduler.jetstream.elsewhere import ElsewhereContact
 from nats_scheduler.jetstream.finished import finish_checker
-from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.lookups import walk_through
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import Purger, remover
@@ -46,7 +46,7 @@ def follower_of(
     """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not.
 
     By look-ups too if the account allows no more consumers. `last_read` returns the sequence of the last message that
-    was taken, None: what is delivered is taken at once. An earlier scan may have looked at less than the engine has
+    the engine has received, None: it receives all at once. An earlier scan may have looked at less than the engine has
     read, so it begins at the first message.
     """
     scan = ScanFollower(connection, api, config, notify, holds, awaits, last_read or (lambda: 0))
@@ -61,7 +61,7 @@ def follower_of(
         otherwise,
         in_flight=in_flight,
         is_standby=is_standby,
-        last_taken=last_read,
+        last_received=last_read,
     )
 
 

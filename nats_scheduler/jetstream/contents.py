@@ -203,7 +203,9 @@ class RangeReader:
 
     async def _deliver(self, first: int, last: int) -> None:
         """Have a consumer deliver what is stored between two sequences."""
-        consumer = PulledConsumer(self._connection, self._api, self._stream, RUN_SILENCE_LIMIT_SECONDS)
+        consumer = PulledConsumer(
+            self._connection, self._api, self._stream, silence_limit_seconds=RUN_SILENCE_LIMIT_SECONDS
+        )
         patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
         await consumer.open(consumer_from(first, self._config), patience)
         try:

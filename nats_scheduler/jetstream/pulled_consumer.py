@@ -1,19 +1,19 @@
 """One ephemeral pull consumer: create it, ask it for messages, parse them, notice that it is silent or gone, delete it.
 
-All that reads a stream through a consumer is built on it: following (`jetstream.follow`), reading a stretch
+All that reads a stream through a consumer is built on it: following (`jetstream.consumer_follower`), reading a stretch
 (`jetstream.stretches`), contents that are read together (`jetstream.contents`) and joint purges (`jetstream.purge`).
 A pull consumer, because the server cuts off a slow push consumer without flow control, and one with flow control needs
 as much care as this.
 
 It is asked in one of two ways. `pull` and `parts` read what is stored, and end when there is nothing more. `ask` has it
 deliver what will be stored too, with heartbeats, and `watch` checks that something comes; its reader then takes what
-came (`take`) when `arrived` is called.
+came (`pop_messages`) when `arrived` is called.
 
 The rules:
 
 - What it delivers has no gap. At a gap, at a status that says that it is gone, or after too long a silence it has ended
-  (`ended`, with the reason), and nothing more is taken of it.
-- Nothing is acknowledged, and no state of it is needed later: whoever loses one creates another behind what was read.
+  (`ended`, with the reason), and nothing more of it counts.
+- Nothing is acknowledged, and no state of it is needed later: another one begins behind what was read.
 - "No message" is no proof that it works, since it may have lost the pull that was sent before.
 
 Cost: two requests to create and delete it, one for each pull, and about 5 µs for each message; 1 µs without bodies, if
@@ -31,6 +31,7 @@ from nats_scheduler.jetstream.api import (
     JetStreamApi,
     consumer_name,
     delivery_numbers,
+    stands_alone,
     undelivered,
 )
 from nats_scheduler.jetstream.connection import Connection, frame
@@ -72,6 +73,13 @@ STATUS_HEARTBEAT, STATUS_NO_MESSAGES, STATUS_PULL_OVER, STATUS_NO_RESPONDERS = b
 It works; it has no message; the pull has expired, or has no more messages (2.10); the pull reached no consumer.
 """
 
+STANDALONE_RARITY = 10
+"""On a single server, heartbeats and checks are this many times rarer.
+
+There the consumer is in the connected process: it ends with the connection, and if it is deleted the server ends its
+pull at once. Only a server that stopped working is left to detect.
+"""
+
 PROBE_PULL = b'{"batch":1,"no_wait":true}'
 
 
@@ -83,8 +91,9 @@ class PulledConsumer:
         connection: Connection,
         api: JetStreamApi,
         stream: str,
-        silence_limit_seconds: float = PULL_SILENCE_LIMIT_SECONDS,
         arrived: Callable[[], None] | None = None,
+        *,
+        silence_limit_seconds: float = PULL_SILENCE_LIMIT_SECONDS,
     ) -> None:
         """Create nothing yet; `arrived` is called after each message, run of messages and status that came."""
         self._connection = connection
@@ -92,6 +101,7 @@ class PulledConsumer:
         self._stream = stream
         self._silence_limit = silence_limit_seconds
         self._arrived = arrived or self._wake_reader
+        self._rarity = STANDALONE_RARITY if stands_alone(connection, api) else 1
         self._loop = asyncio.get_running_loop()
         self._name = consumer_name()
         self._inbox = connection.inbox(f"c.{self._name}")
@@ -100,7 +110,7 @@ class PulledConsumer:
         self._frames: ConsumerFrames | None = None
         """What parses many messages at once; None if they come with their bodies."""
         self._messages: list[Sequence[StoredMessage]] = []
-        """What has come and was not taken yet: runs, and messages that came alone."""
+        """What has come and was not passed on yet: runs, and messages that came alone."""
         self._delivered = 0
         self._batch = 0
         """The messages of the last pull."""
@@ -206,7 +216,7 @@ class PulledConsumer:
                 self.end(f"no message came within {self._silence_limit} s")
         if not self._messages and self.ended.done():
             raise NoAnswerError(f"stream {self._stream}: {self.ended.result()}")
-        return [message for batch in self.take() for message in batch]
+        return [message for batch in self.pop_messages() for message in batch]
 
     def _wake_reader(self) -> None:
         if self._arrival is not None and not self._arrival.done():
@@ -214,17 +224,17 @@ class PulledConsumer:
 
     # -- what is stored, and what will be ------------------------------------------------------------------------
 
-    def ask(self, batch: int, rarity: int = 1) -> None:
-        """Ask for `batch` messages more, stored or not yet; its heartbeats are `rarity` times rarer than usual."""
-        heartbeat = int(rarity * CONSUMER_HEARTBEAT_INTERVAL_SECONDS * SECOND)
+    def ask(self, batch: int) -> None:
+        """Ask for `batch` messages more, stored or not yet."""
+        heartbeat = int(self._rarity * CONSUMER_HEARTBEAT_INTERVAL_SECONDS * SECOND)
         expires = PULL_EXPIRES_SECONDS * SECOND
         self._pull(batch, {"batch": batch, "expires": expires, "idle_heartbeat": heartbeat})
 
-    def watch(self, rarity: int = 1) -> None:
-        """Check from now on that something comes while messages are asked for, `rarity` times rarer than usual."""
+    def watch(self) -> None:
+        """Check from now on that something comes while messages are asked for."""
         self._was_heard = True
-        seconds = rarity * CONSUMER_CHECK_INTERVAL_SECONDS
-        silence = f"nothing came from the consumer for {rarity * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s"
+        seconds = self._rarity * CONSUMER_CHECK_INTERVAL_SECONDS
+        silence = f"nothing came from the consumer for {self._rarity * CONSUMER_SILENCE_LIMIT_SECONDS:.1f} s"
         self._stop_checking = self._connection.every(seconds, lambda: self._check(silence))
 
     def _check(self, silence: str) -> None:
@@ -238,13 +248,19 @@ class PulledConsumer:
         elif self._silent_checks:
             self._connection.write(frame(self._next, self._inbox, b"", PROBE_PULL))
 
+    async def has_nothing_left(self) -> bool:
+        """Return whether nothing is pending for it, and all that it has sent came; raises `JetStreamError`."""
+        info = await self._api.consumer(self._stream, self._name)
+        sent = integer(inner(info.get("delivered")).get("consumer_seq"))
+        return integer(info.get("num_pending")) == 0 and sent == self._delivered
+
     @property
     def is_silent(self) -> bool:
         """True if nothing came from it since the last check: its node may be dead, and never answer."""
         return not self._was_heard
 
-    def take(self) -> list[Sequence[StoredMessage]]:
-        """Return what came since this was called last, in the order of the stream, in runs."""
+    def pop_messages(self) -> list[Sequence[StoredMessage]]:
+        """Return what came since the last call, in the order of the stream, in runs."""
         messages, self._messages = self._messages, []
         return messages
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection, frame, is_bare
+from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.own_streams import ADAPTED, create_own
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE

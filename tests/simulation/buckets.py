@@ -14,7 +14,7 @@ from typing import Any
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoJetStreamError
-from nats_scheduler.jetstream.follow import CONSUMER_SILENCE_LIMIT_SECONDS
+from nats_scheduler.jetstream.pulled_consumer import CONSUMER_SILENCE_LIMIT_SECONDS
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers

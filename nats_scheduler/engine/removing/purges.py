@@ -43,7 +43,7 @@ MAX_REQUESTED_BY_OWNER = 1_000
 MAX_REQUESTED_EARLY = 65_536
 """Schedules that are noted at most because the owner purges them and their fires are not read back yet.
 
-A standby reads a burst a second later (`jetstream.follow`).
+A standby reads a burst a second later (`jetstream.consumer_follower`).
 """
 
 MAX_JOINT_FILTERS = 16

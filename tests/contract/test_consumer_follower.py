@@ -13,12 +13,13 @@ import pytest
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead, PublishConcluded, Stored
-from nats_scheduler.jetstream import follow
+from nats_scheduler.jetstream import consumer_follower, followed_bodies, pulled_consumer
 from nats_scheduler.jetstream.api import MESSAGE_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.burst import MIN_BURST_FIRES
 from nats_scheduler.jetstream.connection import Connection, ServerInfo, frame
-from nats_scheduler.jetstream.follow import ConsumerFollower
+from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.message.stored import MAX_FOLLOWED_BODY_BYTES
 from tests.conftest import SharedServer, StartServer
 from tests.contract.sides import PortSide, server_side
@@ -79,30 +80,16 @@ async def test_bodies_come_where_they_show_what_is_replaced_until_they_cost_much
     for number, config in enumerate(({}, meant)):
         async with server_side(url, f"{stream_name}-0{number}", config) as side, side.following():
             assert {await last_body(side) for _ in range(10)} == {None}
-    monkeypatch.setattr(follow, "MAX_BODIES_PER_SECOND", 2)
+    monkeypatch.setattr(followed_bodies, "MAX_BODIES_PER_SECOND", 2)
     async with server_side(url, f"{stream_name}-2", one) as side, side.following():
         await come(side, b"small")
         await come(side, None)
 
 
-async def test_each_body_is_judged_by_its_size_also_the_one_at_which_the_time_is_looked_at(
-    shared_server: SharedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow, "MAX_BODIES_PER_SECOND", 1)
-    async with account_on((await shared_server(V2_11)).url) as account:
-
-        def follower() -> ConsumerFollower:
-            config = {"name": "S", "max_msgs_per_subject": 1}
-            return ConsumerFollower(account.connection, account.api, config, lambda _given: None, asyncio.Event().wait)
-
-        assert follower()._bodies_cost_much(b"x" * (MAX_FOLLOWED_BODY_BYTES + 1))
-        assert not follower()._bodies_cost_much(b"x" * MAX_FOLLOWED_BODY_BYTES)
-
-
 async def test_what_others_send_to_the_inbox_of_a_consumer_is_nothing_to_it(shared_server: SharedServer) -> None:
     async with account_on((await shared_server(V2_11)).url) as account:
-        connection, said = account.connection, list[Input]()
-        follower = ConsumerFollower(connection, account.api, {"name": "S"}, said.append, asyncio.Event().wait)
+        connection, said = account.connection, list[str]()
+        consumer = PulledConsumer(connection, account.api, "S", lambda: said.append("arrived"))
         for block in (
             b"",
             b"NATS/1.0\r\n\r\n",
@@ -111,8 +98,8 @@ async def test_what_others_send_to_the_inbox_of_a_consumer_is_nothing_to_it(shar
             b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: many\r\n\r\n",
             b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages:",
         ):
-            follower._received(b"any", b"", block, b"body")
-        assert said == []
+            consumer._received(b"any", b"", block, b"body")
+        assert (consumer.pop_messages(), consumer.to_come) == ([], 0)
         # The server refuses a message with the reply subject of one that a consumer delivers.
         heard: list[bytes] = []
         connection.subscribe("forged.>", lambda subject, *_rest: heard.append(subject))
@@ -232,10 +219,10 @@ async def test_where_others_store_as_much_everything_is_read(shared_server: Shar
 async def test_a_standby_leaves_a_burst_to_the_owner_until_it_owns_the_stream_itself(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr(follow, "STANDBY_REST_SECONDS", 600.0)
-    monkeypatch.setattr(follow, "STANDBY_PULL_BATCH", 50)
-    monkeypatch.setattr(follow, "STANDBY_BURST_SECONDS", 60.0)
-    monkeypatch.setattr(follow, "MAX_PULL_BATCH", 200)
+    monkeypatch.setattr(consumer_follower, "STANDBY_REST_SECONDS", 600.0)
+    monkeypatch.setattr(consumer_follower, "STANDBY_PULL_BATCH", 50)
+    monkeypatch.setattr(consumer_follower, "STANDBY_BURST_SECONDS", 60.0)
+    monkeypatch.setattr(consumer_follower, "MAX_PULL_BATCH", 200)
     url, is_standby = (await shared_server(version)).url, True
     stands_by = server_side(url, stream_name, {}, is_standby=lambda: is_standby)
     async with stands_by as side, account_on(url) as others, side.following():
@@ -252,9 +239,9 @@ async def test_a_standby_leaves_a_burst_to_the_owner_until_it_owns_the_stream_it
 async def test_a_standby_leaves_nothing_where_the_server_would_not_know_a_repeated_fire_for_long(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "STANDBY_REST_SECONDS", 600.0)
-    monkeypatch.setattr(follow, "STANDBY_PULL_BATCH", 50)
-    url, window = (await shared_server(V2_11)).url, {"duplicate_window": follow.MIN_WINDOW_FOR_REST_NS - 1}
+    monkeypatch.setattr(consumer_follower, "STANDBY_REST_SECONDS", 600.0)
+    monkeypatch.setattr(consumer_follower, "STANDBY_PULL_BATCH", 50)
+    url, window = (await shared_server(V2_11)).url, {"duplicate_window": consumer_follower.MIN_WINDOW_FOR_REST_NS - 1}
     stands_by = server_side(url, stream_name, window, is_standby=lambda: True)
     async with stands_by as side, account_on(url) as others, side.following():
         await asyncio.gather(*(Course(side, others.connection).store("theirs") for _ in range(1_000)))
@@ -264,8 +251,8 @@ async def test_a_standby_leaves_nothing_where_the_server_would_not_know_a_repeat
 async def test_a_standby_reads_what_it_left_after_its_rest_and_what_is_stored_slowly_at_once(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "STANDBY_REST_SECONDS", 0.2)
-    monkeypatch.setattr(follow, "STANDBY_PULL_BATCH", 20)
+    monkeypatch.setattr(consumer_follower, "STANDBY_REST_SECONDS", 0.2)
+    monkeypatch.setattr(consumer_follower, "STANDBY_PULL_BATCH", 20)
     url = (await shared_server(V2_11)).url
     async with server_side(url, stream_name, {}, is_standby=lambda: True) as side, account_on(url) as others:
         course = Course(side, others.connection)
@@ -376,7 +363,7 @@ async def test_a_consumer_that_only_answers_has_forgotten_what_it_was_asked_for(
 
 
 async def test_a_consumer_whose_node_died_is_noticed_by_asking(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "MAX_SILENT_CHECKS", 1_000_000)  # it was not detected by the silence
+    monkeypatch.setattr(pulled_consumer, "MAX_SILENT_CHECKS", 1_000_000)  # it was not detected by the silence
     async with nodes.followed() as received:
         await received_so_far(received, CaughtUp)
         nodes.die()
@@ -393,17 +380,17 @@ def of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("of_a_cluster")
 async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_made(nodes: Nodes) -> None:
-    nodes.dead_places, nodes.has_stream = len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
+    nodes.dead_places, nodes.has_stream = len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
     async with nodes.followed() as received:
         await received_so_far(received, CaughtUp)
-    assert len(set(nodes.placed)) == len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS)
+    assert len(set(nodes.placed)) == len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS)
 
 
 @pytest.mark.usefixtures("of_a_cluster")
 async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 0.2))
+    monkeypatch.setattr(consumer_follower, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 0.2))
     nodes.dead_places, nodes.stored = 1_000_000, 2
     async with nodes.followed() as received:
         await received_so_far(received, MessagesRead, MessagesRead, CaughtUp)
@@ -420,7 +407,7 @@ async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
 async def test_while_messages_cannot_be_asked_for_either_contact_is_lost(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 30.0))
+    monkeypatch.setattr(consumer_follower, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 30.0))
     nodes.dead_places = 1_000_000
     async with nodes.followed() as received:
         await received_so_far(received, CaughtUp)

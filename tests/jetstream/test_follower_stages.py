@@ -1,0 +1,122 @@
+"""The table of a follower's stages is enforced whatever happens, leads back to reading, and is what the page shows."""
+
+import re
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import pytest
+
+from nats_scheduler.jetstream import follower_stages
+from nats_scheduler.jetstream.follower_stages import (
+    ASKING,
+    BEFORE_ALL_IS_READ,
+    CONSUMING,
+    FOLLOWER_TABLE,
+    FollowerEvent,
+    FollowerStage,
+    FollowerStages,
+    IllegalEventError,
+)
+from tests.harness.seeds import draws, generator
+
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"
+STEPS = 5_000
+GOES_ON = 0.7
+"""How often an event is drawn that may happen and is not the end: so the draws lead into all stages."""
+
+
+def as_optimized() -> ModuleType:
+    """Return the module as `python -OO` has it: without assertions and docstrings."""
+    source = Path(str(follower_stages.__file__)).read_text()
+    module = ModuleType("optimized")
+    FunctionType(compile(source, "optimized", "exec", optimize=2), module.__dict__)()
+    return module
+
+
+def check_move(module: ModuleType, stages: FollowerStages, event: FollowerEvent) -> None:
+    """Let an event happen, and compare what follows with the table."""
+    before, following = stages.now, module.FOLLOWER_TABLE[stages.now].get(event)
+    if following is None:
+        with pytest.raises(module.IllegalEventError, match=f"{event.name} happened in {before.name}: expected one"):
+            stages.move(event)
+    else:
+        assert stages.move(event) is following
+    assert stages.now is (following or before)
+
+
+BOTH = pytest.mark.parametrize("module", [follower_stages, as_optimized()], ids=["usual", "optimized"])
+
+
+@BOTH
+def test_what_the_table_does_not_have_raises_and_changes_nothing(module: ModuleType) -> None:
+    for stage, event in product(module.FollowerStage, module.FollowerEvent):
+        stages = module.FollowerStages()
+        stages.now = stage
+        check_move(module, stages, event)
+
+
+@BOTH
+def test_whatever_happens_in_whatever_order_the_stage_is_that_of_the_table(module: ModuleType) -> None:
+    rng, stages = generator("the stages of a follower"), module.FollowerStages()
+    seen = set()
+    for _ in range(STEPS * draws(1)):
+        goes_on = [event for event in module.FOLLOWER_TABLE[stages.now] if event is not module.FollowerEvent.ENDED]
+        event = rng.choice(goes_on if goes_on and rng.random() < GOES_ON else list(module.FollowerEvent))
+        check_move(module, stages, event)
+        seen.add(stages.now)
+    assert seen == set(module.FollowerStage)
+
+
+def test_all_stages_are_in_the_table_and_all_events_happen() -> None:
+    assert set(FOLLOWER_TABLE) == set(FollowerStage)
+    assert {event for events in FOLLOWER_TABLE.values() for event in events} == set(FollowerEvent)
+
+
+def reached(begin: FollowerStage, events: Iterable[FollowerEvent] = FollowerEvent) -> set[FollowerStage]:
+    """Return the stages that these events can lead to."""
+    found, allowed = {begin}, set(events)
+    while new := {to for stage in found for event, to in FOLLOWER_TABLE[stage].items() if event in allowed} - found:
+        found |= new
+    return found
+
+
+def test_each_stage_is_reached_from_the_first_one_and_leads_back_to_reading() -> None:
+    assert reached(FollowerStage.IDLE) == set(FollowerStage)
+    goes_on = set(FollowerEvent) - {FollowerEvent.ENDED, FollowerEvent.LIMITED}
+    for stage in set(FollowerStage) - {FollowerStage.LOOKED_UP}:
+        assert FollowerStage.LIVE in reached(stage, goes_on), stage
+
+
+def test_it_can_end_in_each_stage_and_every_consumer_can_be_lost() -> None:
+    for stage in set(FollowerStage) - {FollowerStage.IDLE}:
+        assert FOLLOWER_TABLE[stage][FollowerEvent.ENDED] is FollowerStage.IDLE
+    for stage in CONSUMING:
+        assert FOLLOWER_TABLE[stage][FollowerEvent.LOST] is FollowerStage.CLOSING
+    assert ASKING | BEFORE_ALL_IS_READ < CONSUMING
+
+
+def test_an_event_that_is_not_expected_names_the_stage_and_what_was_expected() -> None:
+    with pytest.raises(IllegalEventError, match=r"^FULL happened in IDLE: expected one of BEGUN$"):
+        FollowerStages().move(FollowerEvent.FULL)
+
+
+def test_the_page_shows_the_table() -> None:
+    section = PAGE.read_text().split("### The stages of a follower\n", 1)[1].split("\n### ", 1)[0]
+    shown = {}
+    for name, _meaning, cell in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", section, re.MULTILINE):
+        shown[name] = {
+            (event, following)
+            for names, following in re.findall(r"((?:`\w+`(?:, )?)+) → `(\w+)`", cell)
+            for event in re.findall(r"\w+", names)
+        }
+    expected = {
+        stage.name: {
+            (event.name, to.name)
+            for event, to in events.items()
+            if to is not stage and event is not FollowerEvent.ENDED
+        }
+        for stage, events in FOLLOWER_TABLE.items()
+    }
+    assert shown == expected
