@@ -1,6 +1,6 @@
 """Follow a stream through a consumer: every message once, in order, nearly always headers only.
 
-For streams with limits retention, on which a consumer is harmless; for the others see `jetstream.scan`.
+For streams with limits retention, on which a consumer is harmless; for the others see `jetstream.scan_follower`.
 The consumer keeps nothing that is needed later: the follower knows what was read last. So if one dies with its node, or
 in a restart, a new one begins behind that message.
 While a cluster creates no consumer, messages are read one by one: a cluster that has lost its leader creates none for

@@ -23,13 +23,13 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.contents import RangeReader, body_comparer, content_reader, duplicate_reader
-from nats_scheduler.jetstream.elsewhere import ElsewhereContact
-from nats_scheduler.jetstream.finished import finish_checker
+from nats_scheduler.jetstream.finish_checks import finish_checker
 from nats_scheduler.jetstream.lookups import walk_through
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import Purger, remover
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag, proposal_waiter
-from nats_scheduler.jetstream.scan import ScanFollower
+from nats_scheduler.jetstream.scan_follower import ScanFollower
+from nats_scheduler.jetstream.target_streams import TargetStreamContact
 
 
 def follower_of(
@@ -107,7 +107,7 @@ class StreamContact:
             acknowledged=self._follower.acknowledged,
             purge=self._purger.begin_at_once,
         )
-        self._elsewhere = ElsewhereContact(connection, api, notify, tasks, window=window, ack_timeout=ack_timeout)
+        self._elsewhere = TargetStreamContact(connection, api, notify, tasks, window=window, ack_timeout=ack_timeout)
         self._reader = content_reader(api, stream, notify, tasks, reach)
         self._ranges = (
             RangeReader(connection, api, config, notify, tasks, self._reader, reach) if reads_all(config) else None

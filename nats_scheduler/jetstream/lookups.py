@@ -196,10 +196,10 @@ def in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:
 
 # -- messages with a TTL before the last message of their subject ----------------------------------------------------
 #
-# `jetstream.scan` looks up the last message of every subject and no more. An earlier generated message may have a TTL
-# too. So on a server that does not act on TTLs the whole stream is read once, beside everything else: nothing waits
-# for it. Limit: if another sidecar stores a message and a later one follows at once, the earlier is found at the next
-# connect.
+# `jetstream.scan_follower` looks up the last message of every subject and no more. An earlier generated message may
+# have a TTL too. So on a server that does not act on TTLs the whole stream is read once, beside everything else:
+# nothing waits for it. Limit: if another sidecar stores a message and a later one follows at once, the earlier is found
+# at the next connect.
 
 MAX_HISTORY_BATCH = 1_000
 """Messages that are read before what was found is delivered."""

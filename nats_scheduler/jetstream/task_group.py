@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class TaskGroup(asyncio.TaskGroup):
@@ -64,6 +65,12 @@ def _cancellations() -> int:
     """Return how often the current task was cancelled from outside."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
+
+
+def first_of(errors: BaseExceptionGroup[E]) -> E:
+    """Return the first error of a group that may have groups in it."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 # Do much work of one kind, some of it at a time: with a thousand streams, not all requests are sent at once.

@@ -12,8 +12,8 @@ from functools import partial
 
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.request_watch import Request, RequestWatch, watched_prefix
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access

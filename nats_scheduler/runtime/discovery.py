@@ -20,9 +20,7 @@ from typing import assert_never
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import TTL_FLAG, StreamState, is_in_force
-from nats_scheduler.jetstream.task_group import in_turn
-from nats_scheduler.jetstream.watch import (
+from nats_scheduler.jetstream.request_watch import (
     ConfigRequested,
     MessageRemovalRequested,
     Request,
@@ -30,6 +28,8 @@ from nats_scheduler.jetstream.watch import (
     StreamDeletionRequested,
     StreamRestored,
 )
+from nats_scheduler.jetstream.streams import TTL_FLAG, StreamState, is_in_force
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter

@@ -18,8 +18,8 @@ from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
+from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.task_group import in_turn
-from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
 from nats_scheduler.observe.canary import CanaryRecord

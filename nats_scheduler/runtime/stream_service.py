@@ -23,7 +23,7 @@ from nats_scheduler.engine.inputs import CalendarsRead, OwnershipChanged, Remova
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.jetstream.task_group import TaskGroup, first_of
 from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD, Capabilities
 from nats_scheduler.runtime.checkpoints import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
@@ -290,7 +290,7 @@ class StreamService:
         except* _ContactOverError:
             pass
         except* OF_TABLE as errors:  # another part than the engine asked the table
-            driver.fail(_first_of(errors))
+            driver.fail(first_of(errors))
         finally:
             driver.detach("contact with the stream ended")
         if driver.failed.done():
@@ -383,12 +383,6 @@ class StreamService:
         if type(event) in FILLING and self._basis.rules.evicts:
             self._removals.may_have_happened()
         self._report(self._name, event)
-
-
-def _first_of(errors: BaseExceptionGroup[Exception]) -> Exception:
-    """Return the first error of a group that may have groups in it."""
-    first = errors.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 # The streams that this process serves, by name: the only place in which a service is added or removed.

@@ -29,8 +29,8 @@ from types import coroutine
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, Reply, unguessable_numbers
+from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.wire import Sink
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value, with_headers

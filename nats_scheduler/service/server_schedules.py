@@ -38,10 +38,9 @@ from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.reach import may_lag
-from nats_scheduler.jetstream.scan import first_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import LOOKUPS_IN_FLIGHT, StretchReader
-from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.jetstream.task_group import TaskGroup, first_of
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage

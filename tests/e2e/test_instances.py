@@ -17,8 +17,8 @@ from nats_scheduler.engine.ownership import owners
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.engine.ownership.owners import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
-from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.runtime import discovery as last_requests
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import micro

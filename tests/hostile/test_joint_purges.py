@@ -16,7 +16,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.removing.purges import MAX_JOINT_FILTERS
-from nats_scheduler.jetstream.watch import MAX_SUBJECT_CHARACTERS
+from nats_scheduler.jetstream.request_watch import MAX_SUBJECT_CHARACTERS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START

@@ -12,8 +12,8 @@ from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, Outcome, R
 from nats_scheduler.jetstream.errors import UnreadableAnswerError
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.request_watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
 from nats_scheduler.jetstream.streams import StreamState, is_in_force
-from nats_scheduler.jetstream.watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
 from nats_scheduler.message.foreign_json import STREAM_CONFIG_TYPES, has_types, integer, read_object, stored_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.checkpoints import read_checkpoint

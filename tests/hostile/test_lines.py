@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from nats_scheduler.engine.events import ScheduleRejected
-from nats_scheduler.jetstream.watch import ConfigRequested
+from nats_scheduler.jetstream.request_watch import ConfigRequested
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, PATTERN_INVALID
 from nats_scheduler.observe.log import MAX_LINES, Allowance, configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics

@@ -8,7 +8,7 @@ from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
-from nats_scheduler.jetstream.watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
+from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import SharedServer

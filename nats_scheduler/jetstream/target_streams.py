@@ -4,8 +4,8 @@ Which stream has a subject only the server knows, and it may change: an acknowle
 asks for it (`STREAM.LIST` with the subject).
 
 A look reads the last message on the target. Nearly always that is enough: it is older than the fire, or the fire
-itself. Otherwise what was stored since is read, from the newest message back, and kept for the looks that follow on the
-same target (`TargetReading`): after an outage thousands of schedules with one target look for their fires together.
+itself. Otherwise what was stored since is read, from the newest message back, and kept for the looks that follow on
+the same target (`jetstream.target_fires`): after an outage thousands of schedules look for fires on one target.
 
 The rules:
 
@@ -39,103 +39,12 @@ from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.reach import BoundedRequests, Combined, apply_all
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.jetstream.stretches import StretchReader
+from nats_scheduler.jetstream.target_fires import FRESH_SECONDS, TargetFires
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.foreign_json import integer
-from nats_scheduler.message.reading import is_fire_since, read_generated
+from nats_scheduler.message.reading import is_fire_since
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
-
-# The fires among the messages on one target in another stream, read once for all schedules that look for theirs.
-#
-# The rule: everything on the target that was stored since an instant is read, from the newest message back; a later
-# look reads only what was stored since, or what is older than what was read. What was read within the last second is
-# not read again: while fires of thousands of schedules land on one target, each look would read those of the others.
-#
-# Cost: 10 µs for each message on the target where a consumer is harmless, else one request for each; a few hundred
-# bytes for each fire among them.
-
-FRESH_SECONDS = 1.0
-"""For this time what was read counts as all that is stored; the duplicate window protects what is stored meanwhile."""
-
-MAX_FIRES_KEPT = 16
-"""Fires of one schedule that are kept, those for the latest fire times: the last one matters, others may be forged."""
-
-
-class TargetReading:
-    """The fires on one target, as far as they were read."""
-
-    def __init__(self, connection: Connection, api: JetStreamApi, target: str) -> None:
-        self._connection = connection
-        self._api = api
-        self._target = target
-        self._fires: dict[tuple[str, int], list[tuple[int, StoredMessage]]] = {}
-        """Of each version of a schedule, by subject and sequence, its fires and their fire times."""
-        self._since: int | None = None
-        """From which instant (ns) on everything is known that is stored up to sequence `_through`; None: nothing."""
-        self._from = 0
-        """The lowest sequence that was read."""
-        self._through = 0
-        self._read_at = -FRESH_SECONDS
-        """The time (by the loop's clock) at which the last read began that was finished."""
-        self._loop = asyncio.get_running_loop()
-        self._reading = asyncio.Lock()
-
-    def knows(self, since: int, not_before: float) -> bool:
-        """Return whether everything that was stored from `since` (ns) on until about now was read.
-
-        What was read before an instant of the loop's clock does not count.
-        """
-        is_fresh = self._read_at >= max(not_before, self._loop.time() - FRESH_SECONDS)
-        return is_fresh and self._since is not None and self._since <= since
-
-    def of(self, schedule: str, sequence: int) -> Sequence[StoredMessage]:
-        """Return the fires of a version of a schedule that were read."""
-        return [message for _fire_time, message in self._fires.get((schedule, sequence), ())]
-
-    async def read_since(self, stream: StreamState, since: int, last: int, not_before: float) -> None:
-        """Read what was stored from `since` (ns) on, up to sequence `last`, the last message on the target just now.
-
-        What was read before `not_before`, by the loop's clock, does not count.
-
-        Raises `JetStreamError` if not everything could be read.
-        """
-        async with self._reading:
-            if self.knows(since, not_before):
-                return  # another look has read it meanwhile
-            began = self._loop.time()
-            if self._since is None:
-                self._from = last + 1
-                await self._read(stream, since, stream.first_sequence, last)
-                self._since, self._through = since, last
-            if last > self._through:
-                await self._read(stream, None, self._through + 1, last)
-                self._through = last
-            if since < self._since:
-                await self._read(stream, since, stream.first_sequence, self._from - 1)
-                self._since = since
-            self._read_at = began
-
-    async def _read(self, stream: StreamState, since: int | None, first: int, last: int) -> None:
-        """Read between two sequences, and no further back than what was stored before `since` (ns)."""
-        reader = StretchReader(self._connection, self._api, stream.config, self._target)
-        async for chunk in reader.backwards(max(first, 1), last):
-            for message in chunk:
-                self._keep(message)
-            if since is not None and chunk:
-                self._from = min(self._from, chunk[-1].sequence)
-                if chunk[-1].stored_at < since:
-                    return
-
-    def _keep(self, message: StoredMessage) -> None:
-        generated = read_generated(message.block)
-        if generated is None:
-            return
-        fires = self._fires.setdefault((generated.schedule, generated.sequence), [])
-        fires.append((generated.fire_time, message))
-        if len(fires) > MAX_FIRES_KEPT:
-            fires.remove(min(fires, key=lambda fire: fire[0]))
-
 
 MAX_LOOKS_IN_FLIGHT = 256
 """As many as fires in flight: each look stands for a fire."""
@@ -147,7 +56,7 @@ READING_KEPT_SECONDS = 5.0
 """The readings of targets are kept for this time after the last look."""
 
 
-class ElsewhereContact:
+class TargetStreamContact:
     """The contact of one stream with the others that have targets of its schedules.
 
     It costs nothing before the first of their fires: most streams have none.
@@ -169,7 +78,7 @@ class ElsewhereContact:
         self._publisher: Publisher | None = None
         self._streams: list[tuple[float, StreamState]] = []
         """The streams that are known, and until when."""
-        self._readings: dict[tuple[str, str, str], TargetReading] = {}
+        self._readings: dict[tuple[str, str, str], TargetFires] = {}
         """The readings of targets, by the name and the creation of a stream, and by target."""
         self._tasks = tasks
         self._leaders: dict[str, Combined[bool]] = {}
@@ -222,7 +131,7 @@ class ElsewhereContact:
         if last.stored_at < since or _is_fire(last, fire, fire.fire_time):
             return (last._replace(body=None),) if _is_fire(last, fire, request.first) else ()
         if reading is None:
-            reading = self._readings.setdefault(key, TargetReading(self._connection, self._api, fire.target))
+            reading = self._readings.setdefault(key, TargetFires(self._connection, self._api, fire.target))
         await reading.read_since(stream, since, last.sequence, not_before)
         return self._claims(reading, request)
 
@@ -230,7 +139,7 @@ class ElsewhereContact:
         """Return what asks the leader of a stream to apply all, once for the looks of one moment."""
         return self._leaders.setdefault(stream, Combined(self._tasks, lambda: apply_all(self._api, stream)))
 
-    def _claims(self, reading: TargetReading, request: LookForFire) -> Sequence[StoredMessage]:
+    def _claims(self, reading: TargetFires, request: LookForFire) -> Sequence[StoredMessage]:
         """Return which of the messages that were read matter to a look."""
         fire, first = request.fire, request.first
         return [message for message in reading.of(fire.schedule, fire.sequence) if _is_fire(message, fire, first)]

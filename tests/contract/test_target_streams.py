@@ -1,4 +1,7 @@
-"""Fires into other streams, on the stream in memory and on real servers: how they are answered, and found again."""
+"""Fires into other streams, on the stream in memory and on real servers: how they are answered, and found again.
+
+What was read of a target is in `jetstream.target_fires`.
+"""
 
 from typing import Any
 
@@ -15,7 +18,7 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
     Unknown,
 )
-from nats_scheduler.jetstream import elsewhere as target_reading
+from nats_scheduler.jetstream import target_fires
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
@@ -115,7 +118,7 @@ async def test_thousands_of_looks_on_one_target_read_it_once(
             reads.append(given)
             super().__init__(*given)
 
-    monkeypatch.setattr(target_reading, "StretchReader", Counted)
+    monkeypatch.setattr(target_fires, "StretchReader", Counted)
     async with open_side() as side:
         other = await side.add_stream()
         fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(300)]

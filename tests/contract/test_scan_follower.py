@@ -2,6 +2,7 @@
 
 Look-ups continue where they were: what was read once is not read again, and no hint is lost. To show it, requests are
 counted, and refused, on a prefix of the test's own in front of the real API.
+The hints that it looks up are in `jetstream.publish_hints`.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import pytest
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, FiresStored, Input, MessagesRead, PublishConcluded
-from nats_scheduler.jetstream import lookups, scan
+from nats_scheduler.jetstream import lookups, publish_hints, scan_follower
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import StreamContact
@@ -238,7 +239,7 @@ async def test_after_lost_contact_only_what_was_stored_since_is_looked_at(queue:
 
 
 async def test_much_that_is_read_is_passed_on_in_parts(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "MAX_DELIVERED_AT_ONCE", 50)
+    monkeypatch.setattr(scan_follower, "MAX_DELIVERED_AT_ONCE", 50)
     await queue.store_all(300)
     async with queue.following():
         parts = [len(given.messages) for given in queue.inputs if isinstance(given, MessagesRead)]
@@ -306,9 +307,9 @@ def is_concluded(queue: FollowedQueue, count: int) -> bool:
 async def test_a_burst_of_more_hints_than_are_kept_loses_none(
     queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "MAX_WAITING_HINTS", 5)
-    monkeypatch.setattr(scan, "MAX_HINT_LOOKUPS_IN_FLIGHT", 1)
-    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 20)
+    monkeypatch.setattr(publish_hints, "MAX_WAITING_HINTS", 5)
+    monkeypatch.setattr(publish_hints, "MAX_HINT_LOOKUPS_IN_FLIGHT", 1)
+    monkeypatch.setattr(scan_follower, "MAX_READ_AT_ONCE", 20)
     claimed: list[bool] = []
 
     def note(given: Input) -> None:
@@ -324,7 +325,7 @@ async def test_a_burst_of_more_hints_than_are_kept_loses_none(
 
 
 async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 2)
+    monkeypatch.setattr(scan_follower, "MAX_READ_AT_ONCE", 2)
     await queue.store_all(10)
     async with queue.following():
         unseen = [await queue.store_unseen() for _ in range(6)]
@@ -336,7 +337,7 @@ async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatc
 async def test_after_lost_contact_much_that_was_stored_before_the_loss_is_read_while_fires_go_on(
     queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 50)
+    monkeypatch.setattr(scan_follower, "MAX_READ_AT_ONCE", 50)
     await queue.store_all(210)
     async with queue.following(10, last_read=150):
         first = queue.caught_up[0]
@@ -359,7 +360,7 @@ async def test_gaps_make_no_parts(queue: FollowedQueue, monkeypatch: pytest.Monk
         through = queue.caught_up[-1].through
     await queue.store_all(200, 10)
     await queue.empty("s.1*")
-    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 100)
+    monkeypatch.setattr(scan_follower, "MAX_READ_AT_ONCE", 100)
     monkeypatch.setattr(lookups, "MAX_RANGE_READERS", 2)
     async with queue.following(through):
         asked, left = queue.looked_up, len(queue.read)
@@ -374,7 +375,7 @@ async def test_a_part_that_was_read_is_not_read_again_after_a_failure(
         through = queue.caught_up[-1].through
     await queue.store_all(299, 1)
     await queue.store("s.50", b"", b"not a schedule")
-    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 100)
+    monkeypatch.setattr(scan_follower, "MAX_READ_AT_ONCE", 100)
 
     def fail_in_the_second_part(given: Input) -> None:
         queue.inputs.append(given)
