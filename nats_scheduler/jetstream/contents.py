@@ -28,7 +28,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
-from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
+from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, start_in_group
 from nats_scheduler.message.foreign_json import as_answered, inner, integer, is_expressible
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import next_multiple
@@ -157,7 +157,7 @@ class RangeReader:
     def _start(self) -> None:
         """Read what was gathered so far, and what the rest of this step adds."""
         if self._gathered and not self._is_working:
-            self._is_working = is_started(self._work(), self._tasks)
+            self._is_working = start_in_group(self._work(), self._tasks)
 
     def end(self) -> None:
         """Stop reading runs; look up one by one what is still wanted."""

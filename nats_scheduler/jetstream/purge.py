@@ -35,7 +35,7 @@ from nats_scheduler.jetstream.errors import (
     UnreadableAnswerError,
 )
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
-from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
+from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, start_in_group
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import integer, is_expressible, read_object
@@ -105,7 +105,7 @@ class BlockIndexes:
         """Note that a subject is purged at `now`."""
         self._known_until = now + KEPT_SECONDS
 
-    def has_messages(self, messages: int, now: float) -> None:
+    def note_length(self, messages: int, now: float) -> None:
         """Note how many messages the stream has at `now`."""
         self._messages = messages
         if messages < LONG_STREAM:
@@ -383,7 +383,7 @@ class Purger(Sender[PurgeSchedule]):
     def _purge_jointly(self) -> None:
         """Have purged jointly what waits, and what is begun until that has ended."""
         joint = JointPurge(self._connection, self._api, self._config, self._waiting, self._notify_purged)
-        if is_started(self._run(joint), self._tasks):
+        if start_in_group(self._run(joint), self._tasks):
             self._joint, self._waiting = joint, deque(joint.left)
             self._joint_after = math.inf
 
@@ -511,7 +511,7 @@ async def _is_deleted(
     if reach.may_lag:
         await reach.leader_at(request.through)
     left, messages = await api.counts(stream, request.schedule)
-    indexes.has_messages(messages, asyncio.get_running_loop().time())
+    indexes.note_length(messages, asyncio.get_running_loop().time())
     sequence = request.through if request.known is None else request.known.sequence
     message = await api.message(stream, seq=sequence)
     is_stored = message is not None and message.subject == request.schedule

@@ -68,7 +68,7 @@ class BoundedRequests(Generic[Request]):
         self._start_worker()
 
     def _start_worker(self) -> None:
-        if self._workers < self._limit and is_started(self._work(), self._tasks):
+        if self._workers < self._limit and start_in_group(self._work(), self._tasks):
             self._workers += 1
 
     def end(self, reason: str) -> None:
@@ -101,7 +101,7 @@ class BoundedRequests(Generic[Request]):
             self._workers -= 1
 
 
-def is_started(work: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup) -> bool:
+def start_in_group(work: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup) -> bool:
     """Start work in a task group; return False if the group is ending, whose end answers what still waits."""
     try:
         tasks.create_task(work)
@@ -135,7 +135,7 @@ class Combined(Generic[Answer]):
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         if not self._is_asking:
-            self._is_asking = is_started(self._answer_all(), self._tasks)
+            self._is_asking = start_in_group(self._answer_all(), self._tasks)
         if not self._is_asking:
             raise ConnectionLostError("the contact with the stream is ending")
         return await answer

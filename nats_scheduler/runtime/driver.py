@@ -363,7 +363,7 @@ class StreamDriver:
             self._step_is_due = True
             self._wakes.soon(self)
 
-    def may_be_unable(self) -> None:
+    def ask_for_judgement(self) -> None:
         """Have it judged whether we can serve the stream: something was denied that no step shows."""
         self.notify_of_change()
 
@@ -397,9 +397,9 @@ class StreamDriver:
         if read:
             self._load.grew_to(len(engine.held))
         if not engine.is_idle:
-            self._wakes.is_restless(self)
+            self._wakes.ask_at_each_tick(self)
             return
-        self._wakes.is_at_rest(self)
+        self._wakes.ask_no_more(self)
         if not self._inputs:
             self._idle.set()
 

@@ -64,8 +64,8 @@ class Removals:
         self._is_wanted = asyncio.Event()
         self._is_urgent = asyncio.Event()
 
-    def may_have_happened(self) -> None:
-        """Have it looked up, within half a minute, whether something was removed."""
+    def look_up_soon(self) -> None:
+        """Have it looked up within half a minute whether something was removed."""
         self._is_wanted.set()
 
     def requested(self, request: RemovalRequested) -> None:
@@ -73,25 +73,25 @@ class Removals:
 
         One as sidecars make them, after each fire, is not urgent: the fire is read back.
         """
-        self.may_have_happened()
+        self.look_up_soon()
         if request.below is None or request.filter is None or not is_literal_subject(request.filter):
             self._is_urgent.set()
 
-    def is_unknown(self) -> None:
+    def look_up_all(self) -> None:
         """Have it looked up what was removed, whatever the state of the stream is: the engine knows an older one."""
         self._known = None
         self._is_urgent.set()
-        self.may_have_happened()
+        self.look_up_soon()
 
     def listed(self, state: StreamState) -> None:
         """Compare the state of the stream that a list shows."""
         if state.removals != self._known:
-            self.may_have_happened()
+            self.look_up_soon()
 
     async def follow(self, api: StreamContents) -> None:
         """Follow what is removed until cancelled."""
         if self._engine.last_read:
-            self.may_have_happened()  # without contact nobody noticed it
+            self.look_up_soon()  # without contact nobody noticed it
         wait = SHORTEST_WAIT_SECONDS
         while True:
             await self._is_wanted.wait()

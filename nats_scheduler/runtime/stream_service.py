@@ -142,7 +142,7 @@ class StreamService:
         self._ceasing: asyncio.TimerHandle | None = None
         """What ends our fires for a stream that another instance owns."""
         self._checkpoints = CheckpointWriter(
-            self.engine, state, mode, clock, pace or Pace(), self._writes, self._driver.may_be_unable
+            self.engine, state, mode, clock, pace or Pace(), self._writes, self._driver.ask_for_judgement
         )
         if self._rows is not None:
             self._rows.attach(self.engine, self._driver.fail)
@@ -312,7 +312,7 @@ class StreamService:
         try:
             rows = self._rows
             if rows is not None and await continue_from(rows, self._driver, api, self.state.name, reports):
-                self._removals.is_unknown()
+                self._removals.look_up_all()
             await contact.follow(self.engine.followed_through)
         except JetStreamError as error:
             return error
@@ -381,7 +381,7 @@ class StreamService:
         if not self._basis.reads_all and isinstance(event, FireStored):
             self._checkpoints.fire_may_be_gone()
         if type(event) in FILLING and self._basis.rules.evicts:
-            self._removals.may_have_happened()
+            self._removals.look_up_soon()
         self._report(self._name, event)
 
 

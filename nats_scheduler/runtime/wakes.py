@@ -264,7 +264,7 @@ class Sleeper(Protocol):
     def step_if_restless(self) -> bool:
         """Step if work is in progress and there was no step since the last call.
 
-        Returns whether work is still in progress; if not, it is not called again until `Wakes.is_restless`.
+        Returns whether work is still in progress; if not, it is not called again until `Wakes.ask_at_each_tick`.
         """
 
     def outdate(self, reason: str) -> None:
@@ -373,12 +373,12 @@ class Wakes:
         instants = [instant for queue in self._queues.values() if (instant := queue.first()) is not None]
         return max((min(instants) - self._clock.now()) / SECOND, 0.0) if instants else inf
 
-    def is_restless(self, sleeper: Sleeper) -> None:
+    def ask_at_each_tick(self, sleeper: Sleeper) -> None:
         """Ask `sleeper` at each tick from now on whether it is to be stepped: something is under way."""
         if id(sleeper) in self._attached:
             self._restless[id(sleeper)] = sleeper
 
-    def is_at_rest(self, sleeper: Sleeper) -> None:
+    def ask_no_more(self, sleeper: Sleeper) -> None:
         """Ask `sleeper` no more at each tick: nothing is under way."""
         self._restless.pop(id(sleeper), None)
 

@@ -421,7 +421,7 @@ def unread(indexes: BlockIndexes, count: int, now: float, sequence: int = LONG) 
 def test_a_long_stream_is_purged_if_that_was_done_a_moment_ago() -> None:
     assert unread(BlockIndexes(), 5, 0.0, LONG_STREAM - 1) == 0, "one with few sequences always is"
     indexes = BlockIndexes()
-    indexes.has_messages(LONG, 1.0)
+    indexes.note_length(LONG, 1.0)
     assert unread(indexes, 5, 1.0) == 5
     indexes.were_read(2.0)
     assert unread(indexes, 5, 1.9 + KEPT_SECONDS) == 0
@@ -430,18 +430,18 @@ def test_a_long_stream_is_purged_if_that_was_done_a_moment_ago() -> None:
 
 def test_a_long_stream_is_purged_if_so_many_purges_come_that_this_costs_less_and_a_very_long_one_never() -> None:
     indexes, most = BlockIndexes(), LONG // SHARE_FOR_EACH
-    indexes.has_messages(LONG, 0.0)
+    indexes.note_length(LONG, 0.0)
     assert unread(indexes, most + 100, 0.0) == most
     assert unread(indexes, 100, KEPT_SECONDS) == 100, "they count for a minute"
-    indexes.has_messages(VERY_LONG_STREAM + 1, KEPT_SECONDS)
+    indexes.note_length(VERY_LONG_STREAM + 1, KEPT_SECONDS)
     assert unread(indexes, 2 * most, KEPT_SECONDS) == 2 * most
 
 
 def test_a_stream_with_few_messages_and_many_sequences_is_looked_at_once_a_minute() -> None:
     indexes = BlockIndexes()
     assert unread(indexes, 5, 0.0) == 5, "nobody knows yet"
-    indexes.has_messages(100, 0.0)
+    indexes.note_length(100, 0.0)
     assert unread(indexes, 5, KEPT_SECONDS - 1) == 0
     assert unread(indexes, 5, KEPT_SECONDS) == 1
-    indexes.has_messages(LONG, KEPT_SECONDS)
+    indexes.note_length(LONG, KEPT_SECONDS)
     assert unread(indexes, 5, KEPT_SECONDS) == 5

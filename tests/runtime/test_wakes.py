@@ -76,7 +76,7 @@ async def test_only_with_whom_something_is_under_way_is_asked_and_stepped_at_eac
     await eventually(lambda: restless.asked >= 3)
     assert (calm.asked, calm.steps) == (1, [])
     calm.is_restless = True
-    wakes.is_restless(calm)
+    wakes.ask_at_each_tick(calm)
     await eventually(lambda: len(calm.steps) >= 2)
     wakes.detach(calm)
     wakes.attach(calm)
@@ -240,10 +240,10 @@ async def test_there_is_no_spare_time_while_a_fire_is_in_flight_or_due() -> None
     assert wakes.spare_seconds() == 0.0, "it is due"
     clock.set(START)
     one.fires_in_flight, other.fires_in_flight = 3, 70
-    wakes.is_restless(one)
-    wakes.is_restless(other)
+    wakes.ask_at_each_tick(one)
+    wakes.ask_at_each_tick(other)
     assert (wakes.spare_seconds(), wakes.most_in_flight) == (0.0, 70)
-    wakes.is_at_rest(other)
+    wakes.ask_no_more(other)
     assert wakes.most_in_flight == 3
     for sleeper in (one, other):
         wakes.detach(sleeper)
