@@ -45,6 +45,8 @@ class ScriptedStream:
         """The sequence of the last message; all from 1 on are stored."""
         self.heal()
         self.consumers: dict[str, ScriptedConsumer] = {}
+        self.pulls: list[int] = []
+        """How many messages each pull asked for."""
         self._patterns: dict[int, str] = {}
         self._writer: asyncio.StreamWriter | None = None
 
@@ -77,6 +79,17 @@ class ScriptedStream:
                     consumer.wanted - 1,
                 )
 
+    def skip_next(self) -> None:
+        """Lose the message that each consumer would deliver next."""
+        for consumer in self.consumers.values():
+            consumer.wanted += 1
+            consumer.count_next()
+
+    @property
+    def subscribed(self) -> list[str]:
+        """The subjects that the client subscribes to."""
+        return list(self._patterns.values())
+
     def forget(self) -> None:
         """Lose all consumers without a word."""
         self.consumers.clear()
@@ -84,10 +97,14 @@ class ScriptedStream:
     def say(self, line: str) -> None:
         """Have all consumers send a status."""
         for consumer in self.consumers.values():
-            if consumer.inbox:
-                if line.startswith("408"):
-                    line, consumer.wanted = f"{line}\r\nNats-Pending-Messages: {consumer.wanted}", 0
+            if line.startswith("408"):
+                self._end_pull(consumer, line)
+            else:
                 self._send(consumer.inbox, f"NATS/1.0 {line}\r\n\r\n".encode())
+
+    def _end_pull(self, consumer: ScriptedConsumer, line: str) -> None:
+        left, consumer.wanted = consumer.wanted, 0
+        self._send(consumer.inbox, f"NATS/1.0 {line}\r\nNats-Pending-Messages: {left}\r\n\r\n".encode())
 
     def deliver(self) -> None:
         """Have consumers deliver what is stored and they were asked for."""
@@ -178,14 +195,17 @@ class ScriptedStream:
 
     def _pulled(self, name: str, reply: str, body: Any) -> None:
         consumer = self.consumers.get(name)
+        self.pulls.append(body["batch"])
         if consumer is None:
             self._send(reply, b"NATS/1.0 503\r\n\r\n")
         elif body.get("no_wait") and consumer.next > self.last - self.lag:
             self._send(reply, b"NATS/1.0 404 No Messages\r\n\r\n")
         else:
-            consumer.inbox = reply
+            is_only_pull, consumer.inbox = not consumer.wanted, reply
             consumer.wanted += body["batch"]
             self.deliver()
+            if is_only_pull and body.get("no_wait") and consumer.wanted and not self.is_mute:
+                self._end_pull(consumer, "408 Request Timeout")
 
     def _send(self, to: str, block: bytes, body: bytes = b"") -> None:
         self._write(self._frame(to, block, body=body))
