@@ -171,10 +171,11 @@ class Held(Timetable):
         """Return when the fire of a fire time is published: never before it."""
         if not self.jitters:
             return fire_time
-        if fire_time != self._send_time[0]:
+        known = self._send_time  # a view in another thread may ask for that of another fire time meanwhile
+        if fire_time != known[0]:
             jitter = self.terms.policies.jitter or 0
-            self._send_time = fire_time, jittered(self, self.subject, self.sequence, jitter, fire_time)
-        return self._send_time[1]
+            known = self._send_time = fire_time, jittered(self, self.subject, self.sequence, jitter, fire_time)
+        return known[1]
 
     @property
     def read_back_threshold(self) -> int:
