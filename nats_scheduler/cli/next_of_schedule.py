@@ -18,7 +18,7 @@ from nats_scheduler.cli.options import resolve_connection
 from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.session import in_session
 from nats_scheduler.engine.views.figures import State
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
@@ -39,7 +39,7 @@ def show_next_fires(
     listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, Query(subject=subject)))
     one = _schedule(listing, subject)
     timetable = one.timetable
-    fires, ends = Sliced(fires_of(one, count)).finish()
+    fires, ends = done(fires_of(one, count))
     zone = one.pattern.time_zone
     excepted = list(timetable.excepted_fires(listing.at, fires[-1])) if fires else []
     if (name := one.pattern.unknown_calendar) is not None:

@@ -4,12 +4,12 @@ Rule: a check is a function from facts to findings. To add one: a code in `codes
 a heading in `docs/operating/doctor.md`, and a test on a server in which it is reported and one in which it is not.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from nats_scheduler.doctor import clock, permissions, schedules, server, streams
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import Finding, Report, Severity, Unlisted, report_of
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.seen import Work, done
 from nats_scheduler.observe.documents import FindingDocument, ReportDocument
 
 OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
@@ -54,15 +54,11 @@ OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = 
 
 def examine(facts: AccountFacts) -> Report:
     """Return what is wrong, worst first."""
-    return examination(facts).finish()
+    return done(examination(facts))
 
 
-def examination(facts: AccountFacts) -> Sliced[Report]:
-    """Do the same in slices, one unit of work for each stream."""
-    return Sliced(_in_units(facts))
-
-
-def _in_units(facts: AccountFacts) -> Generator[None, None, Report]:
+def examination(facts: AccountFacts) -> Work[Report]:
+    """Do the same, one unit of work for each stream."""
     found: list[Finding] = []
     for check in OF_ACCOUNT:
         found += check(facts)

@@ -4,7 +4,7 @@ The rules:
 
 - No stream is read again: of a stream counts what its engine holds (`engine.views.view`).
 - Nothing is requested that the sidecar itself does not request, so no further permission is needed and none is missed.
-- What takes long is done in slices, so that no fire waits for it.
+- What takes long is done in a thread or in slices, so that no fire waits for it (`service.turns`).
 - What cannot be examined in this way is named in the answer (`NOT_FROM_WITHIN`).
 
 Cost: about two microseconds for each schedule that is held; the list of streams, one request for each node that leads
@@ -32,8 +32,8 @@ from nats_scheduler.doctor.finding import Code
 from nats_scheduler.doctor.gather import read_announced
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
 from nats_scheduler.engine.views.figures import State
-from nats_scheduler.engine.views.pages import Sliced
-from nats_scheduler.engine.views.view import ALL, MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
+from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
+from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
@@ -67,7 +67,7 @@ async def examine_sidecar(examinable: Examinable, turns: Turns) -> Examination:
     """Return what is wrong in the account of a sidecar; raises `JetStreamError`."""
     gathering = _Gathering(examinable, turns)
     facts = await gathering.gather()
-    report = await turns.do(examination(facts))
+    report = await turns.run(examination(facts))
     unexamined: list[UnexaminedDocument] = [
         {"what": what, "why": BY_COMMAND, "stream": None} for what in NOT_FROM_WITHIN
     ]
@@ -92,7 +92,7 @@ class _Gathering:
         value = await sidecar.access.registry.get(FAILING)
         failures = read_failures(value, {one.name for one in sidecars})
         by_name = {str(info["config"]["name"]): info for info in infos}
-        outlines = await self._turns.do(Sliced(self._outlines(by_name)))
+        outlines = await self._turns.run(self._outlines(by_name))
         copies = copies_in(one.state for one in outlines)
         streams = []
         for outline in outlines:
@@ -107,10 +107,10 @@ class _Gathering:
         return AccountFacts(
             at=sidecar.server_now(),
             server=sidecar.access.server,
-            missing=await self._turns.do(Sliced(self._missing(streams))),
+            missing=await self._turns.run(self._missing(streams)),
             clocks=clocks,
             zone_versions=zone_data_versions(),
-            zones=await self._turns.do(Sliced(_zones(streams))),
+            zones=await self._turns.run(_zones(streams)),
             sidecars=sidecars,
             streams=streams,
             stored_subjects=None if unanswered else subjects_of(infos),
@@ -166,11 +166,11 @@ class _Gathering:
     async def _held(
         self, outline: StreamFacts, service: StreamService, failures: Failures, filters: Sequence[str]
     ) -> StreamFacts:
-        do, view, now = self._turns.do, service.engine.view(), self._sidecar.server_now()
+        turns, view, now = self._turns, service.engine.view(), self._sidecar.server_now()
         failing = failures.schedules.get(service.key, NONE_FAILING)
-        found = await do(survey(view, now, filters[:MAX_COPY_FILTERS], failing))
-        rejected = (await do(view.rejected_page(ALL, MAX_OF_A_KIND, ""))).messages
-        misnamed = (await do(view.misnamed_page(ALL, MAX_OF_A_KIND, ""))).messages
+        found = await turns.ask(survey(view, now, filters[:MAX_COPY_FILTERS], failing))
+        rejected = (await turns.run(view.rejected_page(ALL, MAX_OF_A_KIND, ""))).messages
+        misnamed = (await turns.run(view.misnamed_page(ALL, MAX_OF_A_KIND, ""))).messages
         if not found.names_all_targets:
             why = f"only {MAX_TARGETS} of its targets are examined"
             self.unexamined.append(Unexamined("permissions for targets", why, outline.name))

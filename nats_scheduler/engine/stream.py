@@ -15,7 +15,7 @@ holds it, `engine.firing.course` brings it to its fire, `engine.firing.sending` 
 takes the outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` has what they share.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
@@ -84,7 +84,6 @@ from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit
-from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
@@ -125,7 +124,10 @@ class StreamEngine:
         none has named since the beginning. `is_native` if the server itself fires the headers of ADR-51. The schedules
         are rows of `table`, which is in memory if none is given.
         """
-        reader = MessageReader(rules, tuple(dialects))
+        self._reads = rules, tuple(dialects)
+        reader = MessageReader(*self._reads)
+        self._rows_reader: MessageReader | None = None
+        """The reader of views, which may be in another thread: made with the first of them."""
         self._actions: list[Action] = []
         moves = Moves(moves_all=rules.moves_subjects)
         self._roster = Roster(reader.definition_of, table)
@@ -305,11 +307,13 @@ class StreamEngine:
 
     def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
         """Return a read-only view of what is held; `fired_by` says who fires it."""
-        return EngineView(self._roster, self.lifetimes, self.inactive, fired_by)
+        if self._rows_reader is None:
+            self._rows_reader = MessageReader(*self._reads)
+        return EngineView(self._roster, self.lifetimes, self.inactive, fired_by, self._rows_reader.definition_of)
 
-    def figures(self, now: int) -> Sliced[Figures]:
+    def figures(self, now: int) -> Generator[None, None, Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
-        return Sliced(Visit(self._lifecycle, self._purges, self.inactive, now).run())
+        return Visit(self._lifecycle, self._purges, self.inactive, now).run()
 
     def checkpoint(self, now: int) -> Checkpoint:
         """Return how far everything is settled, for a later owner.

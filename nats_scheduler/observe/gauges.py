@@ -4,7 +4,7 @@ Nothing of this is counted or stored when it changes: it is read at each scrape.
 
 The rules:
 
-- A scrape has a thread of its own, and it makes a pause after each slice of work: a thread that computes without pauses
+- A scrape has a thread of its own, and it makes a pause after each unit of work: a thread that computes without pauses
   would keep the event loop, and with it the fires, waiting for the interpreter again and again.
 - Nothing that is read belongs to the event loop or waits for it, so the figures are true while the loop is blocked.
 
@@ -22,18 +22,15 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from nats_scheduler.engine.views.figures import Figures
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.seen import Work, done
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.version import VERSION
 
 REST_SECONDS = 0.0005
-"""The pause after each slice, which takes about a third of that."""
-
-UNITS_PER_SLICE = 2
-"""This many units of the work on one stream (`engine.views.figures`) are one slice."""
+"""The pause after each unit of the work on one stream (`engine.views.figures`), which takes about a third of that."""
 
 STREAMS_PER_SLICE = 8
-"""This many streams with few schedules are one slice."""
+"""This many streams with few schedules are one unit."""
 
 
 class StreamReading(NamedTuple):
@@ -43,7 +40,7 @@ class StreamReading(NamedTuple):
     mode: str
     is_ready: bool
     """True if there is contact with it and all that is stored has been read."""
-    figures: Sliced[Figures]
+    figures: Work[Figures]
     now: int
     """The moment (ns since the Unix epoch) at which the figures are found."""
 
@@ -115,12 +112,7 @@ class Gauges(Collector):
 
 def _figures(stream: StreamReading) -> Figures:
     """Return the figures of a stream, found with pauses if that takes long."""
-    units = 1
-    while stream.figures.advance():
-        if units % UNITS_PER_SLICE == 0:
-            sleep(REST_SECONDS)
-        units += 1
-    return stream.figures.result
+    return done(stream.figures, lambda: sleep(REST_SECONDS))
 
 
 def _age_seconds(stream: StreamReading, since: int | None) -> float:

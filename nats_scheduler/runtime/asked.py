@@ -58,7 +58,7 @@ def asked_sidecar(
     return Asked(
         access.connection,
         access.api,
-        Turns(services),
+        Turns(services, services.views),
         instance=owners.me,
         now=clock.now,
         streams=services.by_name,

@@ -19,7 +19,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from nats_scheduler.engine.views.view import NONE_FAILING, survey
+from nats_scheduler.engine.views.survey import NONE_FAILING, survey
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.streams import StreamState
@@ -159,7 +159,7 @@ class Consumption:
         if state.config.get("republish") or not service.is_ready or not (len(service.engine.held) or fired):
             return {}
         infos = [info async for info in access.api.consumers(state.name)]
-        listed = (await self._turns.do(survey(service.engine.view(), now, (), NONE_FAILING))).schedules
+        listed = (await self._turns.ask(survey(service.engine.view(), now, (), NONE_FAILING))).schedules
         ours = {one.terms.target: one.subject for one in listed if one.terms.policies.target_elsewhere is None}
         targets, sampled = {**fired, **ours}, () if of_server is None else of_server.sampled
         received = {*taken, *sampled, *(one.terms.source for one in listed if one.terms.source)}

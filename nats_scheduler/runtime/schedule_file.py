@@ -47,6 +47,7 @@ from nats_scheduler.engine.holding.table import (
 from nats_scheduler.engine.restart import Document
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.file_views import OF_FILE, FileViews
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 
@@ -98,9 +99,6 @@ MAX_UNCOMMITTED = 1_024
 
 LOCK_WAIT_SECONDS = 0.1
 """The longest wait for another program that has the database locked: nothing fires meanwhile."""
-
-OF_FILE = (sqlite3.Error, DamagedTableError, OSError)
-"""What is raised if a file cannot be used."""
 
 PASSING = frozenset(
     (
@@ -278,7 +276,9 @@ class ScheduleFile:
         self._commits = self._uncommitted = self._numbers = self._opened_at = 0
         self._committed_changes = 0
         """The changes of rows by the connection up to the last commit."""
-        self._is_filling = self._is_swept = False
+        self._is_filling = self._is_swept = self._are_commits_held = False
+        self.views = FileViews(self)
+        """Reads the file beside the event loop."""
         self._streams: list[StreamRows] = []
         self._discarded: list[int] = []
         """The numbers of streams whose rows are to be removed."""
@@ -380,6 +380,7 @@ class ScheduleFile:
         if self.path is None:
             return
         path = self.path
+        self.views.close()  # the locks of its connection would be lost, and the journal would stay
         try:
             for rows in self._streams:
                 while rows.engine is not None and rows.engine.held.unwritten_count > MAX_LEFT:
@@ -418,6 +419,7 @@ class ScheduleFile:
             return
         path, streams, is_useless = self.path, self._streams, self._is_filling or _is_damage(error)
         self._in_memory()  # what has the connection may still look at it
+        self.views.close()
         if is_useless:
             remove_file(path)
         self._report_lost(str(error))
@@ -479,8 +481,19 @@ class ScheduleFile:
         if self._uncommitted > MAX_UNCOMMITTED and not self._is_filling:
             self.commit()
 
+    @property
+    def readable(self) -> Path | None:
+        """Where the file is if others can read it, else None."""
+        return None if self._is_filling else self.path
+
+    def hold_commits(self, *, are_held: bool) -> None:
+        """Commit nothing while commits are held: a reader begins, and what it sees fits to objects that were noted."""
+        self._are_commits_held = are_held
+
     def commit(self) -> None:
         """Commit what was written, if anything was. Raises `sqlite3.Error` or `OSError`."""
+        if self._are_commits_held:
+            return
         self._uncommitted = 0
         if self.path is None:
             return

@@ -197,7 +197,7 @@ class Sidecar:
         reporter.listen(failures.changed, FireRefused)
         self._shared = failures, kept_settings(self._owners.me, settings)
         self._keeping = FailureKeeping(settings, reporter)
-        self._consumption = Consumption(self.served, self._clock.now, reporter, Turns(self._services))
+        self._consumption = Consumption(self.served, self._clock.now, reporter, Turns(self._services, self._file.views))
         self._unserved = UnservedStreams(reporter)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)

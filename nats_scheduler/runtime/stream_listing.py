@@ -15,6 +15,7 @@ from dataclasses import replace
 from sys import maxsize
 
 from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, ContactLost, Input, MessagesRead
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
@@ -79,12 +80,12 @@ async def read_stream_listing(
 
 
 def _listing(views: Sequence[EngineView], at: int, query: Query) -> Listed:
-    schedules = [one for view in views for one in view.page(at, query, limit=None).finish().schedules]
-    rejected = [one for view in views for one in view.rejected_page(query, maxsize, "").finish().messages]
+    schedules = [one for view in views for one in view.page(at, query, limit=None).answer().schedules]
+    rejected = [one for view in views for one in done(view.rejected_page(query, maxsize, "")).messages]
     if len(views) > 1:
         schedules.sort(key=soonest_first)
         rejected.sort(key=lambda one: (one.subject, one.sequence))
-    return Listed(schedules, rejected, views[0].misnamed_page(query, maxsize, "").finish().messages)
+    return Listed(schedules, rejected, done(views[0].misnamed_page(query, maxsize, "")).messages)
 
 
 async def read_stored(

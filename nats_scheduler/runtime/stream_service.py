@@ -29,6 +29,7 @@ from nats_scheduler.runtime.checkpoints import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError, basis_of, watch_for_a_step_back
 from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.file_views import FileViews
 from nats_scheduler.runtime.modes import FIRED_BY, Mode
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.removals import Removals
@@ -478,6 +479,11 @@ class StreamServices:
             return await ask()
         finally:
             moderation.hurry(id(self), is_urgent=False)
+
+    @property
+    def views(self) -> FileViews | None:
+        """What reads the rows of the streams beside the event loop, None if they are in memory."""
+        return None if self._file is None else self._file.views
 
     def is_burst(self) -> bool:
         """Return whether one stream has a burst of fires in flight: then what can wait should."""

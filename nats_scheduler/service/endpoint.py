@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners, Record
-from nats_scheduler.engine.views.figures import Timeline
+from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection

@@ -18,7 +18,7 @@ Limit: a busy stream takes the place of others among the last fires. The minutes
 
 import asyncio
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -26,8 +26,8 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from nats_scheduler.engine.events import FireReadBack
-from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
+from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.subjects import is_covered
@@ -307,7 +307,10 @@ async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
     async def count() -> Counted:
         views = await _views(asked, [name for name in names if name not in asked.left])
         timeline = Timeline(asked.now(), request.minutes, MAX_SOONEST)
-        await asked.turns.run(_fill(timeline, views))
+        for name, view in views.items():
+            if view is not None:
+                await asked.turns.ask(view.add_to(timeline, name))
+        await asked.turns.run(timeline.finish())
         return timeline, views
 
     (timeline, views), (answers, unanswered) = await asyncio.gather(
@@ -354,15 +357,6 @@ async def _views(asked: Asked, names: Sequence[str]) -> Views:
             if name in asked.streams:
                 found[name] = None
     return found
-
-
-def _fill(timeline: Timeline, views: Views) -> Generator[None, None, None]:
-    """Count what is held of the streams."""
-    for name, view in views.items():
-        if view is not None:
-            yield from view.add_to(timeline, name)
-        yield
-    yield from timeline.finish()
 
 
 def _schedule(asked: Asked, views: Views, _fire: int, subject: str, name: str) -> ScheduleDocument | None:

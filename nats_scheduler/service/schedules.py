@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
-from nats_scheduler.engine.views.pages import Cursor, Sliced, SubjectPage, read_cursor
+from nats_scheduler.engine.views.pages import Cursor, SubjectPage, read_cursor
+from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
 from nats_scheduler.service.endpoint import (
@@ -43,7 +44,7 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     kinds = None if request.kind is None else frozenset(request.kind)
     query = Query(request.filter, request.target, states, kinds)
     known, now = await asked.known(name), asked.now()
-    page = await asked.turns.do(known.view.page(now, query, limit=request.limit, after=after))
+    page = await asked.turns.ask(known.view.page(now, query, limit=request.limit, after=after))
     mode = stream.mode
     items = await asked.encoded(page.schedules, lambda one: schedule_document(name, mode, one))
     following = page.following
@@ -89,10 +90,10 @@ async def _messages(
     asked: Asked,
     head: Mapping[str, Any],
     key: str,
-    work: Sliced[SubjectPage[T]],
+    work: Work[SubjectPage[T]],
     document_of: Callable[[T], Mapping[str, Any]],
 ) -> Document:
-    page = await asked.turns.do(work)
+    page = await asked.turns.run(work)
     items = await asked.encoded(page.messages, document_of)
     is_last = page.is_last and len(items) == len(page.messages)
     answer = {

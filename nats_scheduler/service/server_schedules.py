@@ -24,6 +24,7 @@ Limit: where consumers are harmful, reading takes a request for each message, an
 """
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -281,7 +282,10 @@ def _gone(
 
 def _places(stored: StoredSchedules) -> Iterator[tuple[str, int]]:
     """Yield what is held, rejected or paused, by subject and sequence; nothing may change until the end."""
-    yield from ((one.subject, one.sequence) for part in stored.held.visit() for one in part)
+    held = stored.held
+    yield from ((one.subject, one.sequence) for one in held.objects())
+    rows = held.stored_before(sys.maxsize, frozenset())
+    yield from (place for part in rows for place in part if not held.has_object(place[0]))
     yield from ((subject, rejected.sequence) for subject, rejected in stored.rejected.items())
     yield from ((subject, paused.sequence) for subject, paused in stored.paused.items())
 

@@ -90,8 +90,8 @@ async def _described(asked: Asked, name: str, until: float) -> StreamDocument | 
             unread = str(error)
     now = asked.now()
     if is_ready and unread is None:
-        counts = await asked.counts.get(name, lambda: asked.turns.do(view.counts(now)))
-        page = await asked.turns.do(view.page(now, limit=1))
+        counts = await asked.counts.get(name, lambda: asked.turns.ask(view.counts(now)))
+        page = await asked.turns.ask(view.page(now, limit=1))
         following = next((one for one in page.schedules if one.next_fire is not None), None)
     return {
         **_owner(asked, name, stream.mode),

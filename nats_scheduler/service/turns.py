@@ -1,10 +1,13 @@
-"""Long work for requests, a slice in each turn of the event loop, so that no fire waits for it.
+"""Long work for requests, so that no fire waits for it: a slice in each turn of the event loop, or in a thread.
 
 The rules:
 
 - A slice takes about `SLICE_SECONDS`, and is done when nothing is due during it and no fire is in flight. Between two
   of them the loop sends what is due and reads what arrived, and the pause is at least as long as the slice was:
   requests take at most half of the process's time, however many there are.
+- What is asked of an engine whose rows are in a file is done in a thread (`runtime.file_views`). A slice takes a few
+  milliseconds there, and hardly any of the interpreter, so the pause is shorter; but it begins when others do, as it
+  may take the processor that a fire needs.
 - If fires follow each other so closely that this is never so, a slice is done after `FIRES_PAUSE_LIMIT_SECONDS`.
 - Works take turns one after the other: many requests at once do not make slices longer.
 - While a burst of fires lasts, no slice is done: its acknowledgements are many turns, and a slice would delay each.
@@ -18,10 +21,12 @@ Cost: two reads of the loop's clock for each slice, and one for each unit of wor
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar
 
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.holding.table import Table
+from nats_scheduler.engine.views.seen import Part, Question, Work
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 
 T = TypeVar("T")
@@ -63,33 +68,83 @@ class Fires(Protocol):
         ...
 
 
+class UnreadableError(Exception):
+    """The rows of an engine cannot be read; the reason says why."""
+
+
+class RowsBeside(Protocol):
+    """Reads rows beside the event loop; see `runtime.file_views`."""
+
+    def reads(self, table: Table) -> bool:
+        """Return whether it can read the rows of a table now."""
+        ...
+
+    def moment(self, part: Part[T]) -> AbstractAsyncContextManager[Work[T]]:
+        """Return the work that answers a part of a question about this moment; raises `UnreadableError`."""
+        ...
+
+    async def do(self, slice_of_work: Callable[[], None]) -> None:
+        """Do a slice of that work beside the event loop; raises `UnreadableError`."""
+        ...
+
+
 class Turns:
     """The turns of all requests of one process."""
 
-    def __init__(self, fires: Fires) -> None:
-        """Give way to these fires."""
+    def __init__(self, fires: Fires, rows: RowsBeside | None = None) -> None:
+        """Give way to these fires; `rows` reads beside the loop what it can."""
         self._fires = fires
+        self._rows = rows
         self._turn = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self.sliced_seconds = 0.0
-        """The time that all slices have taken."""
+        """The time that all slices on the event loop have taken."""
 
-    async def do(self, work: Sliced[T]) -> T:
-        """Do work that is sliced, and return its result; raises `ServiceError` if it takes too long."""
+    async def ask(self, question: Question[T]) -> T:
+        """Return the answer to a question; raises `ServiceError` if it takes too long, or if no rows can be read."""
         try:
             async with asyncio.timeout(WORK_LIMIT_SECONDS):
-                while await self._slice(work):
-                    pass
+                return question.merge([await self._answer(part) for part in question.parts])
         except TimeoutError:
-            raise ServiceError(
-                UNAVAILABLE, f"not finished within {WORK_LIMIT_SECONDS:.0f} s: the sidecar is busy with fires"
-            ) from None
-        return work.result
+            raise _too_long() from None
+        except UnreadableError as error:
+            raise ServiceError(UNAVAILABLE, f"the schedules cannot be read: {error}") from None
 
-    async def run(self, work: Generator[None, None, T]) -> T:
-        """Do the work of a generator that yields after each unit, and return its result."""
-        return await self.do(Sliced(work))
+    async def _answer(self, part: Part[T]) -> T:
+        rows = self._rows
+        if rows is None or not rows.reads(part.table):
+            return await self._finish(part.here(), None)
+        async with rows.moment(part) as work:
+            return await self._finish(work, rows)
+
+    async def run(self, work: Work[T]) -> T:
+        """Do work that yields after each unit, and return its result; raises `ServiceError` if it takes too long."""
+        try:
+            async with asyncio.timeout(WORK_LIMIT_SECONDS):
+                return await self._finish(work, None)
+        except TimeoutError:
+            raise _too_long() from None
+
+    async def _finish(self, work: Work[T], beside: RowsBeside | None) -> T:
+        """Do all slices of work, `beside` the event loop or on it, and return its result."""
+        results: list[T] = []
+
+        def advance() -> None:
+            until = self._loop.time() + SLICE_SECONDS
+            try:
+                next(work)
+                while self._loop.time() < until:
+                    next(work)
+            except StopIteration as end:
+                results.append(end.value)
+
+        try:
+            while not results:
+                await self._slice(advance, beside)
+        finally:
+            work.close()
+        return results[0]
 
     async def begin(self) -> None:
         """Wait until what is not sliced may begin."""
@@ -97,18 +152,19 @@ class Turns:
             await self.moment_without_fires()
             await asyncio.sleep(BEGINNINGS_APART_SECONDS)
 
-    async def _slice(self, work: Sliced[T]) -> bool:
-        """Do one slice and make a pause; return whether there is more to do."""
+    async def _slice(self, advance: Callable[[], None], beside: RowsBeside | None) -> None:
+        """Do one slice and make a pause."""
         async with self._turn:
             await self.moment_without_fires()
-            began = now = self._loop.time()
-            is_more = True
-            while is_more and now - began < SLICE_SECONDS:
-                is_more = work.advance()
-                now = self._loop.time()
-            self.sliced_seconds += now - began
-            await asyncio.sleep(now - began)
-            return is_more
+            began = self._loop.time()
+            if beside is not None:
+                await beside.do(advance)
+                await asyncio.sleep(SLICE_SECONDS)
+                return
+            advance()
+            took = self._loop.time() - began
+            self.sliced_seconds += took
+            await asyncio.sleep(took)
 
     async def moment_without_fires(self) -> None:
         """Wait until a slice would delay no fire, or until it has been waited for long enough."""
@@ -120,6 +176,10 @@ class Turns:
         while waited < FIRES_PAUSE_LIMIT_SECONDS and self._fires.spare_seconds() < SPARE_SECONDS:
             await asyncio.sleep(FIRES_CHECK_INTERVAL_SECONDS)
             waited += FIRES_CHECK_INTERVAL_SECONDS
+
+
+def _too_long() -> ServiceError:
+    return ServiceError(UNAVAILABLE, f"not finished within {WORK_LIMIT_SECONDS:.0f} s: the sidecar is busy with fires")
 
 
 # Results of long work that are given to several requesters: a page that is open asks the same every other second.

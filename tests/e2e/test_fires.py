@@ -261,7 +261,7 @@ async def test_a_fire_whose_schedule_was_replaced_is_refused_where_the_server_ca
 
 
 def held(running: Running) -> int:
-    return len(running.sidecar.served["S"].engine.view().page(0, limit=None).finish().schedules)
+    return len(running.sidecar.served["S"].engine.view().page(0, limit=None).answer().schedules)
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)

@@ -16,7 +16,7 @@ def paused(pattern: str, sequence: int = 1, subject: str = SCHEDULE, **more: str
 
 
 def listed(desk: Desk, query: Query = ALL) -> list[tuple[str, State]]:
-    return [(one.subject, one.state) for one in desk.engine.view().page(desk.now, query).finish().schedules]
+    return [(one.subject, one.state) for one in desk.engine.view().page(desk.now, query).answer().schedules]
 
 
 def shown(desk: Desk) -> ListedSchedule | None:

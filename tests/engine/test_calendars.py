@@ -28,6 +28,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
@@ -505,7 +506,7 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
     assert (state(world), listed(world).next_fire) == (State.NO_CALENDAR, None)
     (fault,) = reported(world)
     assert fault[1].startswith(reason)
-    assert world.engine.figures(world.now).finish().overdue == 0, "it is shown as what it is"
+    assert done(world.engine.figures(world.now)).overdue == 0, "it is shown as what it is"
     world.set_calendar("work", "2026-01-03" if left else "2026-01-01..2026-01-03")
     assert days(world) == ([2] if left else []), "what came due meanwhile is made up, as far as the calendar leaves it"
     assert missed(world) == ([(1, 2)] if left else [])

@@ -23,6 +23,7 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     Stored,
 )
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.message.rejection import FAILED, Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -79,7 +80,7 @@ class MistakenDesk(Desk):
 
     def is_rejected(self, held: Held) -> Rejection:
         """Check that a schedule is listed as rejected, and return why."""
-        listed = self.engine.view().rejected_page(ALL, 10, "").finish().messages
+        listed = done(self.engine.view().rejected_page(ALL, 10, "")).messages
         (found,) = [one for one in listed if one.subject == held.subject]
         assert (found.sequence, found.rejection.code) == (held.sequence, FAILED.code)
         assert "PlantedError: " in found.rejection.reason

@@ -10,8 +10,9 @@ from nats_scheduler.engine.inputs import CaughtUp, ExpiryConcluded, MessagesRead
 from nats_scheduler.engine.reading.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.view import ALL, PAUSED_PER_UNIT, FiredBy, Query
+from nats_scheduler.engine.views.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
@@ -22,6 +23,9 @@ from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, sched
 from tests.engine.paused_builders import listed, paused, shown
 
 PORTABLE_HEADERS = {"X-Nats-Schedule-X-Paused": "@daily", "X-Nats-Schedule-Target": TARGET}
+
+MANY = 520
+"""More paused schedules than are looked at in one unit of work."""
 
 
 def test_it_is_listed_with_its_definition_and_fires_nothing() -> None:
@@ -98,7 +102,7 @@ def test_another_message_on_its_subject_replaces_it_and_a_cancel_elsewhere_does_
 def test_what_would_be_rejected_is_listed_as_rejected_and_never_fires() -> None:
     desk = Desk(schedule("@every 5s"))
     desk.read(paused("@every nonsense", 2, Nats_Schedule_Target="t.other"))
-    (rejected,) = desk.engine.view().rejected_page(ALL, 9, "").finish().messages
+    (rejected,) = done(desk.engine.view().rejected_page(ALL, 9, "")).messages
     assert (rejected.pattern, rejected.target, rejected.dialect) == ("@every nonsense", "t.other", ADR51)
     assert (rejected.is_paused, rejected.sequence, rejected.rejection.code) == (True, 2, 10189)
     assert [event.rejection.code for event in desk.reported(ScheduleRejected)] == [10189]
@@ -122,21 +126,21 @@ def test_on_a_subject_with_wildcards_nothing_is_purged() -> None:
 
 def test_pages_end_with_the_paused_ones_and_each_is_on_one_page() -> None:
     messages = [schedule(f"@every {number}h", number, f"s.{number}") for number in (1, 2)]
-    messages += [paused("@every 5s", number, f"s.{number}") for number in range(3, 3 + 2 * PAUSED_PER_UNIT)]
+    messages += [paused("@every 5s", number, f"s.{number}") for number in range(3, 3 + MANY)]
     desk, found, after, is_last = Desk(*messages), list[str](), None, False
     view, only = desk.engine.view(), Query(states=frozenset({State.PAUSED}))
     while not is_last:
-        page = view.page(desk.now, limit=100, after=after).finish()
+        page = view.page(desk.now, limit=100, after=after).answer()
         found += [one.subject for one in page.schedules]
         after, is_last = page.following, page.following is None
     assert found == ["s.1", "s.2", *sorted(message.subject for message in messages[2:])]
-    counts = view.counts(desk.now).finish()
+    counts = view.counts(desk.now).answer()
     assert (counts.total, counts.states) == (
-        2 + 2 * PAUSED_PER_UNIT,
-        {State.WAITING: 2, State.PAUSED: 2 * PAUSED_PER_UNIT},
+        2 + MANY,
+        {State.WAITING: 2, State.PAUSED: MANY},
     )
-    assert len(listed(desk, only)) == view.counts(desk.now, only).finish().total == 2 * PAUSED_PER_UNIT
-    assert [one.subject for one in view.page(desk.now, limit=2).finish().schedules] == ["s.1", "s.2"]
+    assert len(listed(desk, only)) == view.counts(desk.now, only).answer().total == MANY
+    assert [one.subject for one in view.page(desk.now, limit=2).answer().schedules] == ["s.1", "s.2"]
 
 
 def test_queries_for_subjects_targets_and_kinds_concern_paused_ones_too() -> None:
@@ -177,7 +181,7 @@ def read_stored(messages: Sequence[StoredMessage], fired_by: FiredBy) -> StoredS
 @pytest.mark.parametrize("fired_by", FiredBy)
 def test_what_is_stored_says_the_same_in_every_mode_of_the_stream(fired_by: FiredBy) -> None:
     stored = read_stored([schedule("@every 5s"), paused("@every 5s", 2), paused("@daily", 3, "s.two")], fired_by)
-    found = [(one.subject, one.state, one.fired_by) for one in stored.view.page(START).finish().schedules]
+    found = [(one.subject, one.state, one.fired_by) for one in stored.view.page(START).answer().schedules]
     assert found == [(SCHEDULE, State.PAUSED, fired_by), ("s.two", State.PAUSED, fired_by)]
     assert stored.count == 2
     stored.remove([(SCHEDULE, 2)], START)
@@ -192,14 +196,14 @@ def test_the_end_of_a_paused_one_is_shown_and_it_is_not_listed_afterwards() -> N
     assert one is not None
     assert (one.ends, one.ended_by) == (START + 12 * SECOND, Ending.EXPIRED)
     desk.at(12)
-    assert (shown(desk), listed(desk), desk.engine.view().counts(desk.now).finish().total) == (None, [], 0)
+    assert (shown(desk), listed(desk), desk.engine.view().counts(desk.now).answer().total) == (None, [], 0)
     desk.step(SchedulesGone([(SCHEDULE, 1)]))
     assert desk.engine.inactive.paused == {}
 
 
 def test_the_age_limit_of_its_stream_ends_it_too_unless_it_never_expires() -> None:
     desk = Desk(paused("@every 5s", 1), paused("@every 5s", 2, "s.two", Nats_TTL="never"), max_age=HOUR)
-    assert [one.ended_by for one in desk.engine.view().page(desk.now).finish().schedules] == [Ending.MAX_AGE, None]
+    assert [one.ended_by for one in desk.engine.view().page(desk.now).answer().schedules] == [Ending.MAX_AGE, None]
     desk.at(3_600)
     assert listed(desk) == [("s.two", State.PAUSED)]
 

@@ -30,6 +30,7 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
@@ -482,7 +483,7 @@ def test_a_schedule_that_waits_is_held_back_and_not_overdue_keeps_no_content_and
     world.advance("2m30s")
     held, figures, checkpoint = (
         world.engine.held.on(SCHEDULE),
-        world.engine.figures(world.now).finish(),
+        done(world.engine.figures(world.now)),
         world.engine.checkpoint(world.now),
     )
     assert held is not None
@@ -496,10 +497,10 @@ def test_a_schedule_that_waits_is_held_back_and_not_overdue_keeps_no_content_and
     assert not any(isinstance(action, Report) for action in world.engine.step(world.now, ()))
     world.restart("2m")
     world.advance("20s")
-    assert world.engine.figures(world.now).finish().held_back_since == START + 2 * MINUTE, "it goes on waiting"
+    assert done(world.engine.figures(world.now)).held_back_since == START + 2 * MINUTE, "it goes on waiting"
     finish(world)
     world.advance(SLACK)
-    figures = world.engine.figures(world.now).finish()
+    figures = done(world.engine.figures(world.now))
     assert (figures.held_back, figures.held_back_since) == (0, None)
     assert [one.stored_at - one.fire_time for one in world.generated if one.subject == "t.other"] == [0] * 2
 

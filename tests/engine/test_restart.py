@@ -211,7 +211,7 @@ def inactive(world: ScheduleWorld, last: Mapping[str, int]) -> dict[str, object]
 
 def held_in(world: ScheduleWorld) -> list[tuple[Any, ...]]:
     """Return the schedules that an engine holds, that are still stored, and what it shows of them."""
-    page = world.engine.view().page(world.now, limit=None).finish().schedules
+    page = world.engine.view().page(world.now, limit=None).answer().schedules
     stored = [one for one in page if world.stream.message(one.sequence) is not None]
     held = [one for one in stored if one.state is not State.PAUSED]
     return sorted(((one.subject, one.sequence, one.state, one.next_fire, one.ends) for one in held), key=repr)
@@ -358,7 +358,7 @@ def test_an_engine_that_continues_holds_what_the_other_one_holds() -> None:
         assert after.engine.last_read == expected.engine.last_read == len(messages)
         assert len(after.engine.held) == len(expected.engine.held)
         assert after.engine.held.kinds == expected.engine.held.kinds
-        view = [one.engine.view().page(START, limit=None).finish().schedules for one in (expected, after)]
+        view = [one.engine.view().page(START, limit=None).answer().schedules for one in (expected, after)]
         assert view[0] == view[1], f"seed {seed}"
         wakes = {held.subject: held.wake for held in expected.engine.held}
         for held in after.engine.held:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.dialect import ADR51
@@ -60,7 +60,7 @@ def test_what_is_measured_is_about_what_they_take(
     finally:
         tracemalloc.stop()
     taken += stored.held.table.bytes  # SQLite's memory is not traced
-    measured = Sliced(stored.measured()).finish()
+    measured = done(stored.measured())
     assert stored.count == COUNT + 1
     # What is measured leaves out the caches of the reader, which are bounded.
     assert 0.5 * taken <= measured <= 2.5 * taken, f"{taken / COUNT:.0f} bytes each, measured {measured / COUNT:.0f}"

@@ -3,6 +3,7 @@
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.stored import (
     BLOCKING_KINDS,
     PURGED_KINDS,
@@ -286,7 +287,7 @@ def listed(*messages: StoredMessage, now: int, fired_by: FiredBy = FiredBy.SERVE
     stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), fired_by)
     for message in messages:
         stored.take([message], now)
-    (one,) = stored.view.page(now).finish().schedules
+    (one,) = stored.view.page(now).answer().schedules
     return one
 
 
@@ -398,7 +399,7 @@ def all_of(view: EngineView, limit: int) -> list[list[ListedSchedule]]:
     """Return all pages, one after the other."""
     pages, after = [], None
     while True:
-        page = view.page(START, limit=limit, after=after).finish()
+        page = view.page(START, limit=limit, after=after).answer()
         pages.append(page.schedules)
         if (after := page.following) is None:
             return pages
@@ -440,7 +441,7 @@ def test_counts_are_those_of_both() -> None:
         portable("@every 1h", 3),
         schedule("@daily", 4, "s.4"),
     )
-    counts = view.counts(START, Query(subject="s.>")).finish()
+    counts = view.counts(START, Query(subject="s.>")).answer()
     assert counts.total == 4
     assert counts.kinds == {PatternKind.AT: 2, PatternKind.EVERY: 1, PatternKind.CRON: 1}
     assert counts.states == {State.WAITING: 4}
@@ -449,8 +450,8 @@ def test_counts_are_those_of_both() -> None:
 def test_what_is_rejected_is_listed_by_subject() -> None:
     wrong = [schedule("@never", 1, "s.b"), portable("@never", 2, "s.a"), schedule("@never", 3, "s.c")]
     view = joined(*wrong, message_on("s.near", 4, **{"Nats-Schedul": "@daily"}))
-    first = view.rejected_page(Query(), 2, "").finish()
-    second = view.rejected_page(Query(), 2, first.messages[-1].subject).finish()
+    first = done(view.rejected_page(Query(), 2, ""))
+    second = done(view.rejected_page(Query(), 2, first.messages[-1].subject))
     assert [([one.subject for one in page.messages], page.is_last) for page in (first, second)] == [
         (["s.a", "s.b"], False),
         (["s.c"], True),
@@ -459,7 +460,7 @@ def test_what_is_rejected_is_listed_by_subject() -> None:
     rejected = view.rejection("s.b")
     assert rejected is not None
     assert rejected.dialect is ADR51
-    assert [one.subject for one in view.misnamed_page(Query(), 9, "").finish().messages] == ["s.near"]
+    assert [one.subject for one in done(view.misnamed_page(Query(), 9, "")).messages] == ["s.near"]
     assert view.misnaming("s.near") is not None
     assert (view.schedule("s.b", START), view.flight("s.b"), view.rejection("s.near")) == (None, None, None)
 

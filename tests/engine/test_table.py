@@ -12,13 +12,11 @@ import pytest
 from nats_scheduler.engine import holding
 from nats_scheduler.engine.holding import table as module
 from nats_scheduler.engine.holding.table import (
-    LOOKED_AT_ONCE,
     ROWS_AT_ONCE,
     SCHEMA,
     SUBJECTS_AT_ONCE,
     DamagedTableError,
     Row,
-    Selection,
     Table,
     in_memory,
 )
@@ -75,8 +73,8 @@ def row(subject: str, sequence: int = 1, wake: int = START, **more: Any) -> Row:
     return Row(subject, sequence, START, "at", "t", None, b"", wake, wake, None, 0)._replace(**more)
 
 
-def all_of(table: Table, selection: Selection | None = None) -> list[Row]:
-    return [one for part in table.rows(selection) for _number, one in part]
+def all_of(table: Table) -> list[Row]:
+    return [one for part in table.rows() for _number, one in part]
 
 
 # -- what is written --------------------------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ def test_each_column_comes_back_as_it_was_written() -> None:
         gone = random.sample(TEXTS, 5)
         table.delete([ids[subject] for subject in gone])
         assert table.known(TEXTS) == rows.keys() - set(gone)
-        assert table.count() == len(TEXTS) - 5
+        assert len(all_of(table)) == len(TEXTS) - 5
 
 
 def test_no_subject_is_another_one() -> None:
@@ -129,9 +127,8 @@ def test_rows_of_other_streams_are_not_seen() -> None:
         assert [found.sequence for found in all_of(table)] == [number, number]
         assert [found.sequence for _number, found in table.done() + table.with_history()] == [number, number]
         assert table.known(["s.same", "s.1", "s.2"]) == {"s.same", f"s.{number}"}
-        assert (table.count(), len(table.woken((-1, 0), START, 9)), table.first_wake(0)) == (2, 2, START)
+        assert (len(table.woken((-1, 0), START, 9)), table.first_wake(0)) == (2, START)
         assert table.due(0, START, 0, [])[0] == len(table.next_rows(0, 0, 9)) == 2
-        assert table.select("SELECT count(*) FROM schedules WHERE stream = ?").fetchone() == (2,)
     other.renumber(1)
     assert all_of(other) == all_of(one)
 
@@ -171,14 +168,6 @@ def test_the_answers_are_those_of_a_list() -> None:
         assert all_of(table) == rows
         asked = [*subjects_of(random, 2 * SUBJECTS_AT_ONCE), *(one.subject for one in rows[:700])]
         assert table.known(asked) == {one.subject for one in rows} & set(asked)
-        for _ in range(20):
-            begin, end = sorted(random.choices([key(one.subject) for one in rows], k=2))
-            first, last = (one.decode("utf-8", "surrogateescape") for one in (begin, end))
-            selection = Selection(first, last, "kind = ? AND wake > ?", "at", START + 25)
-            expected = [one for one in rows if begin <= key(one.subject) <= end and one.kind == "at"]
-            assert all_of(table, selection) == [one for one in expected if one.wake > START + 25]
-            unending = Selection(first)
-            assert all_of(table, unending) == [one for one in rows if key(one.subject) >= begin]
         by_wake = sorted((one.wake, number, one) for part in table.rows() for number, one in part)
         after, found = (-1, 0), list[Row]()
         while some := table.woken(after, START + 40, 64):
@@ -214,16 +203,13 @@ def test_which_rows_are_due_besides_those_that_end_before() -> None:
     assert table.due(0, START + HOUR - 1, 0, []) == (0, None)
 
 
-def test_a_portion_is_bounded_and_so_is_what_is_looked_at_for_it() -> None:
-    table, count = Table(), 5 * LOOKED_AT_ONCE + 3
+def test_a_portion_is_bounded() -> None:
+    table, count = Table(), 40 * ROWS_AT_ONCE + 3
     table.insert_new([row(f"s.{number:06}", number) for number in range(count)])
     parts = list(table.rows())
     assert max(map(len, parts)) == ROWS_AT_ONCE
     assert sum(map(len, parts)) == count
-    few = list(table.rows(Selection("", None, "sequence % 1000 = 7")))
-    assert (len(few), sum(map(len, few))) == (6, 3), "a portion may be empty"
-    assert [len(part) for part in table.rows(Selection("s.000001", "s.000001"))] == [1]
-    assert [len(part) for part in Table().rows()] == [0]
+    assert list(Table().rows()) == []
 
 
 def test_what_is_there_all_the_time_is_yielded_once_while_rows_come_go_and_change() -> None:
@@ -246,17 +232,6 @@ def test_what_is_there_all_the_time_is_yielded_once_while_rows_come_go_and_chang
                     table.delete([known[0]])
         assert seen == sorted(set(seen))
         assert staying <= set(seen)
-
-
-def test_the_values_of_a_selection_may_change_between_two_portions() -> None:
-    table = Table()
-    table.insert_new([row(f"s.{number:05}", number) for number in range(1_000)])
-    selection = Selection("", None, "sequence < ?", 1_000)
-    found = []
-    for part in table.rows(selection):
-        found += part
-        selection.values[:] = [100]
-    assert [one.sequence for _number, one in found] == list(range(100))
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------
@@ -328,12 +303,7 @@ QUESTIONS: dict[str, tuple[Callable[[Table], object], str]] = {
     "first_wake": (lambda table: table.first_wake(5), "schedules_by_wake (stream=? AND wake>?)"),
     "due": (lambda table: table.due(5, 9, 0, [1]), "schedules_by_wake (stream=? AND wake>? AND wake<?)"),
     "next_rows": (lambda table: table.next_rows(5, 5, 9), "schedules_by_wake (stream=? AND wake>?)"),
-    "count": (lambda table: table.count(), "(stream=?)"),
-    "rows": (lambda table: list(table.rows()), "schedules_by_subject (stream=? AND subject>? AND subject<?)"),
-    "rows of a range": (
-        lambda table: list(table.rows(Selection("s.", "s.9", "kind IN (?)", "at"))),
-        "schedules_by_subject (stream=? AND subject>? AND subject<?)",
-    ),
+    "rows": (lambda table: list(table.rows()), "schedules_by_subject (stream=? AND subject>?)"),
     "with_history": (lambda table: table.with_history(), "schedules_with_history (stream=?)"),
     "done": (lambda table: table.done(), "schedules_done (stream=?)"),
 }

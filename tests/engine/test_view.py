@@ -7,24 +7,22 @@ import pytest
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.holding.table import ROWS_AT_ONCE
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
-from nats_scheduler.engine.views import figures as module
-from nats_scheduler.engine.views.figures import State, Timeline
-from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, Sliced, by_subject, read_cursor
+from nats_scheduler.engine.views import timeline as module
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, by_subject, read_cursor
+from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
+from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done
 from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
+from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import (
     ALL,
-    MAX_OF_A_KIND,
     MAX_PAGE_LENGTH,
-    MAX_TARGETS,
-    SEARCHED_PER_UNIT,
     FiredBy,
     ListedSchedule,
     Page,
     Query,
-    Survey,
-    survey,
 )
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
@@ -57,7 +55,7 @@ def pages(desk: Desk, length: int) -> list[list[str]]:
     """Return all pages, one after the other."""
     found, after = [], None
     while True:
-        page = desk.engine.view().page(desk.now, limit=length, after=after).finish()
+        page = desk.engine.view().page(desk.now, limit=length, after=after).answer()
         found.append(subjects(page))
         if page.following is None:
             return found
@@ -89,9 +87,9 @@ def test_pages_of_many_schedules_are_those_of_a_sorted_list(length: int, count: 
 
 def test_those_without_a_next_fire_come_last_on_pages_too() -> None:
     stored = stored_of(at(3 * HOUR, 1), at(HOUR, 2), at(5 * HOUR, 3), max_age=2 * HOUR)
-    first = stored.view.page(START, limit=2).finish()
+    first = stored.view.page(START, limit=2).answer()
     assert [(one.subject, one.state) for one in first.schedules] == [("s.2", State.WAITING), ("s.1", State.EXPIRING)]
-    second = stored.view.page(START, limit=2, after=first.following).finish()
+    second = stored.view.page(START, limit=2, after=first.following).answer()
     assert [(one.subject, one.ends, one.ended_by) for one in second.schedules] == [
         ("s.3", START + 2 * HOUR, Ending.MAX_AGE)
     ]
@@ -112,14 +110,14 @@ def test_a_query_names_what_is_wanted() -> None:
         (Query(states=frozenset({State.OVERDUE})), ["s.a.1"]),
         (Query(states=frozenset({State.WAITING}), target="t.out"), ["s.a.2"]),
     ):
-        page, counts = stored.view.page(START, query).finish(), stored.view.counts(START, query).finish()
+        page, counts = stored.view.page(START, query).answer(), stored.view.counts(START, query).answer()
         assert (subjects(page), page.following, counts.total) == (expected, None, len(expected)), query
 
 
 def test_counts_are_by_state_and_by_kind() -> None:
     cancel = message_on("s.stop", 9, Nats_Scheduler="s.4", Nats_Schedule_Next="purge")
     every, daily = schedule("@every 1m", 3, "s.3"), schedule("@daily", 4, "s.4")
-    counts = stored_of(at(HOUR, 1), at(-HOUR, 2), every, daily, cancel).view.counts(START).finish()
+    counts = stored_of(at(HOUR, 1), at(-HOUR, 2), every, daily, cancel).view.counts(START).answer()
     assert counts.total == 4
     assert counts.states == {State.WAITING: 2, State.OVERDUE: 1, State.CANCELLED: 1}
     assert counts.kinds == {PatternKind.AT: 2, PatternKind.EVERY: 1, PatternKind.CRON: 1}
@@ -142,8 +140,8 @@ def test_one_schedule_is_found_by_its_subject() -> None:
     assert (rejected.sequence, rejected.pattern, rejected.target) == (2, "@often", TARGET)
     assert rejected.rejection.code == 10189
     assert (other.dialect, other.pattern, other.target) == (PORTABLE, "@often", "t.x")
-    assert view.rejected_page(ALL, 9, "").finish().messages == [rejected, other]
-    assert [noted.subject for noted in view.misnamed_page(ALL, 9, "").finish().messages] == ["s.near"]
+    assert done(view.rejected_page(ALL, 9, "")).messages == [rejected, other]
+    assert [noted.subject for noted in done(view.misnamed_page(ALL, 9, "")).messages] == ["s.near"]
 
 
 def test_a_running_engine_shows_what_is_in_progress_fails_or_is_done() -> None:
@@ -172,7 +170,7 @@ def test_a_running_engine_shows_what_is_in_progress_fails_or_is_done() -> None:
 
 def test_a_repeating_schedule_that_is_overdue_shows_its_next_regular_fire() -> None:
     every, daily = schedule("@every 1h", 1, "s.1"), schedule("0 0 0 * * *", 2, "s.2")
-    page = stored_of(every, daily, fired_by=FiredBy.SERVER).view.page(START + 3 * DAY + 1).finish()
+    page = stored_of(every, daily, fired_by=FiredBy.SERVER).view.page(START + 3 * DAY + 1).answer()
     assert [(one.subject, one.next_fire, one.fired_by) for one in page.schedules] == [
         ("s.1", START + 3 * DAY + HOUR, FiredBy.SERVER),
         ("s.2", START + 4 * DAY, FiredBy.SERVER),
@@ -201,22 +199,26 @@ def test_a_cursor_is_the_same_after_it_was_sent_as_text_and_another_text_is_none
 @pytest.mark.parametrize("pattern", ["@every 1h", "0 {0} {1} * * *"])
 def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
     """The fires that have to be searched are counted too: after an outage every schedule is overdue."""
-    count = 6 * ROWS_AT_ONCE
+    count = 20 * READ_AT_ONCE
     stored = stored_of(*(schedule(pattern.format(n % 60, n // 60 % 24), n, f"s.{n}") for n in range(1, count)))
-    page, units = stored.view.page(START + 3 * DAY, limit=100), 1
-    while page.advance():
+    (part,) = stored.view.page(START + 3 * DAY, limit=100).parts
+    units = 0
+
+    def count_units() -> None:
+        nonlocal units
         units += 1
-    assert len(page.result.schedules) == 100
-    assert units >= 6 + (count // SEARCHED_PER_UNIT if "{" in pattern else 0)
+
+    assert len(done(part.here(), count_units)) == 101
+    assert units >= 20 + (count * SEARCHED // EFFORT_PER_UNIT if "{" in pattern else 0)
 
 
 def test_a_schedule_that_ends_while_its_page_is_found_is_not_on_it() -> None:
-    count = 2 * ROWS_AT_ONCE
-    desk = Desk(*(at(HOUR + number * SECOND, number) for number in range(1, count)))
-    page = desk.engine.view().page(desk.now, limit=2)
-    assert page.advance()
-    desk.read(plain("s.1", count))
-    assert subjects(page.finish()) == ["s.2"]
+    desk = Desk(*(at(HOUR + number * SECOND, number) for number in range(1, 2 * BESIDE_THE_ENGINE)))
+    (part,) = desk.engine.view().page(desk.now, limit=2).parts
+    work = part.here()
+    next(work)
+    desk.read(plain("s.1", 4 * BESIDE_THE_ENGINE))
+    assert [listed.subject for _place, listed in done(work)] == ["s.2", "s.3"]
 
 
 def test_a_view_changes_nothing_that_the_engine_does() -> None:
@@ -228,8 +230,8 @@ def test_a_view_changes_nothing_that_the_engine_does() -> None:
         for second in range(1, 45):
             if is_watched:
                 view = desk.engine.view()
-                view.page(desk.now, limit=7).finish()
-                view.counts(desk.now).finish()
+                view.page(desk.now, limit=7).answer()
+                view.counts(desk.now).answer()
                 view.schedule("s.9", desk.now)
             desk.at(second)
             done.append(repr(desk.actions))
@@ -242,7 +244,7 @@ def test_stored_messages_alone_say_the_same_as_the_engine_that_fires() -> None:
     messages = [at(HOUR, 1), schedule("@every 1m", 2, "s.2"), schedule("@often", 3, "s.3"), at(2 * HOUR, 4)]
     desk, stored = Desk(*messages), stored_of(*messages)
     desk.step(CaughtUp())
-    assert stored.view.page(START).finish() == desk.engine.view().page(START).finish()
+    assert stored.view.page(START).answer() == desk.engine.view().page(START).answer()
     assert stored.rejected == desk.engine.inactive.rejected
 
 
@@ -266,7 +268,7 @@ def test_pages_are_in_the_order_of_the_subjects_and_each_note_is_on_one(limit: i
     noted = notes(f"s.{number}" for number in drawn[: 10 * limit + 3])
     found, after, is_last = list[list[Note]](), "", False
     while not is_last:
-        page = Sliced(by_subject([noted], lambda _note: True, limit, after)).finish()
+        page = done(by_subject([noted], lambda _note: True, limit, after))
         found.append(page.messages)
         after, is_last = page.messages[-1], page.is_last
     assert [one for page in found for one in page] == sorted(noted)
@@ -275,28 +277,28 @@ def test_pages_are_in_the_order_of_the_subjects_and_each_note_is_on_one(limit: i
 
 def test_what_is_not_wanted_is_on_no_page() -> None:
     noted = notes(f"s.{number}" for number in range(10))
-    page = Sliced(by_subject([noted], lambda one: one in ("s.3", "s.5", "s.7"), 2, "s.3")).finish()
+    page = done(by_subject([noted], lambda one: one in ("s.3", "s.5", "s.7"), 2, "s.3"))
     assert (page.messages, page.is_last) == (["s.5", "s.7"], True)
 
 
-def test_notes_that_come_and_go_between_two_slices_do_not_disturb() -> None:
+def test_notes_that_come_and_go_between_two_units_of_work_do_not_disturb() -> None:
     noted = notes(f"s.{number:04}" for number in range(8 * LOOKED_AT_PER_UNIT))
-    work = Sliced(by_subject([noted], lambda _note: True, 10, "s.0002"))
-    assert work.advance(), "it takes more than one slice"
+    work = by_subject([noted], lambda _note: True, 10, "s.0002")
+    next(work)
     del noted["s.0005"]
     noted["s.0003x"] = Note("s.0003x")
-    page = work.finish()
+    page = done(work)
     assert page.messages == [f"s.{number:04}" for number in (3, 4, 6, 7, 8, 9, 10, 11, 12)]
     assert not page.is_last
 
 
 def surveyed(desk: Desk, *filters: str, failing: dict[int, Failing] | None = None) -> Survey:
-    return survey(desk.engine.view(), desk.now, filters, failing or {}).finish()
+    return survey(desk.engine.view(), desk.now, filters, failing or {}).answer()
 
 
 def test_of_many_schedules_that_are_alike_the_oldest_is_listed() -> None:
     desk = Desk(*(at(HOUR, number, f"s.{subject}") for number, subject in ((5, "a"), (9, "b"), (3, "c"), (7, "d"))))
-    assert subjects(surveyed(desk)) == ["s.c", "s.a"], "the oldest, and the one that was visited first for the target"
+    assert subjects(surveyed(desk)) == ["s.c"], "for its target too"
     nothing = surveyed(Desk(), ">")
     assert (subjects(nothing), nothing.counts[State.EXPIRING]) == ([], 0)
 
@@ -341,7 +343,7 @@ def stored(*patterns: str, max_age: int = 0) -> StoredSchedules:
 def counted(*streams: StoredSchedules, now: int = START, minutes: int = 10, soonest: int = 3) -> Timeline:
     timeline = Timeline(now, minutes, soonest)
     for number, one in enumerate(streams):
-        list(one.view.add_to(timeline, f"S{number}"))
+        one.view.add_to(timeline, f"S{number}").answer()
     list(timeline.finish())
     return timeline
 
@@ -377,7 +379,7 @@ def test_the_soonest_of_all_streams_are_named_in_order() -> None:
     assert (sum(overdue.counts), soonest_of(overdue)) == (1, ["s.1", "s.2"]), "it is in no minute"
     random = generator("soonest")
     held = stored(*(at_text(random.randrange(1, 40) * HOUR + random.randrange(3) * SECOND) for _ in range(1_000)))
-    page = held.view.page(START, limit=20).finish()
+    page = held.view.page(START, limit=20).answer()
     assert soonest_of(counted(held, soonest=20)) == [one.subject for one in page.schedules]
 
 
@@ -401,7 +403,7 @@ def test_one_that_has_fired_and_is_still_to_be_purged_is_not_counted() -> None:
     desk = Desk(message, schedule("@every 5m", 2, "s.2"))
     desk.concluded(desk.in_flight(message, 60), Stored(3))
     timeline = Timeline(START, 10, 3)
-    list(desk.engine.view().add_to(timeline, "S"))
+    desk.engine.view().add_to(timeline, "S").answer()
     assert (desk.purges, soonest_of(timeline), sum(timeline.counts)) == ([("s.1", 1)], ["s.2"], 1)
 
 
@@ -415,7 +417,7 @@ def test_the_counts_are_those_of_every_single_fire() -> None:
         now = START + random.randrange(3 * HOUR)
         timeline = counted(held, now=now, minutes=random.randrange(1, 120))
         counts = [0] * len(timeline.counts)
-        for one in held.view.page(now, limit=None).finish().schedules:
+        for one in held.view.page(now, limit=None).answer().schedules:
             fire = one.next_fire
             while fire is not None and fire < timeline.end:
                 if fire > now:

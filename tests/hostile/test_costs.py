@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.policies import MAX_CALENDARS, MAX_EXCEPTIONS
 from nats_scheduler.message.reader import MessageReader
@@ -212,12 +212,12 @@ def ask_all(meter: Meter, question: float, timetable: Timetable) -> None:
     def following(fire: int) -> int | None:
         return timetable.next_fire(max(fire, NOW))
 
-    slices: list[tuple[str, Sliced[Any]]] = [
-        ("a slice of next", Sliced(fires_from(following, fires[0], 50))),
-        ("a slice of excepted", Sliced(excepted_among(timetable, NOW, fires, 100))),
+    works: list[tuple[str, Work[Any]]] = [
+        ("a unit of next", fires_from(following, fires[0], 50)),
+        ("a unit of excepted", excepted_among(timetable, NOW, fires, 100)),
     ]
-    for name, sliced in slices:
-        while meter.call(3 * question, name, sliced.advance):
+    for name, work in works:
+        while meter.call(3 * question, name, partial(next, work, work)) is not work:
             pass
 
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ConfigDict, TypeAdapter
 
 from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
@@ -60,7 +61,7 @@ def listed(policies: Mapping[str, str], fired_by: FiredBy = FiredBy.SIDECAR, aft
     message = message_on("s.2", 2, Nats_Schedule="@every 1h", Nats_Schedule_Target="t.out", **headers)
     read = stored(message, fired_by=fired_by)
     assert read.rejected == {}
-    (found,) = read.view.page(START + after).finish().schedules
+    (found,) = read.view.page(START + after).answer().schedules
     document = schedule_document("S", "emulated", found)
     assert document["policies"] == policies
     assert read_schedule(document) == found
@@ -78,7 +79,7 @@ def test_schedules_are_what_their_schema_says() -> None:
         Nats_Schedule_TTL="5m",
         Nats_TTL="1h",
     )
-    page = stored(whole, schedule("@every 1h", 2, "s.2")).view.page(START + HOUR).finish()
+    page = stored(whole, schedule("@every 1h", 2, "s.2")).view.page(START + HOUR).answer()
     found = {one.subject: schedule_document("S", "emulated", one) for one in page.schedules}
     for document in found.values():
         assert strictly(ScheduleDocument, document) == document
@@ -113,12 +114,12 @@ def test_schedules_are_what_their_schema_says() -> None:
 
 def test_what_is_rejected_or_misnamed_and_counts_are_what_their_schemas_say() -> None:
     view = stored(schedule("@often", 1, "s.1"), message_on("s.2", 2, **{"Nats-Schedul": "@daily"})).view
-    (rejected,) = view.rejected_page(ALL, 9, "").finish().messages
-    (noted,) = view.misnamed_page(ALL, 9, "").finish().messages
+    (rejected,) = done(view.rejected_page(ALL, 9, "")).messages
+    (noted,) = done(view.misnamed_page(ALL, 9, "")).messages
     for kind, document in (
         (RejectedDocument, rejected_document("S", "emulated", rejected)),
         (MisnamedDocument, misnamed_document("S", noted)),
-        (CountsDocument, counts_document(view.counts(START).finish())),
+        (CountsDocument, counts_document(view.counts(START).answer())),
     ):
         assert strictly(kind, document) == document
 
@@ -222,7 +223,7 @@ def test_the_document_of_a_pattern_in_another_syntax_is_read_again(fired_by: Fir
     read = StoredSchedules(RULES, (PORTABLE,), fired_by)
     headers = {"X_Nats_Schedule_Target": "t.out", "X_Nats_Schedule_X_Syntax": "quartz"}
     read.take([message_on("s.2", 2, X_Nats_Schedule="0 0 9 ? * L5 2026-2027", **headers)], START)
-    (one,) = read.view.page(START).finish().schedules
+    (one,) = read.view.page(START).answer().schedules
     document = schedule_document("S", "portable", one)
     assert document["policies"] == {"X-Syntax": "quartz"}
     assert document["next_fire"] is not None

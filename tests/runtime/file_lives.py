@@ -23,7 +23,8 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, OF_FILE, ScheduleFile, StreamRows
+from nats_scheduler.runtime.file_views import OF_FILE
+from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, ScheduleFile, StreamRows
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
@@ -86,7 +87,7 @@ class Stream:
     @property
     def known(self) -> Known:
         """What the engine holds."""
-        listed = self.engine.view().page(self.now, limit=None).finish().schedules
+        listed = self.engine.view().page(self.now, limit=None).answer().schedules
         return {one.subject: (one.sequence, one.pattern.text, one.next_fire or 0) for one in listed}
 
     @property

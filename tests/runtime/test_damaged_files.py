@@ -14,7 +14,8 @@ import pytest
 from nats_scheduler.engine.holding.table import DamagedTableError
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.file_check import check, fault_of
-from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, OF_FILE
+from nats_scheduler.runtime.file_views import OF_FILE
+from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME
 from nats_scheduler.schedule.instants import DAY, MINUTE
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import plain, schedule

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.runtime import discovery, removals
 from nats_scheduler.schedule.instants import SECOND
@@ -28,8 +29,8 @@ def subjects(*numbers: int) -> set[str]:
 async def listed_are(running: Running, expected: set[str]) -> None:
     def held() -> bool:
         view = running.sidecar.served["S"].engine.view()
-        rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
-        return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules} == expected
+        rejected = {one.subject for one in done(view.rejected_page(ALL, 1_000, "")).messages}
+        return rejected | {one.subject for one in view.page(0, limit=None).answer().schedules} == expected
 
     await eventually(held, describe=f"what is listed is what is stored: {sorted(expected)}")
 

@@ -91,7 +91,7 @@ class Asking:
         view, through = await self.schedules.read(self.name, FiredBy.SERVER, PATIENCE_SECONDS)
         info = await self.account.api.stream(self.name)
         assert through <= info["state"]["last_seq"]
-        return view.page(CLOCK.now()).finish().schedules
+        return view.page(CLOCK.now()).answer().schedules
 
     async def read(self) -> list[ListedSchedule]:
         """Read the stream as `ls` does."""
@@ -293,7 +293,7 @@ async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_releas
         await asking.account.publish(f"{other}.s.{number}", headers)
     assert len(await asking.asked()) == 12
     view, _ = await asking.schedules.read(other, FiredBy.SERVER, PATIENCE_SECONDS)
-    assert view.counts(CLOCK.now()).finish().total == 12
+    assert view.counts(CLOCK.now()).answer().total == 12
     assert "other requests are being answered" in await asking.refused(), "a request still has a view of the other one"
     del view
     assert len(await asking.asked()) == 12, "the other one was released, and this one is read again"
@@ -322,7 +322,7 @@ async def test_who_does_not_wait_learns_how_far_the_stream_is_read_and_asks_agai
     asking.is_burst = True
     await asking.schedule("new")
     view, through = await asking.schedules.read(asking.name, FiredBy.SERVER, 0.01)
-    assert (view.counts(CLOCK.now()).finish().total, through) == (300, 300), "what was read a moment ago, and how far"
+    assert (view.counts(CLOCK.now()).answer().total, through) == (300, 300), "what was read a moment ago, and how far"
     asking.is_burst = False
     assert len(await asking.asked()) == 301
 
@@ -352,7 +352,7 @@ async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_
     try:
         monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
         await asking.schedules.release_idle()
-        assert view.counts(CLOCK.now()).finish().total == 300, "a request still has a view of it"
+        assert view.counts(CLOCK.now()).answer().total == 300, "a request still has a view of it"
         del view
         await asking.schedules.release_idle()
     finally:
@@ -378,7 +378,7 @@ async def test_in_a_cluster_an_answer_contains_what_was_acknowledged(tmp_path: P
                 assert await accounts_on[0].api.delete_message("O", sequence)
                 expected.discard(f"O.s.{number}")
             view, _ = await asked[number % 2].read("O", FiredBy.SERVER, PATIENCE_SECONDS)
-            assert {one.subject for one in view.page(CLOCK.now()).finish().schedules} == expected
+            assert {one.subject for one in view.page(CLOCK.now()).answer().schedules} == expected
 
 
 async def test_a_missing_permission_is_an_error_of_the_request(start_server: StartServer) -> None:
@@ -399,7 +399,7 @@ async def test_a_missing_permission_is_an_error_of_the_request(start_server: Sta
                 reading = schedules.read("ORDERS", FiredBy.SERVER, PATIENCE_SECONDS)
                 if number == 0:
                     view, _ = await reading
-                    assert view.counts(CLOCK.now()).finish().total == 1
+                    assert view.counts(CLOCK.now()).answer().total == 1
                 else:
                     with pytest.raises(NotPermittedError, match=r"CONSUMER\.CREATE"):
                         await reading

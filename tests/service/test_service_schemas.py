@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.calendars import DayRows, Days
@@ -122,7 +122,7 @@ def test_a_long_list_of_something_else_is_refused_soon(row: str) -> None:
 
 
 def encoded(rows: list[dict[str, object]], room: int) -> list[bytes]:
-    return Sliced(encode_items(rows, lambda row: row, room)).finish()
+    return done(encode_items(rows, lambda row: row, room))
 
 
 def test_a_list_ends_where_the_next_item_would_not_fit() -> None:
@@ -160,7 +160,7 @@ FIRES = TIMETABLE.fires(40)
 
 
 def excepted(after: int, fires: Sequence[int], most: int) -> tuple[list[tuple[int, int]], Sequence[int]]:
-    return Sliced(excepted_among(TIMETABLE, after, fires, most)).finish()
+    return done(excepted_among(TIMETABLE, after, fires, most))
 
 
 def row(day: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.schedule.instants import SECOND
 from tests.simulation.files import Machine
@@ -85,8 +86,8 @@ class Instance:
         """The subjects of the schedules that it holds, and of those that it lists as rejected."""
         assert self._sidecar is not None, "it lives"
         view = self._sidecar.service.engine.view()
-        rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
-        return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules}
+        rejected = {one.subject for one in done(view.rejected_page(ALL, 1_000, "")).messages}
+        return rejected | {one.subject for one in view.page(0, limit=None).answer().schedules}
 
     @property
     def held(self) -> int:

@@ -28,7 +28,7 @@ from operator import attrgetter
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, NO_ROW, NO_WAKE, Held
 from nats_scheduler.engine.holding.remembered import read_history, written_history
-from nats_scheduler.engine.holding.table import DamagedTableError, Outline, Row, Selection, Table
+from nats_scheduler.engine.holding.table import DamagedTableError, Row, Table
 from nats_scheduler.message.definition import Definition, Terms, definition_block
 from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
@@ -207,6 +207,23 @@ def first_due(held: Held) -> int:
     return flight.missed_since
 
 
+def held_of(number: int, row: Row, read: DefinitionReader) -> Held:
+    """Return the schedule of a row with an id. Raises `DamagedTableError`."""
+    subject, sequence, stored_at, _kind, _target, _zone, headers, fire_time, wake, expires, mark, _, history = row
+    definition = read(StoredMessage(subject, sequence, stored_at, headers, None))
+    if definition is None:
+        raise DamagedTableError(f"the headers of the schedule on {subject[:80]} are none of a schedule")
+    held = Held(subject, sequence, definition, stored_at, fire_time)
+    held.expires = read_expiry(expires)
+    held.mark = mark
+    held.headers = headers
+    held.row = number
+    held.wake = wake
+    if history is not None:
+        read_history(held, history)
+    return held
+
+
 OBJECTS_AHEAD_NS = 120 * SECOND
 """Rows that are woken within this time (ns) become objects, and stay objects."""
 
@@ -274,12 +291,19 @@ class Roster:
         return self._count
 
     def __iter__(self) -> Iterator[Held]:
-        """Yield all schedules, to look at: those that have no objects are copies."""
-        for part in self.visit():
-            for one in part:
-                seen = one if isinstance(one, Held) else self.peek(one.subject)
-                if seen is not None:
-                    yield seen
+        """Yield all schedules, to look at: those that have no objects are copies.
+
+        The schedules may change meanwhile: each that is held all the time is yielded once.
+        """
+        seen: set[str] = set()
+        for held in list(self._objects.values()):
+            if self._objects.get(held.subject) is held:
+                seen.add(held.subject)
+                yield held
+        for part in self._table.rows():
+            for _number, row in part:
+                if row.subject not in seen and (found := self.peek(row.subject)) is not None:
+                    yield found
 
     # -- by subject ----------------------------------------------------------------------------------------------
 
@@ -322,7 +346,7 @@ class Roster:
         if self._deleted:
             self._delete()
         found = self._table.find(subject)
-        return None if found is None else self._held(*found)
+        return None if found is None else held_of(*found, self._read)
 
     # -- what is held --------------------------------------------------------------------------------------------
 
@@ -402,37 +426,13 @@ class Roster:
         found = dict((*self._table.with_history(), *self._table.done()))
         begun = []
         for number, row in found.items():
-            held = self._objects[row.subject] = self._held(number, row)
+            held = self._objects[row.subject] = held_of(number, row, self._read)
             if row.ending is not None:
                 held.wake = NO_WAKE
             else:
                 self._agenda.add(held, held.wake)
             begun.append((held, row.ending))
         return begun
-
-    def visit(self, selection: Selection | None = None) -> Iterator[Sequence[Held | Outline]]:
-        """Yield the schedules, some at a time, to look at: of those that have no objects, what their rows say.
-
-        Of these only the ones that are selected. The schedules may change between two portions: each that is held all
-        the time is visited once.
-        """
-        seen: set[str] = set()
-        objects = list(self._objects.values())
-        for first in range(0, len(objects), MAX_READ_PER_CALL):
-            part = objects[first : first + MAX_READ_PER_CALL]
-            there = [held for held in part if self._objects.get(held.subject) is held]
-            seen.update(held.subject for held in there)
-            yield there
-        for rows in self._table.outlines(selection):
-            yield [self._objects.get(row.subject) or row for row in rows if row.subject not in seen]
-
-    def visit_by_wake(self, after: int, through: int) -> Iterator[tuple[Sequence[Outline], int]]:
-        """Yield what rows say that are woken after an instant (ns) and up to another, in that order, some at a time.
-
-        Each portion is with the wake of its last row. What has an object is not among them.
-        """
-        for some, wake in self._table.outlines_by_wake(after, through):
-            yield [one for one in some if one.subject not in self._objects], wake
 
     def stored_before(self, sequence: int, among: Set[int]) -> Iterator[list[tuple[str, int]]]:
         """Yield subjects and sequences of the rows with a sequence below one, or among others, some at a time.
@@ -458,6 +458,16 @@ class Roster:
     def objects(self) -> list[Held]:
         """Return the schedules that have objects."""
         return list(self._objects.values())
+
+    def at_this_moment(self) -> tuple[list[Held], list[int], int]:
+        """Return the objects, the ids of their rows, and a wake (ns): each row that is woken earlier has an object.
+
+        All other rows of the table are the schedules without objects. Cost: 60 ns for each object.
+        """
+        if self._deleted:
+            self._delete()
+        objects = list(self._objects.values())
+        return objects, [held.row for held in objects if held.row != NO_ROW], self._read_through[0]
 
     def unread_due(self, through: int, max_age: int) -> tuple[int, int | None]:
         """Return how many schedules without objects were to fire up to an instant (ns), and since when one is due.
@@ -542,7 +552,7 @@ class Roster:
         found = self._table.woken(self._read_through, self.objects_through, MAX_READ_PER_CALL)
         for number, row in found:
             if row.subject not in self._objects:
-                held = self._objects[row.subject] = self._held(number, row)
+                held = self._objects[row.subject] = held_of(number, row, self._read)
                 self._enter(held)
         if len(found) < MAX_READ_PER_CALL:
             self._is_read = True
@@ -651,19 +661,3 @@ class Roster:
     def _delete(self) -> None:
         self._table.delete(self._deleted)
         self._deleted.clear()
-
-    def _held(self, number: int, row: Row) -> Held:
-        """Return the schedule of a row. Raises `DamagedTableError`."""
-        subject, sequence, stored_at, _kind, _target, _zone, headers, fire_time, wake, expires, mark, _, history = row
-        definition = self._read(StoredMessage(subject, sequence, stored_at, headers, None))
-        if definition is None:
-            raise DamagedTableError(f"the headers of the schedule on {subject[:80]} are none of a schedule")
-        held = Held(subject, sequence, definition, stored_at, fire_time)
-        held.expires = read_expiry(expires)
-        held.mark = mark
-        held.headers = headers
-        held.row = number
-        held.wake = wake
-        if history is not None:
-            read_history(held, history)
-        return held

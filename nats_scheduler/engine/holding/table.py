@@ -23,6 +23,8 @@ from marshal import dumps
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from nats_scheduler.message.subjects import is_covered
+
 SCHEMA = "schedules.sql"
 
 SUBJECTS_AT_ONCE = 250
@@ -34,13 +36,13 @@ ROWS_SCANNED = 2_048
 MAX_NAMED = 512
 """The most sequences that are named in a question."""
 
+COVERED = "covered"
+"""The function for SQL by which Python says whether a subject covers a literal one, both as BLOBs."""
+
 _LAST_ID = (1 << 63) - 1
 
 ROWS_AT_ONCE = 64
-"""Rows of one portion of a visit."""
-
-LOOKED_AT_ONCE = 512
-"""Rows among which those of one portion are, if most are not selected."""
+"""Rows that are read in one portion."""
 
 _MARSHAL_VERSION = 2
 """Equal values are equal bytes: later versions write references to objects."""
@@ -68,28 +70,16 @@ class Row(NamedTuple):
     history: str | None = None
 
 
-class Outline(NamedTuple):
-    """Some columns of a row: all that there is to say of a schedule that only waits."""
-
-    subject: str
-    sequence: int
-    stored_at: int
-    kind: str
-    target: str
-    zone: str | None
-    fire_time: int
-    expires: int | None
-
-
 _COLUMNS = ", ".join(Row._fields)
 _PLACES = ", ".join("CAST(? AS TEXT)" if name in ("subject", "target") else "?" for name in Row._fields)
 _INSERT = f"INSERT INTO schedules (stream, {_COLUMNS}, checksum) VALUES (?, {_PLACES}, ?)"  # noqa: S608
 _INSERT_NEW = f"{_INSERT} ON CONFLICT DO NOTHING"
 _SETTINGS = ", ".join(f"{name} = {place}" for name, place in zip(Row._fields, _PLACES.split(", "), strict=True))
 _UPDATE = f"UPDATE schedules SET {_SETTINGS}, checksum = ? WHERE id = ?"  # noqa: S608
-_SELECT = f"SELECT id, {_COLUMNS}, checksum FROM schedules"  # noqa: S608
+WHOLE = f"id, {_COLUMNS}, checksum"
+"""What to select to have whole rows, which `checked` returns."""
 
-_OUTLINES = f"SELECT {', '.join(Outline._fields)} FROM schedules"  # noqa: S608
+_SELECT = f"SELECT {WHOLE} FROM schedules"  # noqa: S608
 
 Found = tuple[int, Row]
 """The id of a row, and the row."""
@@ -98,6 +88,7 @@ Found = tuple[int, Row]
 def prepare(connection: sqlite3.Connection) -> None:
     """Have a connection return texts as this module needs them: a subject may have bytes that are no UTF-8."""
     connection.text_factory = _text
+    connection.create_function(COVERED, 2, _covered, deterministic=True)
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -114,17 +105,6 @@ def in_memory() -> sqlite3.Connection:
     create(connection)
     connection.execute("BEGIN")  # never committed: else each statement would be a transaction
     return connection
-
-
-class Selection:
-    """Rows in a range of subjects, both ends included, for which a condition is true that has some values."""
-
-    def __init__(self, begin: str = "", end: str | None = None, condition: str = "1", *values: object) -> None:
-        """Select what is in the range; the `values` may be changed while the rows are visited."""
-        self.begin = text_of(begin)
-        self.end = None if end is None else text_of(end)
-        self.condition = condition
-        self.values = list(values)
 
 
 class Table:
@@ -241,58 +221,23 @@ class Table:
         statement = f"SELECT fire_time, expires, stored_at FROM schedules WHERE {where}"  # noqa: S608
         return self._execute(statement, (self._stream, after, now, most)).fetchall()
 
-    def count(self) -> int:
-        """Return the number of rows."""
-        found = self._execute("SELECT count(*) FROM schedules WHERE stream = ?", (self._stream,)).fetchone()
-        return int(found[0])
+    def rows(self) -> Iterator[list[Found]]:
+        """Yield all rows by subject, `ROWS_AT_ONCE` at a time.
 
-    def rows(self, selection: Selection | None = None) -> Iterator[list[Found]]:
-        """Yield the rows of a selection by subject, some at a time: at most `ROWS_AT_ONCE`, and often none.
-
-        The table, and the values of the selection, may change between two portions: what is there all the time is
-        yielded once, as it is then.
+        The table may change between two portions: what is there all the time is yielded once, as it is then.
         """
-        return ([checked(one) for one in some] for some in self._portions(_SELECT, 1, selection or Selection()))
-
-    def outlines(self, selection: Selection | None = None) -> Iterator[list[Outline]]:
-        """Do what `rows` does, with the columns alone that a view needs of most schedules; none is checked."""
-        return (list(map(Outline._make, some)) for some in self._portions(_OUTLINES, 0, selection or Selection()))
-
-    def outlines_by_wake(self, after: int, through: int) -> Iterator[tuple[list[Outline], int]]:
-        """Yield the rows that are woken after an instant (ns) and up to another, in that order, some at a time.
-
-        Each portion is with the wake of its last row: those of the next ones are not earlier.
-        """
-        last: tuple[int, int] = after, _LAST_ID
-        where = "stream = ? AND (wake, id) > (?, ?) AND wake <= ? ORDER BY wake, id LIMIT ?"
-        statement = f"SELECT {', '.join(Outline._fields)}, wake, id FROM schedules WHERE {where}"  # noqa: S608
-        while some := self._execute(statement, (self._stream, *last, through, ROWS_AT_ONCE)).fetchall():
-            last = some[-1][-2:]
-            yield [Outline._make(one[:-2]) for one in some], last[0]
-
-    def are_many(self, selection: Selection, many: int) -> bool:
-        """Return whether the range of a selection has more rows than a number."""
-        statement = f"SELECT 1 FROM schedules WHERE {_range('>=', selection.end)} LIMIT 1 OFFSET ?"  # noqa: S608
-        values = self._stream, selection.begin, _bound_end(selection.end), many
-        return self._execute(statement, values).fetchone() is not None
-
-    def _portions(self, select: str, place: int, selection: Selection) -> Iterator[list[Any]]:
-        """Yield what is selected of rows; the subject is in a `place` of it."""
-        begin, above, bound = selection.begin, ">=", None
-        is_left, is_full = True, False
-        while is_left:
-            if not is_full:
-                bound = self._bound(above, begin, selection.end)
-                if bound is not None and above == ">" and _bytes_of(bound) <= _bytes_of(begin):
-                    raise DamagedTableError("an index has rows in another order")
-            end = selection.end if bound is None else bound
-            where = f"{_range(above, end)} AND ({selection.condition}) ORDER BY subject LIMIT {ROWS_AT_ONCE}"
-            values = self._stream, begin, _bound_end(end), *selection.values
-            some = self._execute(f"{select} WHERE {where}", values).fetchall()
-            yield some
-            is_full = len(some) == ROWS_AT_ONCE
-            is_left = is_full or bound is not None
-            above, begin = ">", text_of(some[-1][place]) if is_full else begin if bound is None else bound
+        above, before = ">=", text_of("")
+        while True:
+            where = f"stream = ? AND subject {above} CAST(? AS TEXT) ORDER BY subject LIMIT {ROWS_AT_ONCE}"
+            some = self._execute(f"{_SELECT} WHERE {where}", (self._stream, before)).fetchall()
+            if not some:
+                return
+            found = [checked(one) for one in some]
+            yield found
+            last = text_of(found[-1][1].subject)
+            if above == ">" and _bytes_of(last) <= _bytes_of(before):
+                raise DamagedTableError("an index has rows in another order")
+            above, before = ">", last
 
     def stored_before(self, sequence: int, among: Set[int]) -> Iterator[list[tuple[str, int]]]:
         """Yield the subjects and sequences of the rows with a sequence below one, or among others.
@@ -313,13 +258,6 @@ class Table:
             yield found if numbers else [one for one in found if one[1] < sequence or one[1] in among]
             last = end
 
-    def _bound(self, above: str, begin: str | bytes, end: str | bytes | None) -> str | bytes | None:
-        """Return the subject of the row that is `LOOKED_AT_ONCE` further; None if less are left."""
-        where = f"{_range(above, end)} ORDER BY subject LIMIT 1 OFFSET ?"
-        values = self._stream, begin, _bound_end(end), LOOKED_AT_ONCE - 1
-        found = self._execute(f"SELECT subject FROM schedules WHERE {where}", values).fetchone()  # noqa: S608
-        return None if found is None else text_of(found[0])
-
     def with_history(self) -> list[Found]:
         """Return the rows that have a history."""
         where = "stream = ? AND history IS NOT NULL"
@@ -330,9 +268,10 @@ class Table:
         where = "stream = ? AND ending IS NOT NULL"
         return [checked(one) for one in self._execute(f"{_SELECT} WHERE {where}", (self._stream,))]
 
-    def select(self, statement: str, *values: object) -> sqlite3.Cursor:
-        """Answer another question about the rows of the stream, whose number is the first value."""
-        return self._execute(statement, (self._stream, *values))
+    @property
+    def place(self) -> tuple[sqlite3.Connection, int]:
+        """The connection, and the number of the stream among all that it has rows of."""
+        return self._connection, self._stream
 
     def close(self) -> None:
         """Free the memory of a table that has no file; nothing may be asked any more."""
@@ -343,16 +282,6 @@ class Table:
         """The size of the tables of all streams of the connection."""
         pages, size = (self._execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         return int(pages) * int(size)
-
-
-def _range(above: str, end: str | bytes | None) -> str:
-    """Return the condition for subjects above or from one, and up to an end; without one it is behind every text."""
-    last = "?" if end is None else "CAST(? AS TEXT)"
-    return f"stream = ? AND subject {above} CAST(? AS TEXT) AND subject <= {last}"
-
-
-def _bound_end(end: str | bytes | None) -> str | bytes:
-    return b"" if end is None else end  # each BLOB is greater than each TEXT
 
 
 def text_of(text: str) -> str | bytes:
@@ -387,3 +316,7 @@ def _bytes_of(text: str | bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def _covered(subject: bytes, pattern: bytes) -> bool:
+    return is_covered(_text(subject), (_text(pattern),))

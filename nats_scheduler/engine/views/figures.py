@@ -13,10 +13,10 @@ The rules:
   not stored. What is due for less is in flight: with 1,000 fires a second there is always some.
 - An `@at` that was past when it was stored is due from when it was stored.
 
-Cost: a quarter of a microsecond for each schedule that has an object, in units (`engine.views.pages`).
+Cost: a quarter of a microsecond for each schedule that has an object; the work yields after each unit.
 """
 
-from collections.abc import Generator, Hashable
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -27,11 +27,9 @@ from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
-from nats_scheduler.engine.holding.roster import read_expiry
-from nats_scheduler.engine.holding.table import Outline
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.schedule.instants import MINUTE, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Every, PatternKind
 
@@ -78,12 +76,6 @@ class Outlook(NamedTuple):
     state: State
 
 
-def waiting_outlook(row: Outline, lifetimes: Lifetimes) -> Outlook:
-    """Return what becomes of a schedule that only waits and is not due yet, as its row says."""
-    ends = lifetimes.ends_at(read_expiry(row.expires), row.stored_at)
-    return Outlook(None, State.EXPIRING) if ends <= row.fire_time else Outlook(row.fire_time, State.WAITING)
-
-
 def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = False) -> Outlook:
     """Return what becomes of a schedule at `now` (ns since the Unix epoch), on a stream with these lifetimes.
 
@@ -125,7 +117,7 @@ def is_searched(held: Held, now: int) -> bool:
     return held.send_time <= now and not isinstance(held.pattern, At | Every)
 
 
-OBJECTS_PER_UNIT = 256
+OBJECTS_PER_UNIT = 512
 """Schedules that are looked at in one unit of work."""
 
 OVERDUE_AFTER_NS = 1 * SECOND
@@ -257,127 +249,3 @@ def _awaits_purge_order(held: Held) -> bool:
     if flight is None or flight.stage not in (Stage.PURGING, Stage.UNPURGEABLE):
         return False
     return flight.stage is Stage.UNPURGEABLE or held.wake != NO_WAKE
-
-
-# The number of fires in each of the next minutes, and the schedules that fire next, over any number of streams.
-#
-# The rules:
-#
-# - Nothing is changed; each schedule is judged once, at the instant that was given.
-# - Schedules that repeat at the same instants (`Pattern.grid`) are searched once and counted together.
-# - A schedule that its stream removes within the span is counted until then.
-# - The work is bounded: after `MAX_GRIDS` different grids, or `MAX_STEPS` minutes that were searched, only the next
-#   fire of each further schedule is counted, and `is_complete` is False.
-#
-# Limit: a fire is counted at its fire time, also if a jitter delays it.
-# Cost: a fraction of a microsecond for a schedule that fires later, about two for one that fires within the span.
-
-MAX_GRIDS = 50_000
-"""Different grids of repeating schedules that are counted."""
-
-MAX_STEPS = 200_000
-"""Minutes of patterns that are searched, for one timeline: about a second of work."""
-
-STEPS_PER_UNIT = 32
-"""Minutes that are searched in one unit of work, some microseconds each."""
-
-MAX_UNSORTED = 512
-"""Schedules that may be among the soonest and are not sorted yet."""
-
-_NEVER = 1 << 100
-
-
-class _Grid:
-    """Schedules that fire at the same instants in (after, until), in ns."""
-
-    __slots__ = ("after", "count", "pattern", "stored_at", "until")
-
-    def __init__(self, held: Held, after: int, until: int) -> None:
-        self.pattern = held.pattern
-        self.stored_at = held.stored_at
-        self.after = after
-        self.until = until
-        self.count = 0
-
-
-class Timeline:
-    """The counts of one request."""
-
-    def __init__(self, now: int, minutes: int, soonest: int) -> None:
-        """Count the fires after `now` (ns) in `minutes` minutes of UTC, what is left of the present one included."""
-        self.now = now
-        self.start = now - now % MINUTE
-        self.end = self.start + minutes * MINUTE
-        self.counts = [0] * minutes
-        self.is_complete = True
-        self._grids: dict[Hashable, _Grid] = {}
-        self._steps = 0
-        self._most = soonest
-        self._found: list[tuple[int, str, str]] = []
-        self._last = _NEVER
-        """No schedule that fires later (ns) is among the soonest."""
-
-    @property
-    def soonest(self) -> list[tuple[int, str, str]]:
-        """The schedules that fire next: fire time (ns), subject, stream."""
-        return sorted(self._found)[: self._most]
-
-    def leaves_out(self, fire_time: int) -> bool:
-        """Return whether a schedule changes nothing that next fires at an instant (ns)."""
-        return fire_time >= self.end and fire_time > self._last
-
-    def add(self, stream: str, held: Held, lifetimes: Lifetimes) -> None:
-        """Take a schedule of a stream."""
-        if self.leaves_out(held.fire_time):
-            return
-        if held.flight is not None and held.flight.stage in DONE:
-            return
-        if held.no_fire is not None:
-            return
-        is_past = held.fire_time <= self.now and held.repeats
-        fire = held.next_fire(self.now) if is_past else held.fire_time
-        ends = lifetimes.ends(held)
-        if fire is None or ends <= fire:
-            return
-        if fire <= self._last:
-            self._note(fire, held.subject, stream)
-        if self.now < fire < self.end:
-            self._count(held, fire, min(ends, self.end))
-
-    def finish(self) -> Generator[None, None, None]:
-        """Count the schedules that repeat, after all were added; yield after each unit of work."""
-        for grid in self._grids.values():
-            for minute, count in grid.pattern.by_minute(grid.after, grid.until, grid.stored_at):
-                self.counts[(minute - self.start) // MINUTE] += count * grid.count
-                self._steps += 1
-                if self._steps % STEPS_PER_UNIT == 0:
-                    yield
-                if self._steps >= MAX_STEPS:
-                    self.is_complete = False
-                    break
-        self._grids.clear()  # the result may be kept
-
-    def _count(self, held: Held, fire: int, until: int) -> None:
-        pattern = held.pattern
-        if not held.repeats or (isinstance(pattern, Every) and fire + pattern.interval >= until):
-            self.counts[(fire - self.start) // MINUTE] += 1
-            return
-        # The grid of an interval begins with its first fire, which may be later than one interval from now.
-        is_late = isinstance(pattern, Every) and fire > self.now + pattern.interval
-        after = fire - 1 if is_late else self.now
-        key = pattern.grid(held.stored_at), after, until
-        grid = self._grids.get(key)
-        if grid is None:
-            if len(self._grids) >= MAX_GRIDS:
-                self.counts[(fire - self.start) // MINUTE] += 1
-                self.is_complete = False
-                return
-            grid = self._grids[key] = _Grid(held, after, until)
-        grid.count += 1
-
-    def _note(self, fire: int, subject: str, stream: str) -> None:
-        """Note a schedule that may be among the soonest."""
-        self._found.append((fire, subject, stream))
-        if len(self._found) >= self._most + MAX_UNSORTED:
-            self._found = self.soonest
-            self._last = self._found[-1][0]

@@ -1,7 +1,6 @@
-"""Work that is done in slices, so that fires that become due between two of them need not wait.
+"""A place in a list of schedules, soonest first, as a text that a requester sends back for the next page.
 
-The rule: a generator does the work and yields after each unit, which takes a fraction of a millisecond. A slice is as
-many units as the caller of `advance` wants to do before it looks at the clock again.
+Cost: some microseconds.
 """
 
 import base64
@@ -13,43 +12,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-
-class Sliced(Generic[T]):
-    """One piece of work, and its result."""
-
-    def __init__(self, work: Generator[None, None, T]) -> None:
-        """Begin nothing yet; `work` yields after each unit, and returns the result."""
-        self._work = work
-        self._results: list[T] = []
-
-    def advance(self) -> bool:
-        """Do one unit of work; return whether there is more to do."""
-        if not self._results:
-            self._do_one()
-        return not self._results
-
-    def finish(self) -> T:
-        """Do all that is left at once, and return the result."""
-        while not self._results:
-            self._do_one()
-        return self._results[0]
-
-    @property
-    def result(self) -> T:
-        """The result; only once `advance` has returned False."""
-        assert self._results, "the work is not finished"
-        return self._results[0]
-
-    def _do_one(self) -> None:
-        try:
-            next(self._work)
-        except StopIteration as done:
-            self._results.append(done.value)
-
-
-# A place in a list of schedules, soonest first, as a text that a requester sends back for the next page.
-#
-# Cost: some microseconds.
 
 NO_FIRE = 1 << 100
 """Stands for the next fire (ns) of a schedule that has none: later than all others."""
@@ -72,16 +34,17 @@ def read_cursor(text: str) -> Cursor | None:
     """Return the cursor with this text, None if it is not one of ours."""
     try:
         fire, subject = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, TypeError, RecursionError):
+        subject.encode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
         return None
-    is_cursor = isinstance(fire, int) and not isinstance(fire, bool) and isinstance(subject, str)
+    is_cursor = isinstance(fire, int) and not isinstance(fire, bool)
     return Cursor(fire, subject) if is_cursor else None
 
 
-# Pages of messages that are noted by their subjects, in the order of the subjects, found in slices.
+# Pages of messages that are noted by their subjects, in the order of the subjects.
 #
 # The rules: a page is what lies after a subject, so that what is noted all the time is on exactly one page. The notes
-# may change between two slices.
+# may change between two units of work.
 #
 # Cost: a fraction of a microsecond for each note. Limit: the subjects are copied at once, 10 ms for a million.
 

@@ -3,132 +3,56 @@
 The rules:
 
 - Nothing is changed, in the engine and in what it holds.
-- A page is in the order of the next fires, soonest first, then by subject; schedules without a next fire come last.
+- A page is in the order of the next fires, soonest first, then by subject, byte for byte; schedules without a next fire
+  come last.
 - A cursor is the place in that order after which the next page begins. So a schedule that is held all the time and does
   not fire between two pages is on exactly one of them; one that fires meanwhile may be listed again, with its later
   fire.
-- Pages and counts are work in slices (`engine.views.pages`), and the engine may step between two of them. Each
-  schedule is judged once, at the instant that was given.
+- Pages and counts are questions (`engine.views.seen`): each schedule is judged once, at the instant that was given.
+  Rows that only wait are found, ordered and counted by SQLite; what has an object or is due is judged in Python.
 
-A page of many schedules is found by the index of their wakes, which are a little earlier than their fires, and is
-there after some milliseconds; to count them, or to find those of a rare state, each is looked at, which takes some
-microseconds, in units of less than a millisecond.
+A page of many schedules is found by the index of their wakes, which are a little earlier than their fires. Where that
+finds too few among the first thousands, because few are wanted or because very many fire at one instant, all rows are
+looked at once.
 
 Two views of one stream can be one (`EngineView.joined`): what the sidecar fires there, and what the server itself
 fires. A schedule is in exactly one of them. A message with both spellings of the headers is two schedules on one
 subject, because both fire: a page lists both, and a question for its subject is answered by the first view, that of the
 sidecar, which alone knows of flights, of failures and of misnamed headers.
 
+Cost: some milliseconds for a page, up to half a second for each million rows where all are looked at.
 Limits: what the server alone knows is not seen, such as a schedule that was removed a moment ago. A page is one longer
 than its limit if the last two have the same place, so that a cursor loses neither; if an answer has no room for the
 second of them, it is on no page.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import takewhile
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing, Flight
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
-from nats_scheduler.engine.holding.roster import MAX_INSTANT, Roster
-from nats_scheduler.engine.holding.table import Outline, Selection, text_of
+from nats_scheduler.engine.holding.roster import MAX_INSTANT, DefinitionReader, Roster
 from nats_scheduler.engine.reading.inactive import Inactive, Rejected
-from nats_scheduler.engine.views.figures import Outlook, State, Timeline, is_searched, outlook_of, waiting_outlook
-from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, Sliced, SubjectPage, by_subject
+from nats_scheduler.engine.views.conditions import Condition, covered
+from nats_scheduler.engine.views.figures import Outlook, State, is_searched, outlook_of
+from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, SubjectPage, by_subject
+from nats_scheduler.engine.views.rows import Rows
+from nats_scheduler.engine.views.seen import JUDGED, LEFT_OUT, SEARCHED, Part, Question, Seen, Work, taken
+from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable, stored_timetable
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.calendars import KnownCalendars
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.native import at_offset, fire_after
 from nats_scheduler.schedule.patterns import Pattern, PatternKind, kind_of
-
-# Visit all schedules that an engine holds, a few at a time, while it goes on.
-#
-# The rules:
-#
-# - Each schedule that is held all the time is visited once. One that is added meanwhile may be missed, and one that
-#   is removed before its turn is not visited.
-# - A schedule that is visited is there to be looked at, until the next one is asked for. Of one that only waits that is
-#   what its row says, and of one that has no object and is due a copy.
-#
-# Cost: a fraction of a microsecond for each schedule that has an object, about two for each other one, half a
-# microsecond for one that is not selected.
-
-SEARCHED_PER_UNIT = 16
-"""Schedules whose next fire is searched in one unit of work, tens of microseconds each."""
-
-
-def visit(roster: Roster, now: int, selection: Selection | None = None) -> Iterator[Held | Outline | None]:
-    """Yield each schedule that is held, and None after each unit of work."""
-    searched = 0
-    for part in roster.visit(selection):
-        for one in part:
-            if isinstance(one, Outline) and one.fire_time > now:
-                yield one
-            elif (seen := current(roster, one)) is not None:
-                if is_searched(seen, now):
-                    searched += 1
-                    if searched % SEARCHED_PER_UNIT == 0:
-                        yield None
-                yield seen
-        yield None
-
-
-def current(roster: Roster, one: Held | Outline) -> Held | None:
-    """Return a schedule that was visited, to look at; None if it is not held any more."""
-    if isinstance(one, Held):
-        return one
-    held = roster.peek(one.subject)
-    return held if held is not None and held.sequence == one.sequence else None
-
-
-Seen = Held | Outline | PausedSchedule
-"""A schedule that was visited."""
-
-
-def _target(one: Seen) -> str:
-    return one.target if isinstance(one, Outline) else one.terms.target
-
-
-def _kind(one: Seen) -> PatternKind:
-    return PatternKind(one.kind) if isinstance(one, Outline) else kind_of(one.pattern)
-
-
-def _time_zone(one: Seen) -> str | None:
-    return one.zone if isinstance(one, Outline) else one.pattern.time_zone
-
-
-def selected(query: "Query") -> Selection:
-    """Return the rows among which are all that a query names."""
-    begin, end = ("", None) if query.subject is None else _range_of(query.subject)
-    conditions, values = [], list[object]()
-    if query.kinds is not None:
-        conditions.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
-        values += [kind.value for kind in query.kinds]
-    if query.target is not None and is_literal_subject(query.target):
-        conditions.append("target = CAST(? AS TEXT)")
-        values.append(text_of(query.target))
-    return Selection(begin, end, " AND ".join(conditions) or "1", *values)
-
-
-def _in_row(instant: int) -> int:
-    """Return the nearest instant (ns) that a row can have."""
-    return max(NO_WAKE, min(instant, MAX_INSTANT))
-
-
-def _range_of(subject: str) -> tuple[str, str | None]:
-    """Return the first and the last text that a subject can cover, which may have wildcards."""
-    if is_literal_subject(subject):
-        return subject, subject
-    begin = "".join(f"{token}." for token in takewhile(lambda token: token not in ("*", ">"), subject.split(".")))
-    return begin, None if not begin else begin[:-1] + chr(ord(".") + 1)
-
 
 MAX_PAGE_LENGTH = 1_000
 """Most schedules on a page of a running engine: they are sorted at once."""
@@ -136,26 +60,29 @@ MAX_PAGE_LENGTH = 1_000
 MAX_UNSORTED = 512
 """Schedules that may be on a page and are not sorted yet."""
 
-PAUSED_PER_UNIT = 256
-"""Paused schedules that are visited in one unit of work."""
+MORE_BY_WAKE = 64
+"""Rows that are looked at by their wakes at once, besides those that a page has."""
 
-FEW_ROWS = 5_000
-"""A page of the schedules in a range of subjects that has no more of them is found by a visit of all."""
-
-MAX_AHEAD_NS = 120 * SECOND
-"""No schedule is woken earlier than this before its fire (ns), unless it ends before that."""
+MAX_BY_WAKE = 4_096
+"""Rows that are looked at by their wakes, before all are looked at by their ids."""
 
 DESCRIBED_PER_UNIT = 32
 """Schedules of a page that are described in one unit of work."""
 
+MAX_AHEAD_NS = 120 * SECOND
+"""No schedule is woken earlier than this before its fire (ns), unless it ends before that."""
+
+_ENDS = "ifnull(expires <= fire_time, 0) OR (:max_age > 0 AND stored_at + :max_age <= fire_time)"
+EXPIRES = f"(expires IS NOT -1 AND ({_ENDS}))"
+"""Whether a row is removed before its fire, as `Lifetimes.ends_at` says."""
+
+IS_DUE_LATER = "fire_time > :now"
+"""Whether a row only waits."""
+
+P = TypeVar("P")
 
 SHOWN_AS_FAILING = frozenset({State.WAITING, State.OVERDUE})
 """The states that failing takes the place of; another one, such as that a schedule ends early, stays."""
-
-Failings = Mapping[int, Failing]
-"""Why the fires of schedules fail, by sequence."""
-
-NONE_FAILING: Failings = {}
 
 
 class FiredBy(StrEnum):
@@ -247,17 +174,34 @@ class Query:
     states: frozenset[State] | None = None
     kinds: frozenset[PatternKind] | None = None
 
-    def names(self, one: Seen) -> bool:
+    def names(self, one: "Held | PausedSchedule") -> bool:
         """Return whether a schedule is one of those that are wanted, whatever its state is."""
-        if not self.names_texts(one.subject, _target(one)):
+        if self.kinds is not None and kind_of(one.pattern) not in self.kinds:
             return False
-        return self.kinds is None or _kind(one) in self.kinds
+        return self.names_texts(one.subject, one.terms.target)
 
     def names_texts(self, subject: str, target: str) -> bool:
         """Return whether a subject and a target are among those that are wanted."""
         if self.subject is not None and not is_covered(subject, (self.subject,)):
             return False
         return self.target is None or is_covered(target, (self.target,))
+
+    def wants(self, state: State) -> bool:
+        """Return whether schedules in a state are wanted."""
+        return self.states is None or state in self.states
+
+    @property
+    def condition(self) -> Condition:
+        """What is true of the rows that `names` is true of."""
+        wanted = Condition()
+        if self.subject is not None:
+            wanted = covered("subject", self.subject)
+        if self.target is not None:
+            wanted = wanted.both(covered("target", self.target)._replace(subjects="1"))
+        if self.kinds is not None:
+            names = {f"kind_{number}": kind.value for number, kind in enumerate(sorted(self.kinds))}
+            wanted = wanted.both(Condition(f"kind IN ({', '.join(f':{name}' for name in names)})", names))
+        return wanted
 
 
 ALL = Query()
@@ -281,11 +225,90 @@ class Counts:
     states: dict[State, int] = field(default_factory=dict)
     kinds: dict[PatternKind, int] = field(default_factory=dict)
 
-    def add(self, state: State, kind: PatternKind) -> None:
-        """Count one schedule."""
-        self.total += 1
-        self.states[state] = self.states.get(state, 0) + 1
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+    def add(self, state: State, kind: PatternKind, number: int = 1) -> None:
+        """Count some schedules."""
+        self.total += number
+        self.states[state] = self.states.get(state, 0) + number
+        self.kinds[kind] = self.kinds.get(kind, 0) + number
+
+
+class Candidate(NamedTuple):
+    """A schedule that may be on a page, by its place there."""
+
+    fire: int
+    """Its next fire (ns), or `NO_FIRE`."""
+    key: bytes
+    """Its subject."""
+    one: "Held | PausedSchedule | int"
+    """The schedule, or the id of its row if it only waits."""
+    outlook: Outlook | None = None
+    """Its next fire and its state; None if only its row says them."""
+
+    @property
+    def place(self) -> tuple[int, bytes]:
+        """Its place."""
+        return self.fire, self.key
+
+
+class First:
+    """The first schedules after a cursor that are wanted, as far as they were found."""
+
+    def __init__(self, limit: int | None, after: Cursor) -> None:
+        """Find one more than the limit, or all."""
+        self.limit = limit
+        self.after = after.fire, _key(after.subject)
+        self._found: list[Candidate] = []
+        self._last = NO_FIRE + 1, b""
+        """What has a later place is not among them."""
+
+    def take(self, one: Candidate) -> None:
+        """Take a schedule if it is among them."""
+        if self.after < one.place <= self._last:
+            self._found.append(one)
+            if self.limit is not None and len(self._found) > self.limit + MAX_UNSORTED:
+                self._sort(self.limit)
+
+    def leaves_out(self, fire: int) -> bool:
+        """Return whether a schedule cannot be among them whose next fire is not before an instant (ns)."""
+        return fire > self._last[0]
+
+    def is_full(self, through: int) -> bool:
+        """Return whether nothing that fires at an instant (ns) or later can be among them."""
+        if self.limit is None or len(self._found) <= self.limit:
+            return False
+        self._sort(self.limit)
+        return self._last[0] < through
+
+    def sorted(self) -> list[Candidate]:
+        """Return them in their order, and the one behind them."""
+        self._found.sort(key=_place)
+        return self._found if self.limit is None else self._found[: self.limit + 1]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._found, self._last = [], (NO_FIRE + 1, b"")
+
+    def _sort(self, limit: int) -> None:
+        self._found.sort(key=_place)
+        del self._found[limit + 1 :]
+        self._last = self._found[-1].place
+
+
+def _place(one: Candidate) -> tuple[int, bytes]:
+    return one.place
+
+
+def _key(subject: str) -> bytes:
+    return subject.encode("utf-8", "surrogateescape")
+
+
+def _in_row(instant: int) -> int:
+    """Return the nearest instant (ns) that a row can have."""
+    return max(-MAX_INSTANT, min(instant, MAX_INSTANT))
+
+
+Listed = tuple[tuple[int, bytes], ListedSchedule]
+"""A schedule, behind its place."""
 
 
 class EngineView:
@@ -297,13 +320,18 @@ class EngineView:
         lifetimes: Lifetimes,
         inactive: Inactive,
         fired_by: FiredBy,
+        read: DefinitionReader,
         beside: "EngineView | None" = None,
     ) -> None:
-        """Look at the parts of an engine whose schedules are fired by `fired_by`, and at what is `beside` it."""
+        """Look at the parts of an engine whose schedules are fired by `fired_by`, and at what is `beside` it.
+
+        `read` reads the headers of rows, and is called in another thread than the engine's.
+        """
         self._roster = roster
-        self._lifetimes = lifetimes
+        self.lifetimes = lifetimes
         self._inactive = inactive
         self._fired_by = fired_by
+        self._read = read
         self._beside = beside
 
     @property
@@ -313,13 +341,13 @@ class EngineView:
 
     def joined(self, beside: "EngineView") -> "EngineView":
         """Return this view and one of what others fire on the same stream as one."""
-        return EngineView(self._roster, self._lifetimes, self._inactive, self._fired_by, beside)
+        return EngineView(self._roster, self.lifetimes, self._inactive, self._fired_by, self._read, beside)
 
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
         """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
         for view in self._views:
             if (held := view._roster.peek(subject) or view._paused(subject, now)) is not None:
-                return view._listed(held, view._outlook(held, now, NONE_FAILING))
+                return view.listed(held, view.outlook(held, now))
         return None
 
     def rejection(self, subject: str) -> Rejected | None:
@@ -342,42 +370,42 @@ class EngineView:
         *,
         limit: int | None = MAX_PAGE_LENGTH,
         after: Cursor | None = None,
-    ) -> Sliced[Page]:
+    ) -> Question[Page]:
         """Find the first `limit` schedules after a cursor that a query wants, as they are at `now` (ns).
 
         Without a limit all are found, and sorted at once: for an engine that fires nothing.
         """
         assert limit is None or 1 <= limit <= MAX_PAGE_LENGTH, f"limit of {limit}: 1 to {MAX_PAGE_LENGTH} was expected"
-        return Sliced(self._page(now, query, limit, after or Cursor(-NO_FIRE, "")))
+        begin = after or Cursor(-NO_FIRE, "")
+        return Question(
+            [view.part(partial(view._page, now, query, First(limit, begin))) for view in self._views],
+            partial(_merged_page, limit),
+        )
 
-    def counts(self, now: int, query: Query = ALL) -> Sliced[Counts]:
+    def counts(self, now: int, query: Query = ALL) -> Question[Counts]:
         """Count the schedules that a query wants, as they are at `now` (ns)."""
-        return Sliced(self._counts(now, query))
+        return Question([view.part(partial(view._counts, now, query)) for view in self._views], _merged_counts)
 
-    def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
-        """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
-        for view in self._views:
-            for one in visit(view._roster, timeline.now):
-                if one is None:
-                    yield
-                elif not timeline.leaves_out(one.fire_time) and (held := current(view._roster, one)) is not None:
-                    timeline.add(stream, held, view._lifetimes)
+    def add_to(self, timeline: Timeline, stream: str) -> Question[None]:
+        """Add all schedules to a timeline, as those of a stream of this name."""
+        parts = [view.part(partial(view._add_to, timeline, stream)) for view in self._views]
+        return Question(parts, lambda _nothing: None)
 
-    def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
+    def rejected_page(self, query: Query, limit: int, after: str) -> Work[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, by subject, with those of a query."""
 
         def is_wanted(one: Rejected) -> bool:
             return query.names_texts(one.subject, one.target)
 
-        return Sliced(by_subject([view._inactive.rejected for view in self._views], is_wanted, limit, after))
+        return by_subject([view._inactive.rejected for view in self._views], is_wanted, limit, after)
 
-    def misnamed_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[HeadersMisnamed]]:
+    def misnamed_page(self, query: Query, limit: int, after: str) -> Work[SubjectPage[HeadersMisnamed]]:
         """Do the same for messages whose headers are misnamed; they have no target."""
 
         def is_wanted(one: HeadersMisnamed) -> bool:
             return query.target is None and query.names_texts(one.subject, "")
 
-        return Sliced(by_subject([self._inactive.misnamed], is_wanted, limit, after))
+        return by_subject([self._inactive.misnamed], is_wanted, limit, after)
 
     @property
     def rejected_count(self) -> int:
@@ -389,109 +417,32 @@ class EngineView:
         """The number of messages whose headers are misnamed, at most 10,000."""
         return len(self._inactive.misnamed)
 
-    # -- visits --------------------------------------------------------------------------------------------------
+    # -- questions to one engine ---------------------------------------------------------------------------------
 
-    def each(self, now: int, failing: Failings = NONE_FAILING) -> "Iterator[Found | None]":
-        """Yield each schedule that is held, to look at, and what becomes of it; None after each unit of work."""
-        for held in visit(self._roster, now):
-            yield None if held is None else Found(self, held, self._outlook(held, now, failing))
+    def part(self, work: Callable[[Seen], Work[P]]) -> Part[P]:
+        """Return the part of a question that this view alone answers."""
+        return Part(self._roster.table, self._see, work)
 
-    def described(
-        self, found: "Iterable[Found]", failing: Failings = NONE_FAILING
-    ) -> Generator[None, None, list[ListedSchedule]]:
-        """Describe schedules that were visited, but those that ended meanwhile; yield after each unit of work."""
-        schedules = []
-        for number, one in enumerate(found):
-            if number % DESCRIBED_PER_UNIT == 0:
-                yield
-            subject, sequence, view = one.held.subject, one.held.sequence, one.view
-            held = view._roster.peek(subject) or view._inactive.paused.get(subject)
-            if held is not None and held.sequence == sequence:
-                known = failing.get(sequence) if view is self else None
-                schedules.append(view._listed(held, one.outlook, known))
-        return schedules
+    def _see(self) -> Seen:
+        roster = self._roster
+        objects, ids, first_wake = roster.at_this_moment()
+        rows = Rows(roster.table, roster.written.total(), ids, first_wake, self._read)
+        return Seen(objects, rows, list(self._inactive.paused.values()))
 
-    def visit_all(self, now: int, selection: Selection | None = None) -> Iterator[Seen | None]:
-        """Yield each schedule that is held or paused, and None after each unit of work."""
-        yield from visit(self._roster, now, selection)
-        for number, subject in enumerate(list(self._inactive.paused)):
-            if number % PAUSED_PER_UNIT == 0:
-                yield None
-            if (paused := self._paused(subject, now)) is not None:
-                yield paused
+    def waiting(self, now: int) -> Condition:
+        """Return what is true of rows that only wait at `now` (ns); its values are those of `EXPIRES` too."""
+        return Condition(IS_DUE_LATER, {"now": now, "max_age": self.lifetimes.max_age})
 
-    def _paused(self, subject: str, now: int) -> PausedSchedule | None:
-        """Return the paused schedule on a subject; the server may remove one later than at the end of its lifetime."""
-        paused = self._inactive.paused.get(subject)
-        return None if paused is None or self._lifetimes.ends(paused) <= now else paused
-
-    def _outlook(self, held: Seen, now: int, failing: Failings = NONE_FAILING) -> Outlook:
+    def outlook(self, held: Held | PausedSchedule, now: int) -> Outlook:
+        """Return the next fire and the state of a schedule at `now` (ns)."""
         if isinstance(held, PausedSchedule):
             return Outlook(None, State.PAUSED)
-        if isinstance(held, Outline):
-            outlook = waiting_outlook(held, self._lifetimes)
-        else:
-            outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
-        if failing and held.sequence in failing and outlook.state in SHOWN_AS_FAILING:
-            return Outlook(outlook.next_fire, State.FAILING)
-        return outlook
+        return outlook_of(held, now, self.lifetimes, by_server=self._fired_by is FiredBy.SERVER)
 
-    def _counts(self, now: int, query: Query) -> Generator[None, None, Counts]:
-        counts = Counts()
-        for view in self._views:
-            for held in view.visit_all(now, selected(query)):
-                if held is None:
-                    yield
-                elif query.names(held):
-                    state = view._outlook(held, now).state
-                    if query.states is None or state in query.states:
-                        counts.add(state, _kind(held))
-        return counts
-
-    def _page(self, now: int, query: Query, limit: int | None, after: Cursor) -> Generator[None, None, Page]:
-        first = _First(now, query, limit, after)
-        for view in self._views:
-            yield from view._find_first(first)
-        found = first.sorted()
-        end = len(found) if limit is None else min(limit, len(found))
-        while end < len(found) and found[end].place == found[end - 1].place:
-            end += 1  # a cursor behind the first of the two would lose the other
-        schedules = yield from self.described(found[:end])
-        return Page(schedules, found[end - 1].place if end < len(found) else None)
-
-    def _find_first(self, first: "_First") -> Generator[None, None, None]:
-        """Find the first schedules of this view, and yield after each unit of work."""
-        rows, table = selected(first.query), self._roster.table
-        if first.limit is None or not table.are_many(rows, FEW_ROWS):
-            yield from self._find_among(first, rows)
-            return
-        yield from self._find_among(first, Selection("", "", "0"))  # those that have objects, or are paused
-        for begin, end in ((NO_WAKE, first.now), (max(first.now, first.after.fire - MAX_AHEAD_NS), MAX_INSTANT)):
-            for some, through in self._roster.visit_by_wake(_in_row(begin), end):
-                for one in some:
-                    seen = one if one.fire_time > first.now else current(self._roster, one)
-                    if seen is not None:
-                        first.take(self, seen, has_fire=True)
-                yield
-                if end == MAX_INSTANT and first.is_full(through):
-                    return
-        rows.condition += " AND (expires <= fire_time OR stored_at + ? <= fire_time)"
-        rows.values.append(self._lifetimes.max_age or MAX_INSTANT)
-        yield from self._find_among(first, rows, has_fire=False)
-
-    def _find_among(
-        self, first: "_First", rows: Selection, *, has_fire: bool | None = None
-    ) -> Generator[None, None, None]:
-        for one in self.visit_all(first.now, rows):
-            if one is None:
-                first.trim()
-                yield
-            elif has_fire is None or isinstance(one, Outline):
-                first.take(self, one, has_fire=has_fire)
-
-    def _listed(self, held: Held | PausedSchedule, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
+    def listed(self, held: Held | PausedSchedule, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
+        """Describe a schedule, which may be `failing` as others know."""
         flight = None if isinstance(held, PausedSchedule) else held.flight
-        ends = self._lifetimes.ends(held)
+        ends = self.lifetimes.ends(held)
         ended_by = None if ends >= NO_EXPIRY else Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
         return ListedSchedule(
             held.subject,
@@ -508,160 +459,209 @@ class EngineView:
             None if isinstance(held, PausedSchedule) else held.fire_time,
         )
 
+    def _paused(self, subject: str, now: int) -> PausedSchedule | None:
+        """Return the paused schedule on a subject."""
+        paused = self._inactive.paused.get(subject)
+        return paused if paused is not None and self._is_paused(paused, now) else None
 
-class _First:
-    """The first schedules after a cursor that a query wants, as far as they were found."""
+    def _is_paused(self, paused: PausedSchedule, now: int) -> bool:
+        """Return whether a schedule is paused still: the server may remove it later than at the end of its lifetime."""
+        return self.lifetimes.ends(paused) > now
 
-    def __init__(self, now: int, query: Query, limit: int | None, after: Cursor) -> None:
-        self.now, self.query, self.limit, self.after = now, query, limit, after
-        self._found: list[Found] = []
-        self._last = Cursor(NO_FIRE + 1, "")
-        """What has a later place is not among them."""
+    def _each(
+        self,
+        seen: Seen,
+        now: int,
+        query: Query,
+        take: Callable[[Held | PausedSchedule, Outlook], object],
+        leaves_out: Callable[[int], bool] = lambda _fire: False,
+    ) -> Work[None]:
+        """Judge what has an object, what is due, and what is paused; give to `take` what a query wants.
 
-    def take(self, view: EngineView, one: Seen, *, has_fire: bool | None = None) -> None:
-        """Take a schedule if it is among them; with `has_fire` only one that has a next fire, or has none."""
-        if not self.query.names(one):
-            return
-        found = Found(view, one, view._outlook(one, self.now))
-        if has_fire is not None and has_fire is (found.outlook.next_fire is None):
-            return
-        is_wanted = self.query.states is None or found.outlook.state in self.query.states
-        if is_wanted and self.after < found.place <= self._last:
-            self._found.append(found)
+        `leaves_out` says whether those may be left out that fire at an instant (ns) or later.
+        """
 
-    def trim(self) -> None:
-        """Discard what is not among them, if that is much."""
-        if self.limit is not None and len(self._found) > self.limit + MAX_UNSORTED:
-            self._sort()
+        def judge(held: Held) -> int:
+            if leaves_out(held.fire_time) or not query.names(held):
+                return LEFT_OUT
+            outlook = self.outlook(held, now)
+            if query.wants(outlook.state):
+                take(held, outlook)
+            return SEARCHED if is_searched(held, now) else JUDGED
 
-    def is_full(self, through: int) -> bool:
-        """Return whether nothing that fires at an instant (ns) or later can be among them."""
-        if self.limit is None or len(self._found) <= self.limit:
-            return False
-        self._sort()
-        return self._last.fire < through
+        yield from seen.each(now, query.condition, judge)
+        for number, paused in enumerate(seen.paused if query.wants(State.PAUSED) else ()):
+            if number % JUDGED == 0:
+                yield
+            if self._is_paused(paused, now) and query.names(paused):
+                take(paused, Outlook(None, State.PAUSED))
 
-    def sorted(self) -> "list[Found]":
-        """Return them in their order, and the one behind them."""
-        self._found.sort(key=_place)
-        return self._found
+    # -- counts --------------------------------------------------------------------------------------------------
 
-    def _sort(self) -> None:
-        """Keep as many as are wanted and one more, and all that have its place."""
-        assert self.limit is not None, "all are wanted otherwise"
-        self._found.sort(key=_place)
-        self._last = self._found[self.limit].place
-        self._found = [one for one in self._found if one.place <= self._last]
-
-
-class Found:
-    """A schedule that was visited, and its place on a page."""
-
-    __slots__ = ("held", "outlook", "place", "view")
-
-    def __init__(self, view: EngineView, held: Seen, outlook: Outlook) -> None:
-        self.view = view
-        self.held = held
-        self.outlook = outlook
-        self.place = Cursor(NO_FIRE if outlook.next_fire is None else outlook.next_fire, held.subject)
-
-
-def _place(one: Found) -> Cursor:
-    return one.place
-
-
-# A survey of what an engine holds: the few schedules by which all of them can be judged, found in one visit.
-#
-# The rule: a million schedules are not listed to find out what is wrong with them. Those are listed that answer a
-# question, and of those that are wrong in the same way the first `MAX_OF_A_KIND`, with the number of all.
-#
-# Cost: about two microseconds for each schedule that is held, in slices (`engine.views.pages`).
-# Limit: of more than `MAX_TARGETS` targets or time zones the others are not listed.
-
-MAX_OF_A_KIND = 10
-"""Schedules of one state that are listed."""
-
-MAX_TARGETS = 256
-"""Targets of which a schedule is listed, and as many time zones."""
-
-SURVEYED_PER_UNIT = 32
-"""Schedules that are judged in one unit of work."""
-
-COUNTED = frozenset({State.EXPIRING, State.FAILING, State.NO_CALENDAR})
-"""The states in which something is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """The findings of a survey."""
-
-    schedules: Sequence[ListedSchedule]
-    """The oldest one; one for each target and time zone; one for each filter; the first ones that are wrong."""
-    counts: Mapping[State, int]
-    """The number of schedules in each state that is wrong, those that are not listed too."""
-    names_all_targets: bool
-
-
-def survey(view: EngineView, now: int, filters: Sequence[str], failing: Failings) -> Sliced[Survey]:
-    """Survey what is held at `now` (ns); the first schedule that each of the `filters` covers is listed.
-
-    `failing` is what is known of the schedules that other instances fire.
-    """
-    return Sliced(_survey(view, now, filters, failing))
-
-
-class _Surveyor:
-    """Keeps what is listed, by the question that it answers."""
-
-    def __init__(self, filters: Sequence[str]) -> None:
-        self._filters = filters
-        self._oldest: Found | None = None
-        self._by_target: dict[str, Found] = {}
-        self._by_zone: dict[str | None, Found] = {}
-        self._by_filter: dict[str, Found] = {}
-        self._wrong: list[Found] = []
-        self.counts = dict.fromkeys(COUNTED, 0)
-        self.names_all_targets = True
-
-    def take(self, one: Found) -> None:
-        """Keep a schedule if it answers a question."""
-        held, outlook = one.held, one.outlook
-        if self._oldest is None or held.sequence < self._oldest.held.sequence:
-            self._oldest = one
-        target = _target(held)
-        if target not in self._by_target:
-            if len(self._by_target) < MAX_TARGETS:
-                self._by_target[target] = one
-            else:
-                self.names_all_targets = False
-        if len(self._by_zone) < MAX_TARGETS:
-            self._by_zone.setdefault(_time_zone(held), one)
-        if outlook.state in COUNTED:
-            self.counts[outlook.state] += 1
-            if self.counts[outlook.state] <= MAX_OF_A_KIND:
-                self._wrong.append(one)
-        if len(self._by_filter) < len(self._filters):
-            self._match(one)
-
-    def _match(self, one: Found) -> None:
-        for wanted in self._filters:
-            if wanted not in self._by_filter and is_covered(one.held.subject, (wanted,)):
-                self._by_filter[wanted] = one
-
-    def listed(self) -> list[Found]:
-        """Return what was kept, by sequence, each schedule once."""
-        kept = [*self._by_target.values(), *self._by_zone.values(), *self._by_filter.values(), *self._wrong]
-        kept += [] if self._oldest is None else [self._oldest]
-        return sorted({one.held.sequence: one for one in kept}.values(), key=lambda one: one.held.sequence)
-
-
-def _survey(view: EngineView, now: int, filters: Sequence[str], failing: Failings) -> Generator[None, None, Survey]:
-    surveyor, number = _Surveyor(tuple(dict.fromkeys(filters))), 0
-    for one in view.each(now, failing):
-        if one is not None:
-            surveyor.take(one)
-            number += 1
-        if one is None or number % SURVEYED_PER_UNIT == 0:
+    def _counts(self, now: int, query: Query, seen: Seen) -> Work[Counts]:
+        counts = Counts()
+        yield from self._each(seen, now, query, lambda one, outlook: counts.add(outlook.state, kind_of(one.pattern)))
+        columns = [f"count(*) FILTER (WHERE kind = '{kind.value}')" for kind in PatternKind]
+        what = f"count(*) FILTER (WHERE {EXPIRES}), {', '.join(columns)}"
+        wanted = self.waiting(now).both(query.condition)
+        expiring = wanted.both(Condition(EXPIRES))
+        for portion in seen.rows.all(wanted):
+            ((ending, *numbers),) = seen.rows.select(what, portion, wanted)
+            of_kind = dict(seen.rows.select("kind, count(*)", portion, expiring, "GROUP BY kind")) if ending else {}
+            for kind, number in zip(PatternKind, numbers, strict=True):
+                some = of_kind.get(kind.value, 0)
+                for state, count in ((State.WAITING, number - some), (State.EXPIRING, some)):
+                    if count and query.wants(state):
+                        counts.add(state, kind, count)
             yield
-    listed = yield from view.described(surveyor.listed(), failing)
-    return Survey(listed, surveyor.counts, surveyor.names_all_targets)
+        return counts
+
+    # -- pages ---------------------------------------------------------------------------------------------------
+
+    def _page(self, now: int, query: Query, first: First, seen: Seen) -> Work[list[Listed]]:
+        def take(one: Held | PausedSchedule, outlook: Outlook) -> None:
+            fire = NO_FIRE if outlook.next_fire is None else outlook.next_fire
+            first.take(Candidate(fire, _key(one.subject), one, outlook))
+
+        if first.limit is None:
+            yield from self._all_rows(now, query, take, seen)
+        elif query.wants(State.WAITING):
+            yield from self.first_waiting(now, query, first, seen)
+        yield from self._each(seen, now, query, take, first.leaves_out)
+        if first.limit is not None and query.wants(State.EXPIRING) and not first.is_full(NO_FIRE):
+            yield from self._first_expiring(now, query, first, first.limit, seen)
+        return (yield from self._described(now, first.sorted(), seen))
+
+    def _all_rows(
+        self, now: int, query: Query, take: Callable[[Held | PausedSchedule, Outlook], object], seen: Seen
+    ) -> Work[None]:
+        """Find all rows that only wait."""
+
+        def judge(held: Held) -> int:
+            outlook = self.outlook(held, now)
+            if query.wants(outlook.state):
+                take(held, outlook)
+            return JUDGED
+
+        wanted = self.waiting(now).both(query.condition)
+        for portion in seen.rows.all(wanted):
+            for some in seen.rows.held(portion, wanted):
+                yield from taken(some, judge)
+
+    def first_waiting(self, now: int, query: Query, first: First, seen: Seen) -> Work[None]:
+        """Find the first rows that only wait, as their ids."""
+        (fire, key), limit = first.after, first.limit
+        assert limit is not None, "all are wanted otherwise"
+        if fire >= NO_FIRE:
+            return
+        later = "(fire_time > :fire OR fire_time = :fire AND subject > CAST(:after AS TEXT))"
+        values = {"fire": _in_row(fire), "after": key}
+        wanted = self.waiting(now).both(query.condition).both(Condition(f"{later} AND NOT {EXPIRES}", values))
+        what, rows = "fire_time, subject, id", seen.rows
+        if wanted.subjects == "1" or not rows.are_few(wanted):
+            at_once, looked_at = limit + MORE_BY_WAKE, 0
+            for portion in rows.by_wake(_in_row(max(now, fire) - MAX_AHEAD_NS), MAX_INSTANT, at_once):
+                _take_rows(first, rows.select(what, portion, wanted))
+                if portion.wake is None or first.is_full(portion.wake):
+                    return
+                looked_at += at_once
+                if looked_at >= MAX_BY_WAKE:
+                    break
+                yield
+            first.clear()
+        for portion in rows.all(wanted):
+            order = f"ORDER BY fire_time, subject LIMIT {limit + 1}"
+            _take_rows(first, rows.select(what, portion, wanted, order))
+            yield
+
+    def _first_expiring(self, now: int, query: Query, first: First, limit: int, seen: Seen) -> Work[None]:
+        """Find the first rows that end before they fire, as their ids."""
+        fire, key = first.after
+        later = Condition(f"{EXPIRES} AND subject > CAST(:after AS TEXT)", {"after": key if fire == NO_FIRE else b""})
+        wanted = self.waiting(now).both(query.condition).both(later)
+        for portion in seen.rows.all(wanted):
+            order = f"ORDER BY subject LIMIT {limit + 1}"
+            _take_rows(first, seen.rows.select(f"{NO_FIRE_OF_ROW}, subject, id", portion, wanted, order))
+            yield
+
+    def _described(self, now: int, found: Sequence[Candidate], seen: Seen) -> Work[list[Listed]]:
+        """Describe schedules that were found, but those that ended meanwhile."""
+        numbers = [one.one for one in found if isinstance(one.one, int)]
+        read: dict[int, Held] = {}
+        for some in seen.rows.held_with(numbers):
+            read |= {held.row: held for held in some}
+            yield
+        listed: list[Listed] = []
+        for candidate in found:
+            one, outlook = candidate.one, candidate.outlook
+            if isinstance(one, int):
+                row = read.get(one)
+                if row is None or _key(row.subject) != candidate.key:
+                    continue
+                one = row
+            listed.append((candidate.place, self.listed(one, outlook or self.outlook(one, now))))
+            if len(listed) % DESCRIBED_PER_UNIT == 0:
+                yield
+        return listed
+
+    # -- timelines -----------------------------------------------------------------------------------------------
+
+    def _add_to(self, timeline: Timeline, stream: str, seen: Seen) -> Work[None]:
+        now, end, rows = timeline.now, timeline.end, seen.rows
+        first = First(timeline.most, Cursor(-NO_FIRE, ""))
+        yield from self.first_waiting(now, ALL, first, seen)
+        for one in first.sorted():
+            timeline.note(one.fire, one.key.decode("utf-8", "surrogateescape"), stream)
+
+        def add(held: Held) -> int:
+            return SEARCHED if timeline.add(stream, held, self.lifetimes) and is_searched(held, now) else JUDGED
+
+        def count(held: Held) -> int:
+            timeline.count(held, self.lifetimes)
+            return JUDGED
+
+        yield from seen.each(now, Condition(), add)
+        within = self.waiting(now).both(Condition("fire_time < :until", {"until": end}))
+        once = within.both(Condition(f"kind = '{PatternKind.AT.value}' AND NOT {EXPIRES}"))
+        repeating = within.both(Condition(f"kind <> '{PatternKind.AT.value}'"))
+        for portion in rows.by_wake(NO_WAKE, end):
+            minute = f"(fire_time - {timeline.start}) / {MINUTE}"
+            for number, some in rows.select(f"{minute}, count(*)", portion, once, "GROUP BY 1"):
+                timeline.counts[number] += some
+            yield
+            for read in rows.held(portion, repeating):
+                yield from taken(read, count)
+
+
+NO_FIRE_OF_ROW = -1
+"""Stands for `NO_FIRE` in what SQLite returns."""
+
+
+def _take_rows(first: First, found: Sequence[tuple[int, str, int]]) -> None:
+    for fire, subject, number in found:
+        first.take(Candidate(NO_FIRE if fire == NO_FIRE_OF_ROW else fire, _key(subject), number))
+
+
+def _merged_page(limit: int | None, parts: list[list[Listed]]) -> Page:
+    found = [one for part in parts for one in part]
+    if len(parts) > 1:
+        found.sort(key=lambda one: one[0])
+    end = len(found) if limit is None else min(limit, len(found))
+    while end < len(found) and found[end][0] == found[end - 1][0]:
+        end += 1  # a cursor behind the first of the two would lose the other
+    following = None
+    if end < len(found):
+        place, last = found[end - 1]
+        following = Cursor(place[0], last.subject)
+    return Page([schedule for _place_, schedule in found[:end]], following)
+
+
+def _merged_counts(parts: list[Counts]) -> Counts:
+    total = Counts()
+    for part in parts:
+        total.total += part.total
+        for state, number in part.states.items():
+            total.states[state] = total.states.get(state, 0) + number
+        for kind, number in part.kinds.items():
+            total.kinds[kind] = total.kinds.get(kind, 0) + number
+    return total

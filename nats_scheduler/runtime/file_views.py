@@ -1,0 +1,185 @@
+"""Questions about the schedules in the file, answered in a thread through a second connection, which only reads.
+
+The rules:
+
+- A question is about one moment. What was written is committed, the objects are noted, and nothing more is committed
+  until the thread has begun its transaction: so each schedule is in the rows or among the objects, and in one of them.
+  The event loop waits for none of that.
+- One question is answered at a time, each in a transaction of its own: while one lasts, the journal only grows.
+- The thread gets one slice of work after the other (`service.turns`): a statement that looks at some thousand rows,
+  for which SQLite needs no interpreter, or half a millisecond of Python.
+- While a new file is filled, nobody else can read it: then `reads` is False.
+
+Cost: a commit for each question, if anything was written since the last one; 4 MB for SQLite's pages.
+"""
+
+import asyncio
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from nats_scheduler.engine.holding.table import DamagedTableError, Table, prepare
+from nats_scheduler.engine.views.seen import Part, Seen, Work
+from nats_scheduler.service.turns import UnreadableError
+
+T = TypeVar("T")
+
+CACHE_KIB = 4 * 1024
+"""The most that SQLite keeps of the file for this connection (KiB)."""
+
+NICENESS = 10
+"""The thread waits for the processor while the event loop, and with it a fire, wants it."""
+
+OF_FILE = (sqlite3.Error, DamagedTableError, OSError)
+"""What is raised if a file cannot be used."""
+
+
+class ReadFile(Protocol):
+    """The file; see `runtime.schedule_file`."""
+
+    @property
+    def readable(self) -> Path | None:
+        """Where the file is, None if it cannot be read by others now, or if there is none."""
+        ...
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection of the engines."""
+        ...
+
+    def commit(self) -> None:
+        """Commit what was written."""
+        ...
+
+    def hold_commits(self, *, are_held: bool) -> None:
+        """Commit nothing, or commit again."""
+        ...
+
+    def lost(self, error: Exception) -> None:
+        """Give the file up."""
+        ...
+
+
+class FileViews:
+    """The thread, and its connection."""
+
+    def __init__(self, file: ReadFile) -> None:
+        """Read nothing yet."""
+        self._file = file
+        self._executor: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+
+    def reads(self, table: Table) -> bool:
+        """Return whether the rows of a table are in the file, and can be read."""
+        return self._file.readable is not None and table.place[0] is self._file.connection
+
+    @asynccontextmanager
+    async def moment(self, part: Part[T]) -> AsyncIterator[Work[T]]:
+        """Yield the work that answers a part of a question about this moment; raises `UnreadableError`."""
+        async with self._turn:
+            path = self._file.readable
+            if path is None:
+                raise UnreadableError("the file of the schedules was given up")
+            try:
+                seen = part.see()
+                self._commit()
+                with self._held_commits():
+                    await self.do(partial(self._begin, path, seen))
+                yield part.of(seen)
+            finally:
+                if self._connection is not None and self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
+
+    async def do(self, slice_of_work: Callable[[], None]) -> None:
+        """Do a slice of work in the thread; raises `UnreadableError`."""
+        path = self._file.readable
+        try:
+            await self._in_thread(slice_of_work)
+        except OF_FILE as error:
+            self._disconnect()
+            if _is_damage(error) and path is not None and self._file.readable == path:
+                self._file.lost(error)
+            raise UnreadableError(str(error)) from None
+
+    def close(self) -> None:
+        """End the thread, and its connection: a question that is not answered fails."""
+        self._is_closed = True
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            if self._connection is not None:
+                self._connection.interrupt()
+            executor.shutdown()
+        self._disconnect()
+
+    # -- on the event loop ---------------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        try:
+            self._file.commit()
+        except OF_FILE as error:
+            self._file.lost(error)
+            raise UnreadableError(str(error)) from None
+
+    @contextmanager
+    def _held_commits(self) -> Iterator[None]:
+        self._file.hold_commits(are_held=True)
+        try:
+            yield
+        finally:
+            self._file.hold_commits(are_held=False)
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        """Wait until work in the thread is done; if that is not waited for, it ends soon."""
+        if self._is_closed:
+            raise UnreadableError("the file of the schedules was closed")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "views", _yield_to_others)
+        doing = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        try:
+            await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            if self._connection is not None:
+                self._connection.interrupt()
+            await asyncio.wait((doing,))
+            doing.exception()
+            raise
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # -- in the thread -------------------------------------------------------------------------------------------
+
+    def _begin(self, path: Path, seen: Seen) -> None:
+        """Begin a transaction: what is committed later is not seen."""
+        if self._connection is None:
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            prepare(self._connection)
+            for setting in (f"cache_size = -{CACHE_KIB}", "temp_store = MEMORY", "trusted_schema = OFF"):
+                self._connection.execute(f"PRAGMA {setting}")
+        self._connection.execute("BEGIN")
+        self._connection.execute("SELECT commits FROM file").fetchone()
+        seen.rows.through(self._connection)
+
+
+def _yield_to_others() -> None:
+    if sys.platform == "linux":  # there a thread has a priority of its own
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether an error says that the file is not what was written."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, DamagedTableError) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

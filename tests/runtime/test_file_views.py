@@ -1,0 +1,284 @@
+"""Questions are answered beside the loop about one moment, whatever the engine and the file do meanwhile."""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from nats_scheduler.engine.actions import Action
+from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, Input, PublishConcluded, Stored
+from nats_scheduler.engine.views.seen import Question, Seen, done
+from nats_scheduler.engine.views.survey import survey
+from nats_scheduler.engine.views.timeline import Timeline
+from nats_scheduler.engine.views.view import Counts, Page, Query
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import is_covered
+from nats_scheduler.schedule.instants import DAY, MINUTE, SECOND
+from nats_scheduler.schedule.patterns import PatternKind
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.micro import ServiceError
+from nats_scheduler.service.turns import Turns, UnreadableError
+from tests.engine.direct import Desk, plain, schedule
+from tests.harness.seeds import generator, seeds
+from tests.harness.waiting import one_turn
+from tests.runtime.file_lives import MODE, Life
+
+SUBJECTS = 400
+
+T = TypeVar("T")
+
+Place = tuple[str, int, PatternKind]
+"""What is known of a schedule that does not change: subject, sequence and kind."""
+
+
+class Fires:
+    """Fires that may wait for what is asked."""
+
+    def __init__(self, *, is_lasting: bool = False) -> None:
+        self.is_lasting, self.was_asked = is_lasting, asyncio.Event()
+
+    def is_burst(self) -> bool:
+        self.was_asked.set()
+        return self.is_lasting
+
+    def spare_seconds(self) -> float:
+        return inf
+
+
+def turns(life: Life, fires: Fires | None = None) -> Turns:
+    return Turns(fires or Fires(), life.file.views)
+
+
+def complete(folder: Path) -> Life:
+    """Open a file that is complete, and empty."""
+    Life(folder).close()
+    return Life(folder)
+
+
+class Engine(Desk):
+    """An engine whose rows are in a file or in memory, and to which anything may happen."""
+
+    def __init__(self, random: Random, life: Life | None) -> None:
+        """Begin with some hundred schedules of which some have objects."""
+        self.random, self.life, self.sequence = random, life, 0
+        self.messages: dict[str, StoredMessage] = {}
+        self.failures: list[Exception] = []
+        """Why the file was given up."""
+        rows = None if life is None else life.file.stream("S", MODE, "the basis")
+        super().__init__(table=None if rows is None else rows.table)
+        if rows is not None:
+            rows.attach(self.engine, self.failures.append)
+        self.read(*(self.message(number) for number in range(SUBJECTS // 2)))
+
+    def message(self, number: int) -> StoredMessage:
+        """Store a schedule."""
+        random = self.random
+        self.sequence += 1
+        when = self.now + random.choice((SECOND, 30 * SECOND, 5 * MINUTE, 3 * DAY)) + random.randrange(MINUTE)
+        pattern = random.choice((f"@at {format_rfc3339(when)}", "@every 1s", "@every 2h", "0 0 5 * * *"))
+        more: dict[str, Any] = random.choice(({}, {}, {"Nats_TTL": "30s"}, {"X_Missed": "skip"}))
+        target = f"t.{random.randrange(3)}"
+        subject = f"s.{number % 7}.{number}"
+        self.messages[subject] = schedule(
+            pattern, self.sequence, subject, stored_at=self.now, Nats_Schedule_Target=target, **more
+        )
+        return self.messages[subject]
+
+    def step(self, *facts: Input) -> list[Action]:
+        """Step the engine, and answer some of its reads and fires."""
+        actions = super().step(*facts)
+        for subject, sequence in self.reads:
+            message = self.messages[subject]
+            if self.random.random() < 0.7 and message.sequence == sequence:
+                super().step(ContentRead(subject, sequence, message, None))
+                for fire in self.fires:
+                    self.sequence += 1
+                    super().step(PublishConcluded(fire, Stored(self.sequence)))
+        return actions
+
+    def happen(self) -> None:
+        """Let something happen."""
+        random, number = self.random, self.random.randrange(SUBJECTS)
+        subject = f"s.{number % 7}.{number}"
+        self.now += random.choice((0, 0, SECOND // 10))
+        match random.randrange(6):
+            case 0 | 1:
+                self.read(*(self.message(random.randrange(SUBJECTS)) for _ in range(random.randrange(1, 20))))
+            case 2:
+                self.sequence += 1
+                self.read(plain(subject, self.sequence))
+            case 3:
+                held = self.engine.held.peek(subject)
+                if held is not None:
+                    self.step(ExpiryConcluded(held.sequence, subject))
+            case 4 if self.life is not None:
+                self.engine.held.write_changed(random.randrange(1, 50))
+                if random.random() < 0.5:
+                    self.life.file.commit()
+            case _:
+                self.step()
+
+    def places(self) -> list[Place]:
+        """Return what is held now."""
+        return [(one.subject, one.sequence, one.kind) for one in self.engine.held]
+
+
+def noted(question: Question[T], engine: Engine, moments: list[list[Place]]) -> Question[T]:
+    """Return a question that notes what is held at its moment."""
+    (part,) = question.parts
+
+    def see() -> Seen:
+        moments.append(engine.places())
+        return part.see()
+
+    return Question([replace(part, see=see)], question.merge)
+
+
+def questions(engine: Engine) -> Iterator[tuple[Question[Any], Callable[[Any, list[Place]], None]]]:
+    """Yield questions, and what compares an answer with what was held at the moment."""
+    view, now = engine.engine.view(), engine.now
+
+    def all_are_listed(page: Page, held: list[Place]) -> None:
+        found = [(one.subject, one.sequence, one.kind) for one in page.schedules]
+        assert sorted(found) == sorted(held)
+
+    def all_are_counted(counts: Counts, held: list[Place]) -> None:
+        assert (counts.total, sum(counts.states.values())) == (len(held), len(held))
+        assert counts.kinds == Counter(kind for _subject, _sequence, kind in held)
+
+    def some_are_counted(counts: Counts, held: list[Place]) -> None:
+        wanted = [one for one in held if is_covered(one[0], ("s.*.>",)) and one[2] is PatternKind.AT]
+        assert counts.total == len(wanted)
+
+    yield view.page(now, limit=1_000), all_are_listed
+    yield view.page(now, limit=None), all_are_listed
+    yield view.counts(now), all_are_counted
+    yield view.counts(now, Query(subject="s.*.>", kinds=frozenset({PatternKind.AT}))), some_are_counted
+
+
+async def test_each_schedule_is_seen_once_as_at_one_moment_while_the_engine_goes_on(tmp_path: Path) -> None:
+    for seed in seeds(1):
+        life = complete(tmp_path / str(seed))
+        engine = Engine(generator(f"beside {seed}"), life)
+        for _ in range(2):
+            for question, compare in questions(engine):
+                moments: list[list[Place]] = []
+                asked = asyncio.create_task(turns(life).ask(noted(question, engine, moments)))
+                steps = 0
+                while not asked.done():
+                    engine.happen()
+                    steps += 1
+                    await one_turn()
+                compare(await asked, *moments)
+                assert steps > 3, "the engine does not wait"
+        assert engine.failures == []
+        life.close()
+
+
+def test_each_schedule_that_is_held_all_the_time_is_seen_once_beside_an_engine_in_memory() -> None:
+    for seed in seeds(1):
+        engine = Engine(generator(f"in memory {seed}"), None)
+        for limit in (1_000, None):
+            (part,) = engine.engine.view().page(engine.now, limit=limit).parts
+            before, gone = set(engine.places()), set[Place]()
+
+            def happen(engine: Engine = engine, gone: set[Place] = gone) -> None:
+                held = engine.places()
+                engine.happen()
+                gone |= set(held).difference(engine.places())
+
+            found = Counter((one.subject, one.sequence, one.kind) for _place, one in done(part.here(), happen))
+            assert set(found.values()) == {1}
+            assert before - gone <= found.keys(), f"seed {seed}"
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+async def test_all_kinds_of_questions_have_the_answers_that_they_have_beside_the_engine(tmp_path: Path) -> None:
+    life = complete(tmp_path / "data")
+    engine = Engine(generator("kinds"), life)
+    for _ in range(200):
+        engine.happen()
+    view, now = engine.engine.view(), engine.now
+    timelines = [Timeline(now, 60, 20) for _ in range(2)]
+    asks: list[Callable[[Timeline], Question[Any]]] = [
+        lambda _timeline: view.page(now, Query(target="t.1"), limit=20),
+        lambda _timeline: view.counts(now, Query(subject="s.*.>")),
+        lambda _timeline: survey(view, now, ("s.3.*", "s.none"), {}),
+        lambda timeline: view.add_to(timeline, "S"),
+    ]
+    for ask in asks:
+        beside, here = (ask(timeline) for timeline in timelines)
+        assert life.file.views.reads(beside.parts[0].table)
+        assert await turns(life).ask(beside) == here.answer()
+    first, second = timelines
+    assert (first.counts, first.soonest) == (second.counts, second.soonest)
+    assert sum(first.counts)
+    life.close()
+
+
+async def test_a_file_that_is_being_filled_or_is_closed_is_read_by_nobody_else(tmp_path: Path) -> None:
+    life = Life(tmp_path / "data")
+    rows = life.file.stream("S", MODE, "the basis")
+    assert not life.file.views.reads(rows.table)
+    life.close()
+    life = Life(tmp_path / "data")
+    engine = Engine(generator("closed"), life)
+    question = engine.engine.view().counts(engine.now)
+    (part,) = question.parts
+    assert life.file.views.reads(part.table)
+    life.close()
+    assert not life.file.views.reads(part.table)
+    with pytest.raises(UnreadableError, match="given up"):
+        async with life.file.views.moment(part):
+            pass
+
+
+async def test_a_question_that_nobody_waits_for_ends_and_the_next_one_is_answered(tmp_path: Path) -> None:
+    life = complete(tmp_path / "data")
+    engine, burst = Engine(generator("given up"), life), Fires(is_lasting=True)
+    question = engine.engine.view().counts(engine.now)
+    asked = asyncio.create_task(turns(life, burst).ask(question))
+    await burst.was_asked.wait()
+    life.file.commit()
+    asked.cancel()
+    await asyncio.wait((asked,))
+    assert asked.cancelled()
+    assert (await turns(life).ask(question)).total == len(engine.engine.held)
+    life.close()
+
+
+async def test_a_question_ends_when_the_file_is_closed(tmp_path: Path) -> None:
+    life = complete(tmp_path / "data")
+    engine, burst = Engine(generator("ends"), life), Fires(is_lasting=True)
+    asked = asyncio.create_task(turns(life, burst).ask(engine.engine.view().counts(engine.now)))
+    await burst.was_asked.wait()
+    life.close()
+    burst.is_lasting = False
+    with pytest.raises(ServiceError, match="closed"):
+        await asked
+    again = Life(tmp_path / "data")
+    assert again.removed == ""
+    again.close()
+
+
+async def test_damage_that_a_question_finds_gives_the_file_up(tmp_path: Path) -> None:
+    life = complete(tmp_path / "data")
+    engine = Engine(generator("damage"), life)
+    life.file.commit()
+    other = sqlite3.connect(life.file.path or "")
+    other.execute("UPDATE schedules SET fire_time = fire_time + 1")
+    other.commit()
+    other.close()
+    with pytest.raises(ServiceError, match="not what was written"):
+        await turns(life).ask(engine.engine.view().page(engine.now))
+    assert len(life.lost) == len(engine.failures) == 1
+    assert life.file.path is None
