@@ -5,7 +5,7 @@ A name is a family and a number, as in `herd-20000`; any number will do.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.bench.scenarios.asked import Asked, Watched
+from tests.bench.scenarios.asked import Asked, Searched, Watched
 from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
@@ -32,6 +32,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "loaded": Loaded,
     "held": Held,
     "asked": Asked,
+    "searched": Searched,
     "watched": Watched,
     "ordinary": Ordinary,
     "takeover": Takeover,
@@ -62,6 +63,7 @@ MILLION = (
         "loaded-1000000",
         "held-1000000",
         "asked-1000000",
+        "searched-1000000",
         "watched-1000000",
         "ordinary-1000000",
         "divided-1000000",

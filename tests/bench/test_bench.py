@@ -12,7 +12,7 @@ from tests.bench.fires import WrongFiresError, read_fires
 from tests.bench.load import at_pattern, schedule, subject_of, target_of
 from tests.bench.runner import run
 from tests.bench.runs import Run
-from tests.bench.scenarios.asked import Asked, Watched
+from tests.bench.scenarios.asked import Asked, Searched, Watched
 from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
@@ -50,6 +50,10 @@ TINY: list[tuple[Scenario, tuple[m.Measure, ...]]] = [  # the longest first
     ),
     (
         Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
+        (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
+    ),
+    (
+        Searched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
         (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
     ),
     (

@@ -1,7 +1,8 @@
 """Fires while the micro service is asked all the time, beside fires of the same sidecar while it is not.
 
 In one go: many schedules are held, then a spread load and a burst fire without requests, then the same with one
-requester. `Asked` asks for a page of 1,000 as soon as it has got the last one; `Watched` is an open status page.
+requester. `Asked` asks for a page of 1,000 as soon as it has got the last one, and `Searched` for some of a target that
+none has; `Watched` is an open status page.
 The rule: both are measured in the same process, one after the other, so that they differ in the requests alone.
 Limit: a server that schedules by itself is not asked: there is nobody to ask.
 """
@@ -90,6 +91,33 @@ class Asked(Scenario):
             began = time.perf_counter()
             page = await answer(side, "schedules.list", stream=STREAM, limit=PAGE_LENGTH, cursor=cursor)
             cursor = page["cursor"]
+            answered.append(time.perf_counter() - began)
+
+
+FEW = 50
+TARGET_OF_NONE = "t.none"
+"""A target that no schedule has: all rows are looked at to find that out."""
+
+
+@dataclass(frozen=True)
+class Searched(Asked):
+    """`count` schedules are held and searched for what none of them is; a spread load and a burst fire beside them."""
+
+    FAMILY = "searched"
+
+    @property
+    def title(self) -> str:
+        return (
+            f"a search for {FEW} out of {self.count:,} held that has to look at all of them; {self.spread:,} spread "
+            f"and a burst of {self.burst:,}"
+        )
+
+    async def _ask(self, side: Side, answered: list[float]) -> None:
+        """Search again and again."""
+        while True:
+            began = time.perf_counter()
+            page = await answer(side, "schedules.list", stream=STREAM, limit=FEW, target=TARGET_OF_NONE)
+            assert page["schedules"] == []
             answered.append(time.perf_counter() - began)
 
 
