@@ -178,7 +178,7 @@ def pending(found: Current, now: int) -> int | None:
 def unfired(served: Served, found: Current, block: bytes, body: bytes, now: int) -> tuple[str, ...]:
     """Return what to say if another body replaces at `now` (ns) a schedule that fires once, and that is not meant.
 
-    A sidecar reports the same afterwards (`engine.reading.replaced`).
+    A sidecar reports the same afterwards (`engine.receiving.replaced`).
     """
     due, blocks = pending(found, now), (block, found.message.block)
     is_meant = any(header_value(one, policy_header("X-Debounce", of)) for one in blocks for of in DIALECTS)

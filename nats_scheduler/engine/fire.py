@@ -38,7 +38,9 @@ class Fire:
     purge_through: int = 0
     """If it is not 0, the versions of its schedule up to this sequence are purged as soon as it is acknowledged."""
     is_watched: bool = False
-    """True if its headers say within which time it is to be done (`engine.firing.done`)."""
+    """True if its headers say within which time it is to be done (`engine.holding.deadlines`)."""
+    advances_later: bool = False
+    """True if its schedule advances when it is reported, and not as soon as it is acknowledged."""
     was_stored_before: bool = False
     """True if the acknowledgement called it a duplicate: the server had stored it before."""
 
@@ -99,7 +101,7 @@ class LookForFire(NamedTuple):
 
 
 class CheckFinished(NamedTuple):
-    """Find out whether a fire of a schedule is unfinished (`engine.firing.overlap` says when); the answer names it.
+    """Find out whether a fire of a schedule is unfinished (`engine.firing.blocking` says when); the answer names it.
 
     The fires in question are stored on `target` above sequence `after`, up to `through`: the one with sequence
     `through` if that is `after + 1`, and else any. One is unfinished while it is stored, and, if a `consumer` is named,

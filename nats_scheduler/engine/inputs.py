@@ -11,6 +11,41 @@ from typing import NamedTuple
 from nats_scheduler.engine.fire import CheckFinished, CompareBodies, Fire, Question
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
+"""Longest look-ahead if the server does not refuse a stale fire (2.10).
+
+The shorter, the smaller the window in which a removal can be missed.
+"""
+
+MIN_READ_GROUP_NS = 100 * MILLISECOND
+"""Contents that are due within this time (ns) are read together, however punctual fires are to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """The features and limits of the server."""
+
+    guard: bool
+    """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
+    max_payload: int = 1_048_576
+    """Bytes of headers and body together."""
+    look_ahead: int = 10 * SECOND
+    """The time (ns) before its due time at which the content of a fire is read."""
+    read_group: int = MIN_READ_GROUP_NS
+    """Contents that are due within this time (ns) are read together, in one write."""
+    blocks_refused: bool = False
+    """True if a fire that its guard refuses stays "in process" until the duplicate window ends (2.11, replicas)."""
+    replicated: bool = False
+    """True if what the leader has accepted may not be applied yet: another leader does not know of it."""
+    silent: bool = False
+    """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
+
+    @property
+    def longest_ahead(self) -> int:
+        """The longest time (ns) before its send time at which a schedule is read."""
+        return self.look_ahead if self.guard else min(self.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
 
 
 class Stored(NamedTuple):

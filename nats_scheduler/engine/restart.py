@@ -8,7 +8,7 @@ The rules:
 
 - A document is made when nothing that was read is left to be taken (`may_write`), and the rows of all objects that
   changed are written. So each fire up to its sequence shows in its schedule, or its schedule is done.
-- Rows may say more than the document: to read a message again changes nothing (`engine.reading.intake`). But the
+- Rows may say more than the document: to read a message again changes nothing (`engine.receiving.intake`). But the
   stream must then have all messages up to `ends`, or what rows say of their fires may not be true.
 - What is in progress for a schedule begins anew, and so does what calendars decide: they may have been edited.
 - What no row can have is named in the document by its sequence, and read again from the stream.
@@ -25,18 +25,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.firing.calendars import Calendars
-from nats_scheduler.engine.firing.done import Deadlines
-from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.firing import purging
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.purges import Purges
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.ownership.takeover import Takeover
-from nats_scheduler.engine.reading.inactive import Inactive
-from nats_scheduler.engine.reading.replaced import Replacements
-from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.invalid import InvalidTimeZone
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.zones import load_zone
@@ -99,49 +96,40 @@ class Document:
         return ""
 
 
-class Restart(Part):
+class Restart:
     """What one stream's engine leaves to the next one, and takes from the one before."""
 
     def __init__(
         self,
-        lifecycle: Lifecycle,
-        outcomes: Outcomes,
-        purges: Purges,
+        state: StreamState,
         takeover: Takeover,
-        inactive: Inactive,
         replacements: Replacements,
-        deadlines: Deadlines,
         calendars: Calendars,
-        rules: StreamRules,
         *,
         removes_expired: bool,
     ) -> None:
         """Take the parts of an engine that know what a document says."""
-        super().__init__(lifecycle)
-        self._outcomes = outcomes
-        self._purges = purges
+        self._state = state
         self._takeover = takeover
-        self._inactive = inactive
         self._replacements = replacements
-        self._deadlines = deadlines
         self._calendars = calendars
         self._zones: dict[str, str] = {}
         """The digests of the zones that rows may name, by name: all that were ever named."""
-        is_limited = rules.restrictions.max_schedules is not None
-        reads_all = lifecycle.ownership.reads_all
-        self.is_possible = reads_all and not (removes_expired or rules.moves_subjects or is_limited)
+        is_limited = state.rules.restrictions.max_schedules is not None
+        reads_all = state.ownership.reads_all
+        self.is_possible = reads_all and not (removes_expired or state.rules.moves_subjects or is_limited)
         """True if another engine may continue from the rows of this one."""
 
     @property
     def ends(self) -> int:
         """Rows may say what the stream had up to this sequence."""
-        return max(self._progress.last_read, self._progress.acknowledged)
+        return max(self._state.progress.last_read, self._state.progress.acknowledged)
 
     @property
     def may_write(self) -> bool:
         """True if nothing is left to be taken of what was read, so that a document may be made."""
-        progress = self._progress
-        is_all_taken = not progress.matched and self._outcomes.is_idle and not progress.is_behind
+        progress = self._state.progress
+        is_all_taken = not progress.matched and not self._state.unreported and not progress.is_behind
         return self.is_possible and progress.is_live and progress.last_message is not None and is_all_taken
 
     def document(self) -> Document | None:
@@ -149,7 +137,7 @@ class Restart(Part):
 
         Only while `may_write`.
         """
-        progress, roster = self._progress, self._roster
+        progress, roster = self._state.progress, self._state.roster
         last = progress.last_message
         assert last is not None, "something was read"
         for name in roster.take_zones():
@@ -158,22 +146,23 @@ class Restart(Part):
         found = Document(
             through=progress.last_read,
             last=LastRead(last.subject, last.sequence, last.stored_at),
-            last_fired=self._ownership.last_fired,
+            last_fired=self._state.ownership.last_fired,
             zones=dict(self._zones),
-            roll_ups=list(self._purges.roll_ups()),
-            landed=list(self._landed.known().items()),
-            old_versions=list(_old_versions(self._purges, self._takeover, self._replacements).values()),
+            roll_ups=[(target, one.through) for target, one in self._state.purges.roll_ups.items()],
+            landed=list(self._state.landed.known().items()),
+            old_versions=list(_old_versions(self._state.purges, self._takeover, self._replacements).values()),
             to_read=self._to_read(),
         )
         return None if found.exceptions > MAX_EXCEPTIONS else found
 
     def _to_read(self) -> list[int]:
-        inactive = self._inactive
+        inactive = self._state.inactive
         found = {one.sequence for one in inactive.rejected.values()}
         found |= {one.sequence for one in inactive.paused.values()}
         found |= {one.sequence for one in inactive.misnamed.values()}
-        found.update(self._deadlines.sequences)
-        found.update(self._roster.unwritten)
+        if self._state.deadlines is not None:
+            found.update(self._state.deadlines.sequences)
+        found.update(self._state.roster.unwritten)
         return sorted(found)
 
     def begin_with(self, document: Document, kinds: Mapping[PatternKind, int]) -> None:
@@ -181,17 +170,17 @@ class Restart(Part):
 
         `kinds` are the numbers of the rows of each kind.
         """
-        lifecycle, progress = self._lifecycle, self._progress
+        state, progress = self._state, self._state.progress
         assert not progress.last_read, "the engine has read nothing"
         self._zones = dict(document.zones)
-        begun = self._roster.begin(kinds)
+        begun = self._state.roster.begin(kinds)
         for roll_up in document.roll_ups:
-            self._purges.roll_up(*roll_up)
+            purging.roll_up(self._state, *roll_up)
         progress.last_read = document.through
         progress.last_message = StoredMessage(*document.last, block=b"", body=None)
-        lifecycle.lifetimes.requests_missed(document.through)
-        lifecycle.ownership.last_fired = document.last_fired
-        lifecycle.landed.restore(dict(document.landed))
+        state.lifetimes.requests_missed(document.through)
+        state.ownership.last_fired = document.last_fired
+        state.landed.restore(dict(document.landed))
         for subject, through, sequence, stored_at in document.old_versions:
             self._takeover.superseded(subject, through, Version(sequence, stored_at), None)
         for held, ending in begun:
@@ -203,7 +192,7 @@ class Restart(Part):
                 _forget_days(held)
             self._calendars.hold(held)
         if ending is not None:
-            self._purges.purge(held, Ending(ending))
+            purging.purge(self._state, held, Ending(ending))
 
 
 def _forget_days(held: Held) -> None:

@@ -6,13 +6,14 @@ actions. The same inputs at the same times always give the same actions, so a se
 What it relies on:
 
 - the last message on a subject is its schedule, and there is none if that message is something else, except for what
-  other schedules generated, and cancels, which leave it alive (`engine.reading.landed`);
+  other schedules generated, and cancels, which leave it alive (`engine.holding.landed`);
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
-Its parts, in the order in which a schedule meets them: `engine.reading.intake` reads it, `engine.holding.roster`
-holds it, `engine.firing.course` brings it to its fire, `engine.firing.sending` sends that, `engine.firing.outcomes`
-takes the outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` has what they share.
+All that is known of the stream is one record, `engine.holding.state.StreamState`, which each part gets. In the order in
+which a schedule meets them: `engine.receiving.intake` reads its message, `engine.receiving.admission` holds it, and
+`engine.firing.machine` is the table of all that may happen to it from then on. `engine.firing.answers` finds the
+schedule that an answer concerns, and `engine.ownership.takeover` continues with those of another owner.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -28,19 +29,16 @@ from nats_scheduler.engine.fire import (
     ReadContent,
     ReadDuplicate,
 )
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.calendars import Calendars
-from nats_scheduler.engine.firing.contents import ContentMemory, Contents
-from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.done import Deadlines
-from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.holding.guard import Guard, described, fire_of
+from nats_scheduler.engine.firing import answers, fetching, identities, purging, sending
+from nats_scheduler.engine.firing.machine import Event, happen
+from nats_scheduler.engine.firing.silence import tried_again
+from nats_scheduler.engine.holding.contents import ContentMemory
+from nats_scheduler.engine.holding.flight import Failing, Stage
+from nats_scheduler.engine.holding.guard import described, fire_of
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Ownership, has_ended
-from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, MAX_IN_FLIGHT
 from nats_scheduler.engine.holding.roster import Roster
-from nats_scheduler.engine.holding.silence import tried_again
+from nats_scheduler.engine.holding.state import StreamState, has_ended
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
@@ -53,7 +51,6 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     DuplicateRead,
     ExpiryConcluded,
-    FinishAnswer,
     FinishChecked,
     FireLookedFor,
     FiresStored,
@@ -69,19 +66,16 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     SchedulesPurged,
     ServerLimited,
+    ServerLimits,
     StreamChanged,
     Unanswered,
     Unknown,
 )
 from nats_scheduler.engine.ownership.takeover import Takeover
-from nats_scheduler.engine.reading.admission import Admission, Places
-from nats_scheduler.engine.reading.inactive import Inactive
-from nats_scheduler.engine.reading.intake import Intake
-from nats_scheduler.engine.reading.landed import Landed, Moves
-from nats_scheduler.engine.reading.progress import Progress
-from nats_scheduler.engine.reading.replaced import OfServer, Replacements
-from nats_scheduler.engine.removing.expiry import Expiry
-from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.receiving.admission import Admission, Places
+from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.intake import Intake
+from nats_scheduler.engine.receiving.replaced import OfServer, Replacements
 from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -128,74 +122,36 @@ class StreamEngine:
         reader = MessageReader(*self._reads)
         self._rows_reader: MessageReader | None = None
         """The reader of views, which may be in another thread: made with the first of them."""
-        self._actions: list[Action] = []
-        moves = Moves(moves_all=rules.moves_subjects)
-        self._roster = Roster(reader.definition_of, table)
-        self.ownership = Ownership(limits.longest_ahead, reads_all=reads_all)
-        self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
-        self.landed = Landed(self._roster, rules.subjects, moves)
-        self.contents = Contents(ContentMemory() if memory is None else memory)
-        self._progress = Progress(reads_all=reads_all, moves=moves)
-        self._guard = Guard(self._reject_failed)
-        self._lifecycle = lifecycle = Lifecycle(
-            self._roster,
-            self.ownership,
-            self.lifetimes,
-            self.landed,
-            self.contents,
-            self._progress,
-            self._emit,
-            self._guard,
+        self._state = state = StreamState(
+            rules,
+            limits,
+            reader.dialects,
+            Roster(reader.definition_of, table),
+            removes_expired=removes_expired,
+            reads_all=reads_all,
+            memory=ContentMemory() if memory is None else memory,
+            reject=self._reject_failed,
         )
-        self.in_flight = lifecycle.in_flight
-        self._purges = Purges(lifecycle, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge)
-        self._course = Course(lifecycle, self._purges, rules, limits)
-        self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
-        self._deadlines = Deadlines(lifecycle, rules)
-        self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, self._deadlines, limits)
-        self.inactive = Inactive(lifecycle)
-        self._takeover = Takeover(lifecycle, self._course, self._purges, self.inactive)
-        self.calendars = Calendars(lifecycle, self._course, self._purges, self._takeover, notify_named)
-        self._places = Places(self._roster, rules.restrictions)
-        self.replacements = Replacements(lifecycle, debounces=rules.debounces)
+        self.held = state.roster
+        """The schedules held."""
+        self.progress = state.progress
+        self.ownership = state.ownership
+        self.lifetimes = state.lifetimes
+        self.landed = state.landed
+        self.contents = state.contents
+        self.in_flight = state.in_flight
+        self.inactive = state.inactive
+        self._takeover = Takeover(state)
+        self.calendars = Calendars(state, self._takeover, notify_named)
+        self.replacements = Replacements(state, debounces=rules.debounces)
         self.of_server = OfServer(self.replacements, rules.max_age) if is_native else None
         """What is known of the schedules that the server itself fires, None if it fires none."""
-        self.admission = Admission(
-            lifecycle,
-            self._course,
-            self._purges,
-            self._takeover,
-            self.inactive,
-            self.calendars,
-            self._places,
-            self.replacements,
-            reader.dialects,
-        )
-        self._intake = Intake(
-            reader,
-            lifecycle,
-            self._course,
-            self._outcomes,
-            self._purges,
-            self.admission,
-            self.inactive,
-            self.replacements,
-            self.of_server,
-            self._expiry,
-        )
+        self._places = Places(state.roster, rules.restrictions)
+        self.admission = Admission(state, self._takeover, self.calendars, self._places, self.replacements)
+        self._intake = Intake(reader, state, self.admission, self.replacements, self.of_server)
         self.restart = Restart(
-            lifecycle,
-            self._outcomes,
-            self._purges,
-            self._takeover,
-            self.inactive,
-            self.replacements,
-            self._deadlines,
-            self.calendars,
-            rules,
-            removes_expired=removes_expired,
+            state, self._takeover, self.replacements, self.calendars, removes_expired=removes_expired
         )
-        self._now = 0
         self.steps = 0
         """The number of steps that were made: nothing that is known of the stream changes between two."""
 
@@ -203,87 +159,92 @@ class StreamEngine:
 
     def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
         """Take what happened up to `now` (ns since the Unix epoch) and return what to do, in order."""
-        if now < self._now - MIN_CLOCK_STEP_NS:
-            self._clock_stepped_back(self._now - now)
-        self._now = now
-        self._roster.comes_to(now)
-        self.contents.comes_to(now)
+        state = self._state
+        if now < state.now - MIN_CLOCK_STEP_NS:
+            state.clock_stepped_back(state.now - now)
+        state.now = state.contents.now = now
+        state.roster.comes_to(now)
         self.steps += 1
         for given in inputs:
             try:
                 self._take(given, now)
             except Exception as error:  # a mistake of ours: see `engine.holding.guard`
-                self._guard.failed(given, error)
-        is_place_left = self._places.is_limited and self.admission.fill_places(now)
-        self._course.read_what_has_room()
-        if self._progress.is_open:
+                state.guard.failed(given, error)
+        is_left = self._places.is_limited and self.admission.fill_places(now)
+        if state.contents.waiting_small or state.contents.waiting_large:
+            fetching.fetch_what_has_room(state)
+        progress = state.progress
+        if progress.is_live and not progress.is_draining:
             self._wake(now)
-        if self._do_what_waited(now) or is_place_left:
-            self._emit(WakeAt(now))
-        if self._expiry is not None:
-            self._expiry.report()
-        self._roster.settle(self._lifecycle.aside)
-        actions, self._actions = self._actions, []
-        return [*self._course.firing.hand_out(), *actions]
+        if self._do_what_waited(now) or is_left:
+            state.emit(WakeAt(now))
+        if state.expiry is not None:
+            state.expiry.report()
+        state.roster.settle(state.later)
+        actions = [*sending.hand_out(state), *state.actions] if state.handed_out else [*state.actions]
+        state.actions.clear()
+        return actions
 
     @property
     def is_idle(self) -> bool:
         """True if no fire, no purge and no removal awaits its conclusion."""
-        return not self._outstanding and self._outcomes.is_idle and not (self._expiry and self._expiry.in_flight)
+        state = self._state
+        return not (state.outstanding or state.unreported or (state.expiry and state.expiry.in_flight))
 
     @property
     def has_unknown(self) -> bool:
-        """True if a fire was sent of which nobody knows the outcome."""
-        return self._outcomes.has_unknown
+        """True if a fire was sent that may be stored, and no answer says so; checks everything in progress."""
+        flights = [held.flight for held in self._state.active.values() if held.flight is not None]
+        return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)
 
     @property
     def is_live(self) -> bool:
         """True if everything stored has been read, so that what is due fires."""
-        return self._progress.is_live
+        return self._state.progress.is_live
 
     @property
     def is_troubled(self) -> bool:
         """True if the server denied or refuses us anything, or the owner seems to fire nothing."""
         ownership = self.ownership
-        return ownership.denied is not None or bool(self._lifecycle.refusals.held) or ownership.unfired > 0
+        return ownership.denied is not None or bool(self._state.refusals.held) or ownership.unfired > 0
 
     @property
     def urgency(self) -> tuple[int, int]:
         """The rank of the stream by its next fire: the smallest is the most urgent. Checks all that is in progress."""
-        send_time = self._lifecycle.earliest_to_send()
+        send_time = self._state.earliest_to_send()
         if send_time is not None:
             return 0, send_time  # within the look-ahead, or overdue
-        wake = self._roster.next_wake()
+        wake = self._state.roster.next_wake()
         return (2, 0) if wake is None else (1, wake)
 
     @property
     def failing_count(self) -> int:
         """The number of schedules with a fire that the server refuses at the moment."""
-        return len(self._lifecycle.refusals.held)
+        return len(self._state.refusals.held)
 
     @property
     def oversized(self) -> int:
         """The number of attempts that were not sent, because the fire is larger than what the server takes."""
-        return self._course.firing.oversized
+        return self._state.oversized_count
 
     def failing(self, most: int) -> list[tuple[int, Failing]]:
         """Return at most `most` of them by sequence, those that fail longest first, and why."""
-        return self._lifecycle.refusals.reasons(most)
+        return self._state.refusals.longest(most)
 
     @property
     def fires_stored(self) -> int:
         """The number of fires that were acknowledged as stored."""
-        return self._outcomes.stored
+        return self._state.stored_count
 
     @property
     def last_read(self) -> int:
         """The highest stream sequence read so far."""
-        return self._progress.last_read
+        return self._state.progress.last_read
 
     @property
     def last_message(self) -> StoredMessage | None:
         """The message with the highest sequence that was read."""
-        return self._progress.last_message
+        return self._state.progress.last_message
 
     @property
     def history_through(self) -> int:
@@ -293,27 +254,22 @@ class StreamEngine:
     @property
     def followed_through(self) -> int:
         """The sequence after which another contact is to go on, 0 for the beginning."""
-        return self.complete_through if self._progress.reads_all else self._progress.read_through
+        return self.complete_through if self._state.progress.reads_all else self._state.progress.read_through
 
     @property
     def complete_through(self) -> int:
         """The sequence up to which everything was read: later messages may have been read before earlier ones."""
-        return self._progress.read_through if self._progress.is_behind else self._progress.last_read
-
-    @property
-    def held(self) -> Roster:
-        """The schedules held."""
-        return self._roster
+        return self._state.progress.read_through if self._state.progress.is_behind else self._state.progress.last_read
 
     def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
         """Return a read-only view of what is held; `fired_by` says who fires it."""
         if self._rows_reader is None:
             self._rows_reader = MessageReader(*self._reads)
-        return EngineView(self._roster, self.lifetimes, self.inactive, fired_by, self._rows_reader.definition_of)
+        return EngineView(self.held, self.lifetimes, self.inactive, fired_by, self._rows_reader.definition_of)
 
     def figures(self, now: int) -> Generator[None, None, Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
-        return Visit(self._lifecycle, self._purges, self.inactive, now).run()
+        return Visit(self._state, now).run()
 
     def checkpoint(self, now: int) -> Checkpoint:
         """Return how far everything is settled, for a later owner.
@@ -328,25 +284,27 @@ class StreamEngine:
     def _take(self, given: Input, now: int) -> None:  # noqa: C901 - one branch for each input
         match given:
             case FiresStored():
-                self._outcomes.were_stored(given, now)
+                answers.fires_stored(self._state, given)
             case MessagesRead():
                 self._intake.read(given, now)
             case ContentRead():
                 self._intake.read_content(given, now)
-            case SchedulesPurged() | PurgeConcluded():
-                self._purges.concluded(given, now)
+            case SchedulesPurged():
+                answers.schedules_purged(self._state, given)
+            case PurgeConcluded():
+                answers.purge_concluded(self._state, given)
             case PublishConcluded():
-                self._outcomes.concluded(given, now)
+                answers.publish_concluded(self._state, given)
             case Unanswered():
                 self._unanswered(given, now)
             case DuplicateRead():
-                self._outcomes.duplicate_read(given, now)
+                answers.duplicate_read(self._state, given)
             case ProposalsApplied():
-                self._course.firing.applied(given, now)
+                identities.proposals_applied(self._state, given)
             case FireLookedFor():
-                self._outcomes.looked_for(given, now)
+                answers.looked_for(self._state, given)
             case FinishChecked():
-                self._finish_answered(given, given.request, now)
+                answers.finish_answered(self._state, given, given.request)
             case BodiesCompared():
                 self.admission.compared(given.question, is_other=given.is_other)
             case RemovalRequested():
@@ -366,12 +324,12 @@ class StreamEngine:
             case CalendarsRead():
                 self.calendars.read(given, now)
             case StreamChanged():
-                self._course.conditions_changed(now)
+                answers.conditions_changed(self._state)
             case ServerLimited():
-                self._course.firing.limited(given.max_payload)
-                self._course.conditions_changed(now)
+                self._state.max_payload = given.max_payload
+                answers.conditions_changed(self._state)
             case DrainRequested():
-                self._progress.is_draining = True
+                self._state.progress.is_draining = True
             case _:
                 assert_never(given)
 
@@ -379,57 +337,55 @@ class StreamEngine:
         """Take it that something could not be found out; a fire that was to be sent is one of unknown outcome."""
         match given.question:
             case ReadContent():
-                self._course.content_unread(given.question, given, now)
+                answers.content_unread(self._state, given.question, given)
             case ReadDuplicate(fire):
-                self._outcomes.concluded(PublishConcluded(fire, Unknown(given.reason)), now)
+                answers.publish_concluded(self._state, PublishConcluded(fire, Unknown(given.reason)))
             case LookForFire(fire):
                 refusal = Refused(NOT_PERMITTED, NOT_PERMITTED, given.reason) if given.denied else given.refusal
                 outcome = refusal or Unknown(given.reason, may_be_stored=False)
-                self._outcomes.concluded(PublishConcluded(fire, outcome), now)
+                answers.publish_concluded(self._state, PublishConcluded(fire, outcome))
             case AwaitProposals():
-                self._course.firing.applied(given, now)
+                identities.proposals_applied(self._state, given)
             case CheckFinished():
-                self._finish_answered(given, given.question, now)
+                answers.finish_answered(self._state, given, given.question)
             case CompareBodies():
                 self.admission.compared(given.question, is_other=False)
             case _:
                 assert_never(given.question)
 
-    def _finish_answered(self, given: FinishAnswer, request: CheckFinished, now: int) -> None:
-        if not self._deadlines.answered(request, given, now):
-            self._course.finish_answered(given, request, now)
-
     def _caught_up(self, given: CaughtUp, now: int) -> None:
-        self._progress.read_through, self._progress.is_behind = given.through, given.is_behind
-        self._progress.pass_by(given.through)
-        if self._progress.is_live:
+        self._state.progress.read_through, self._state.progress.is_behind = given.through, given.is_behind
+        self._state.progress.pass_by(given.through)
+        if self._state.progress.is_live:
             return
-        self._progress.is_live = True
-        self._course.overlaps.caught_up(self._progress.last_read)
+        self._state.progress.is_live = True
+        if self._state.read_at_start is None:
+            self._state.read_at_start = self._state.progress.last_read
         self.ownership.able_since = now
-        self._course.firing.proposals.caught_up()
-        self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
+        self._state.proposals.caught_up()
+        self._state.emit(Report(StreamReady(len(self._state.roster), len(self.inactive.rejected))))
         if self.ownership.is_owner:
             self._takeover.report_late()
         self.replacements.caught_up()
-        self._course.contact_regained(now)
+        answers.contact_regained(self._state)
 
     def _contact_lost(self) -> None:
-        self._progress.contact_lost()
-        self.lifetimes.requests_missed(self._progress.last_read)
+        self._state.progress.contact_lost()
+        self.lifetimes.requests_missed(self._state.progress.last_read)
 
     def _owner_changed(self, given: OwnershipChanged, now: int) -> None:
         is_new = self._takeover.owner_changed(given, now)
-        self._deadlines.owner_changed(given.checkpoint)
+        if self._state.deadlines is not None:
+            self._state.deadlines.owner_changed()
         if is_new:
             self.calendars.owner_changed()
-        if is_new and given.is_owner and self._progress.is_live:
+        if is_new and given.is_owner and self._state.progress.is_live:
             self._takeover.report_late()
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         self._takeover.removal_requested(given)
-        self.lifetimes.removal_requested(given, self._roster, self._progress.last_read, now)
-        self._course.removal_requested(given, now)
+        self.lifetimes.removal_requested(given, self._state.roster, self._state.progress.last_read, now)
+        answers.removal_requested(self._state, given)
         self.admission.removal_requested(given)
         if self.of_server is not None:
             self.of_server.removal_requested(given)
@@ -437,19 +393,27 @@ class StreamEngine:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def _wake(self, now: int) -> None:
-        is_left = self._takeover.go_on() | self._takeover.work(self._outstanding)
+        """Do what is due, and say when to step again if nothing arrives."""
+        state, takeover = self._state, self._takeover
+        is_left = False
+        if takeover.changing or takeover.left is not None:
+            is_left = takeover.go_on() | takeover.work(state.outstanding)
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
-        most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)
-        self._guard.each(self._as_many_as_fit(self._roster.pop_woken(now - self.ownership.lag, most), now), self._woken)
-        if self._expiry is not None and ((wake := self._next_of_roster()) is None or wake > now):
-            self._remove_expired(now)  # or else a schedule may not be woken yet for a fire that is to be made up
-        if self._outstanding <= BURST_IN_FLIGHT:
-            self._deadlines.work(now)
-        if self.in_flight.room > 0:  # or else an outcome is the next thing to come
+        room = MAX_IN_FLIGHT - len(state.in_flight.fires)
+        woken = state.roster.pop_woken(now - state.ownership.lag, max(min(MAX_WAKES_PER_STEP, room), 0))
+        if woken:
+            state.guard.each(self._as_many_as_fit(woken, now), self._woken)
+        if state.expiry is not None and state.outstanding <= BURST_IN_FLIGHT:
+            wake = state.roster.next_wake()
+            if wake is None or wake + state.ownership.lag > now:  # what is woken may be needed for a fire
+                state.expiry.remove_due(now, state.active.__contains__)
+        if state.deadlines is not None and state.outstanding <= BURST_IN_FLIGHT:
+            state.deadlines.work(now, state.settled.through)
+        if len(state.in_flight.fires) < MAX_IN_FLIGHT:  # or else an outcome is the next thing to come
             instant = now if is_left else self._next_wake()
             if instant is not None:
-                self._emit(WakeAt(instant))
+                state.emit(WakeAt(instant))
 
     def _as_many_as_fit(self, woken: Sequence[Held], now: int) -> Sequence[Held]:
         """Return the first of these schedules, as many as one step may look at; the others wake the next step."""
@@ -458,77 +422,56 @@ class StreamEngine:
             left -= WAKES_PER_DECISION if held.has_history and held.flight is not None else 1
             if left < 0:
                 for other in woken[number:]:
-                    self._roster.wake(other, now - self.ownership.lag)
+                    self._state.roster.wake(other, now - self._state.ownership.lag)
                 return woken[:number]
         return woken
 
     def _woken(self, held: Held) -> None:
-        """Take the next step of a schedule whose time has come."""
-        now = self._now
-        if has_ended(held, now):
-            self._lifecycle.end(held, self.lifetimes.why_expired(held))
-        elif held.flight is None and self._takeover.pass_over(held):
-            return
-        elif not (held.calendars and self.calendars.woken(held, now)):
-            tried_again(self._lifecycle, held, now)
-            self._course.woken(held, now)
+        """Take the next step of a schedule whose time has come, unless it has ended, or its fires are settled."""
+        state = self._state
+        if held.expires <= state.now and has_ended(held, state.now):
+            state.end(held, state.lifetimes.why_expired(held))
+        elif held.flight is None:
+            if not self._takeover.pass_over(held) and not (held.calendars and self.calendars.woken(held, state.now)):
+                happen(state, held, Event.WOKEN)
+        elif not (held.calendars and self.calendars.woken(held, state.now)):
+            if held.repeats:
+                tried_again(state, held, state.now)
+            happen(state, held, Event.WOKEN)
 
     def _reject_failed(self, one: object, subject: str, sequence: int, error: Exception) -> None:
         """Go on without a schedule that failed; the outcome of its fire does not matter any more."""
         if (fire := fire_of(one)) is not None:
-            self.in_flight.conclude(fire)
+            self._state.in_flight.conclude(fire)
         self.admission.reject_failed(one, subject, sequence, described(error))
 
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
-        instant = _earlier(self._next_of_roster(), self.contents.next_look())
-        is_full = self._outstanding > BURST_IN_FLIGHT
-        if not is_full:
-            instant = _earlier(instant, self._deadlines.next_look())
-        if self._expiry is None and not self._purges.old_versions:
-            return instant
-        removal = None if self._expiry is None or is_full else self._expiry.next_wake()
-        others = instant, removal, self._purges.next_retry()
-        return min((one for one in others if one is not None), default=None)
-
-    def _next_of_roster(self) -> int | None:
-        """Return when (ns) the next schedule is looked at."""
-        wake = self._roster.next_wake()
-        return None if wake is None else wake + self.ownership.lag
+        state = self._state
+        wake = state.roster.next_wake()
+        instants = [None if wake is None else wake + state.ownership.lag]
+        if state.contents.waiting_small or state.contents.waiting_large:
+            instants.append(state.contents.next_look())
+        if state.deadlines is not None and state.outstanding <= BURST_IN_FLIGHT:
+            instants.append(state.deadlines.next_look())
+        if state.expiry is not None and state.outstanding <= BURST_IN_FLIGHT:
+            instants.append(state.expiry.next_wake())
+        if state.purges.old_versions:
+            instants.append(state.purges.old_versions_retry_at)
+        return min((one for one in instants if one is not None), default=None) if len(instants) > 1 else instants[0]
 
     def _do_what_waited(self, now: int) -> bool:
-        """Take, report and purge what waited for the end of a burst; returns whether there is more."""
-        waiting = len(self._progress.matched)
-        is_matched_left = waiting > 0 and not self.in_flight.is_burst(waiting, now) and self._intake.take_matched(now)
-        is_report_left = self._outcomes.report(now)
-        return self._purges.release(now) or is_matched_left or is_report_left
-
-    @property
-    def _outstanding(self) -> int:
-        """Fires and purges that are not concluded."""
-        return self.in_flight.count + self._purges.outstanding
-
-    def _remove_expired(self, now: int) -> None:
-        """Ask for removals, but not during a burst, nor of a schedule whose last fire is not settled."""
-        if self._expiry is not None and self._outstanding <= BURST_IN_FLIGHT:
-            self._expiry.remove_due(now, lambda sequence: self._lifecycle.active(sequence) is not None)
-
-    def _clock_stepped_back(self, by: int) -> None:
-        """Keep all waits as long as they were although the wall clock shows `by` ns less than before."""
-        for part in (
-            self._lifecycle,
-            self._course.overlaps,
-            self._deadlines,
-            self._purges,
-            self.in_flight,
-            self._expiry,
-        ):
-            if part is not None:
-                part.clock_stepped_back(by)
-
-    def _emit(self, action: Action) -> None:
-        self._actions.append(action)
-
-
-def _earlier(one: int | None, other: int | None) -> int | None:
-    return one if other is None or (one is not None and one <= other) else other
+        """Receive, report and purge what waited for the end of a burst; returns whether there is more."""
+        state = self._state
+        if len(state.in_flight.fires) > BURST_IN_FLIGHT or state.in_flight.burst_since is not None:
+            state.in_flight.note_burst(now)
+        waiting, is_left = len(state.progress.matched), False
+        if waiting and not state.in_flight.is_burst(waiting, now):
+            is_left = self._intake.take_matched(now)
+        if state.refusals.held or state.refusals.reported:
+            state.refusals.report(now)
+        if state.unreported:
+            is_left |= answers.report_stored(state)
+        if state.purges.queue or state.purges.old_versions:
+            is_left |= purging.release(state)
+        return is_left

@@ -1,8 +1,8 @@
 """Whether a stream is followed with the bodies of its messages, or headers only.
 
 Where a message that is replaced is gone at once (`max_msgs_per_subject` of 1, or schedules of the server), only its
-body, read before, shows what is lost (`engine.reading.replaced`). So there bodies are delivered too, once all is read,
-and where replacement is not meant.
+body, read before, shows what is lost (`engine.receiving.replaced`). So there bodies are delivered too, once all is
+read, and where replacement is not meant.
 
 The rule: after a large body, or very many, the stream is followed without them: it has more to read than schedules.
 Cost: a comparison for each body.

@@ -122,7 +122,7 @@ class BlockIndexes:
 # only, and it goes up to the last one before the first that is not to be purged. What is stored later has a higher
 # sequence. So another schedule on such a subject that lies below ends it at once: then each is purged alone. Only on
 # a server that stands alone, whose consumers and purges see one state, and where the sidecar reads all messages.
-# Standbys receive the request too, and compare its filter with what is done (`engine.removing.purges`).
+# Standbys receive the request too, and compare its filter with what is done (`engine.firing.purging`).
 #
 # While a request is in process the next messages are read. Cost: 5 µs to read a message and 5 to remove it in the
 # server, 2 here. A look at one message where it is not possible, once in `RETRY_SECONDS`.

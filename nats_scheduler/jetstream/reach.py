@@ -7,11 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import AwaitProposals
-from nats_scheduler.engine.inputs import (
-    Input,
-    ProposalsApplied,
-    Unanswered,
-)
+from nats_scheduler.engine.inputs import Input, ProposalsApplied, Unanswered
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError

@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nats_scheduler.engine.actions import Notify
-from nats_scheduler.engine.firing.done import DONE_WITHIN
+from nats_scheduler.engine.holding.deadlines import DONE_WITHIN
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, HistoryRead, MessagesRead
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection

@@ -7,7 +7,7 @@ An older one drops it, so there it becomes an entry of the registry, under the s
 The rule: the configuration is the user's, and stays as it was asked for. So a tool that repeats its creation byte for
 byte is not refused (10058).
 There is one exception: message TTLs that the registry has kept, once the server supports them
-(`FlaggedStreams.switch_on`). A stream that does not allow roll-ups is left so (`engine.removing.purges`).
+(`FlaggedStreams.switch_on`). A stream that does not allow roll-ups is left so (`engine.firing.purging`).
 
 Why a name, and not the instant of creation: a server of 2.10 or 2.11 that restarts, updates the stream and restarts
 again reports another instant, and so does every server that restores a backup.

@@ -234,7 +234,7 @@ class Policies:
     bounds: Bounds = NO_BOUNDS
     """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` set to the fire times of the pattern."""
     debounce: bool = False
-    """True if it is meant to replace, or to be replaced, before it fires (`engine.reading.replaced`)."""
+    """True if it is meant to replace, or to be replaced, before it fires (`engine.receiving.replaced`)."""
     consumer: str | None = None
     """The consumer whose acknowledgement finishes a fire, on a stream that keeps what was acknowledged."""
     done_within: int | None = None

@@ -17,7 +17,7 @@ from typing import Any
 
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.headers import HEADER_LINE, MSG_TTL, decoded
+from nats_scheduler.message.headers import HEADER_LINE, decoded
 from nats_scheduler.message.identity import IDENTITY_PREFIX
 from nats_scheduler.message.policies import NO_POLICIES
 from nats_scheduler.message.reading import (
@@ -35,7 +35,7 @@ from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
 from nats_scheduler.message.subjects import covering, covering_usual, is_literal_subject, is_usual_subject
 from nats_scheduler.message.timetable import never_fires
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import USUAL_AT, At, Pattern, parse_pattern, usual_at
+from nats_scheduler.schedule.patterns import USUAL_AT, Pattern, parse_pattern, usual_at
 
 # One object for equal terms: the schedules of a fleet have few different ones, or differ in the target alone.
 #
@@ -75,21 +75,13 @@ class TermsOfKind:
         """Return how many are kept."""
         return len(self._kept)
 
-    def aim(self, target: bytes) -> str | None:
-        """Return a target as text; None if it may be invalid."""
-        aim = target.decode("utf-8", "surrogateescape")
-        if self._covers_usual(aim) is None and not self._is_possible(aim):
-            return None
-        is_free = self._restrictions is UNRESTRICTED
-        return aim if is_free or not self._restrictions.target_fault(self.like.dialect.target, aim) else None
-
     def aimed_at(self, target: bytes, source: bytes = b"") -> Terms | None:
         """Return the terms with this target and source (b"" for none); None if one of them may be invalid."""
         key = b"%b\n%b" % (target, source) if source else target  # no valid subject contains a line end
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        aim, sampled = self.aim(target), decoded(source) or None
+        aim, sampled = self._aim(target), decoded(source) or None
         if aim is None or (sampled is not None and (sampled == aim or not self._is_possible(sampled))):
             return None
         dialect, _target, _source, ttl, rollup, policies = self.like
@@ -102,6 +94,14 @@ class TermsOfKind:
         # Half the time of a call of `Terms`; one is made for each schedule with a target of its own.
         terms = self._kept[key] = tuple.__new__(Terms, (dialect, aim, sampled, ttl, rollup, policies))
         return terms
+
+    def _aim(self, target: bytes) -> str | None:
+        """Return a target as text; None if it may be invalid."""
+        aim = target.decode("utf-8", "surrogateescape")
+        if self._covers_usual(aim) is None and not self._is_possible(aim):
+            return None
+        is_free = self._restrictions is UNRESTRICTED
+        return aim if is_free or not self._restrictions.target_fault(self.like.dialect.target, aim) else None
 
     def _is_possible(self, subject: str) -> bool:
         return is_literal_subject(subject) and self._covers(subject) is not None
@@ -159,9 +159,6 @@ def _make_room(kept: dict[Any, Any], most: int) -> None:
 # `READINGS_PER_SHAPE` readings without one, so that blocks that have nothing in common cost little more.
 # Limit: a block with a value of its own in another header of the server, such as `Nats-TTL`, has a shape of its own.
 
-PlainAt = tuple[At, TermsOfKind, str]
-"""A usual `@at` without a TTL, terms that differ from its own in the target only, and its target."""
-
 MAX_SHAPES = 8
 """The largest number of shapes that are kept for a stream; a further one takes the place of the oldest."""
 
@@ -202,7 +199,6 @@ class Shape:
         self._numbers = {group: number for number, group in enumerate(groups, 1)}
         self._is_plain = groups == ["minute", "second", "digits", "target"]
         """True if it reads what most programs publish: a usual `@at`, and behind it a target."""
-        self._has_ttl = re.escape(MSG_TTL) in expression
 
     def read(self, block: bytes) -> Definition | None:
         """Return the definition of a block; None if it has another shape, or if it may be rejected."""
@@ -217,15 +213,6 @@ class Shape:
         if pattern is None or terms is None:
             return None
         return tuple.__new__(Definition, (pattern, terms))  # half the time of a call of `Definition`
-
-    def read_at(self, block: bytes) -> PlainAt | None:
-        """Do what `read` does for a usual `@at` with a target and no TTL, without its terms; None for another block."""
-        found = self._match(block) if self._is_plain and not self._has_ttl else None
-        if found is None or not (block.count(_NAMES_END) == self._names or self._has_no_other_names(block)):
-            return None
-        minute, second, digits, target = found.groups()
-        pattern, aim = usual_at(minute, second, digits), self._terms.aim(target)
-        return None if pattern is None or aim is None else (pattern, self._terms, aim)
 
     def _has_no_other_names(self, block: bytes) -> bool:
         """Return whether the values that differ contain neither the name of a header nor an identity."""
@@ -322,17 +309,6 @@ class MessageReader:
         if not (is_usual_subject(subject) or is_literal_subject(subject)):
             return None
         return None if never_fires(pattern, stored_at) else definition
-
-    def plain_at(self, message: StoredMessage) -> PlainAt | None:
-        """Return what a message says if it is a usual `@at` with a target and `cached` reads it; None otherwise."""
-        subject, _sequence, _stored_at, block, _body = message
-        if len(block) > MAX_CACHED_BLOCK_BYTES:
-            return None
-        for shape in self._shapes:
-            if (found := shape.read_at(block)) is not None:
-                is_literal = is_usual_subject(subject) or is_literal_subject(subject)
-                return found if is_literal and found[2] != subject else None
-        return None
 
     def definition_of(self, message: StoredMessage) -> Definition | None:
         """Return what a message defines that was read before, as a row of the table has it; None if it is no schedule.

@@ -16,7 +16,7 @@ from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.engine.events import FireReadBack, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.reading.inactive import Rejected
+from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.fires import PastFire

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.ownership.owners import Owners
-from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState

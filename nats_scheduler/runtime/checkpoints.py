@@ -24,7 +24,7 @@ from typing import Annotated, Any
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from nats_scheduler.engine.holding.lifecycle import Denied
+from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all

@@ -19,9 +19,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nats_scheduler.engine.firing.building import MIN_READ_GROUP_NS, ServerLimits
-from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.table import Table
+from nats_scheduler.engine.inputs import MIN_READ_GROUP_NS, ServerLimits
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError

@@ -17,18 +17,10 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nats_scheduler.engine.actions import (
-    Action,
-    PublishFires,
-    PurgeSchedule,
-    RemoveExpired,
-    Report,
-    StreamPort,
-    WakeAt,
-)
+from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, StreamPort, WakeAt
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Question, ReadContent
-from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
+from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -377,7 +369,8 @@ class StreamDriver:
         if self._stopped:
             return
         self._step_is_due, self._was_stepped = False, True
-        engine, was_live, read_before = self.engine, self.engine.is_live, self.engine.last_read
+        engine, progress = self.engine, self.engine.progress
+        was_live, read_before = progress.is_live, progress.last_read
         self._now = self._clock.now()
         inputs = self._inputs.take()
         if self._inputs:
@@ -388,7 +381,7 @@ class StreamDriver:
             self.fail(error)
             self.notify_of_change()
             return
-        read, is_live = engine.last_read - read_before, engine.is_live
+        read, is_live = progress.last_read - read_before, progress.is_live
         self._note_owner(len(inputs))
         is_urgent = self._is_owner and (not self._is_guarded or self._awaits_something_urgent(read))
         self._hurry(is_urgent=is_urgent or not is_live or bool(self._urgent_reads))
@@ -417,8 +410,11 @@ class StreamDriver:
             self._wakes.moderation.stood_by(inputs)
 
     def _awaits_something_urgent(self, read: int) -> bool:
-        """Return whether fires or purges of an owner wait for what arrives, or more was `read` than fires bring."""
-        in_flight = self.engine.in_flight.count
+        """Return whether fires or purges of an owner wait for what arrives, or more was `read` than fires bring.
+
+        Code that comes to depend on an answer within the budget of lateness has to say so here.
+        """
+        in_flight = len(self.engine.in_flight.fires)
         self._ends_schedules = self._ends_schedules and in_flight > 0
         is_full = in_flight > MAX_IN_FLIGHT_AT_REST
         return self._ends_schedules or is_full or read > MAX_READ_AT_REST

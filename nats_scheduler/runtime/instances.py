@@ -29,7 +29,7 @@ from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
-from nats_scheduler.engine.holding.lifecycle import Denied
+from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.owners import (
     GONE_AFTER_NS,

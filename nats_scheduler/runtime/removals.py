@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable
 
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone
-from nats_scheduler.engine.reading.admission import Found
+from nats_scheduler.engine.receiving.admission import Found
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError

@@ -36,14 +36,7 @@ from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
-from nats_scheduler.engine.holding.table import (
-    DamagedTableError,
-    Table,
-    checksum,
-    create,
-    in_memory,
-    prepare,
-)
+from nats_scheduler.engine.holding.table import DamagedTableError, Table, checksum, create, in_memory, prepare
 from nats_scheduler.engine.restart import Document
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock

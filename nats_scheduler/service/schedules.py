@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.events import HeadersMisnamed
-from nats_scheduler.engine.reading.inactive import Rejected
+from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.pages import Cursor, SubjectPage, read_cursor
 from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
@@ -121,7 +121,7 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
         "schedule": None if listed is None else schedule_document(name, stream.mode, listed),
         "flight": None
         if flight is None
-        else {"stage": flight.stage.value, "attempts": flight.attempts, "may_be_stored": flight.may_be_stored},
+        else {"stage": flight.stage.text, "attempts": flight.attempts, "may_be_stored": flight.may_be_stored},
         "rejected": None if rejected is None else rejected_document(name, stream.mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
     }

@@ -189,7 +189,7 @@ class FlightDocument(TypedDict):
     """The work in progress for a schedule."""
 
     stage: str
-    """A stage of `engine/holding/flight.py`, such as `in flight` or `backing off`."""
+    """A stage, such as `in flight` or `backing off`; `docs/reference/service.md` lists all."""
     attempts: Number
     """The number of attempts to publish or read that failed so far."""
     may_be_stored: bool

@@ -8,10 +8,7 @@ The rule: a network decides once for each request, when it begins; `MemoryContac
 from typing import NamedTuple
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import (
-    Fire,
-    ReadContent,
-)
+from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
 

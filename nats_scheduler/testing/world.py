@@ -18,16 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nats_scheduler.engine.actions import (
-    Action,
-    PublishFires,
-    PurgeSchedule,
-    RemoveExpired,
-    Report,
-    WakeAt,
-)
+from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event, ScheduleRejected
-from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CalendarsRead,
@@ -37,6 +29,7 @@ from nats_scheduler.engine.inputs import (
     OwnershipChanged,
     Refused,
     RemovalRequested,
+    ServerLimits,
     Stored,
 )
 from nats_scheduler.engine.stream import StreamEngine

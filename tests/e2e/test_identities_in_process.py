@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.fire import (
-    AwaitProposals,
-    Fire,
-    LookForFire,
-)
+from nats_scheduler.engine.fire import AwaitProposals, Fire, LookForFire
 from nats_scheduler.engine.inputs import FireLookedFor, ProposalsApplied, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID, header_value, with_header
 from nats_scheduler.message.identity import fire_identity

@@ -10,11 +10,18 @@ from typing import Any, TypeVar
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, ScheduleRejected
 from nats_scheduler.engine.fire import Fire, ReadContent
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.table import Table
-from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContentRead,
+    Input,
+    MessagesRead,
+    Outcome,
+    PublishConcluded,
+    ServerLimits,
+)
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.rejection import FAILED

@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireReadBack, FireStored
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS
+from nats_scheduler.engine.holding.in_flight import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     ContentRead,
     DrainRequested,

@@ -3,17 +3,8 @@
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
-from nats_scheduler.engine.events import (
-    CalendarApplied,
-    CalendarMissing,
-    Ending,
-    FireForged,
-    FiresMissed,
-)
+from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending, FireForged, FiresMissed
 from nats_scheduler.engine.fire import Fire, ReadContent
-from nats_scheduler.engine.firing import calendars
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
@@ -23,9 +14,12 @@ from nats_scheduler.engine.inputs import (
     MessagesRead,
     OwnershipChanged,
     Refused,
+    ServerLimits,
     Stored,
     Unknown,
 )
+from nats_scheduler.engine.receiving import calendars
+from nats_scheduler.engine.receiving.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.seen import done

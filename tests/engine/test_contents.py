@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.fire import Fire, ReadContent
-from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars

@@ -6,8 +6,8 @@ import pytest
 
 from nats_scheduler.engine.events import FinishUnknown, FireNotDone
 from nats_scheduler.engine.fire import CheckFinished, ReadContent
-from nats_scheduler.engine.firing import done
-from nats_scheduler.engine.firing.done import KEPT_BY_STANDBYS_NS
+from nats_scheduler.engine.holding import deadlines
+from nats_scheduler.engine.holding.deadlines import KEPT_BY_STANDBYS_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
@@ -279,7 +279,7 @@ def test_questions_take_turns_and_what_is_beyond_the_bound_is_said(monkeypatch: 
         desk.step(*(FinishChecked(question) for question in questions))
         desk.at(desk.wake)
     assert asked == 200
-    monkeypatch.setattr(done, "MAX_WATCHED", 3)
+    monkeypatch.setattr(deadlines, "MAX_WATCHED", 3)
     at_start = Desk(*(fire_of("s.a", number) for number in range(2, 7)), live=False)
     at_start.step(CaughtUp())
     assert at_start.reported(FinishUnknown) == []

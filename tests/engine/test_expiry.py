@@ -6,6 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import RemoveExpired, WakeAt
 from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired
+from nats_scheduler.engine.holding.expiry import MAX_REMOVALS_IN_FLIGHT, MAX_TAKEN_PER_STEP, ExpiryAgenda
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -19,7 +20,6 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.removing.expiry import MAX_REMOVALS_IN_FLIGHT, MAX_TAKEN_PER_STEP, ExpiryAgenda
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

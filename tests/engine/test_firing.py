@@ -1,6 +1,6 @@
 """The times and messages of fires, seen from outside: publish, let time pass, read the stream.
 
-It tests `engine/firing/sending.py` too.
+It tests `engine/firing/sending.py` and `engine/firing/advancing.py` too.
 """
 
 import pytest
@@ -8,8 +8,9 @@ import pytest
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted
 from nats_scheduler.engine.fire import Fire, ReadContent
-from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, Stage, Turn
-from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
+from nats_scheduler.engine.firing.machine import TABLE
+from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, Stage
+from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     ContentRead,
     PublishConcluded,
@@ -335,7 +336,7 @@ def test_fires_of_unknown_outcome_are_repeated_within_the_cap() -> None:
 
 
 def test_each_stage_waits_is_in_progress_or_is_done() -> None:
-    assert {Stage.WAITING, *IN_PROGRESS, *DONE} == set(Stage)
+    assert {Stage.WAITING, *IN_PROGRESS, *DONE, Stage.ENDED} == set(Stage)
     assert set(IN_PROGRESS).isdisjoint(DONE)
-    after_done = {turn.following for turn in Turn if set(turn.stages) & set(DONE)}
-    assert after_done <= set(DONE), "what is done fires no more"
+    after_done = {after for (stage, _event), (_act, follow) in TABLE.items() if stage in DONE for after in follow}
+    assert after_done <= {*DONE, Stage.ENDED}, "what is done fires no more"

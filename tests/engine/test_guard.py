@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.holding.flight import Turn
+from nats_scheduler.engine.firing.machine import Event, IllegalEventError, happen
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import IllegalMoveError
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     DuplicateRead,
@@ -71,9 +70,9 @@ class MistakenDesk(Desk):
 
     def holds_nothing_of(self, held: Held) -> None:
         """Check that nothing is left of a schedule that failed, in any part of the engine."""
-        lifecycle, engine = self.engine._lifecycle, self.engine
+        state, engine = self.engine._state, self.engine
         assert engine.held.on(held.subject) is None
-        places = lifecycle._active, lifecycle._unready, lifecycle.held_back, lifecycle.aside, lifecycle.refusals.held
+        places = state.active, state.unready, state.blocked, state.later, state.refusals.held
         assert not any(held.sequence in place for place in places)
         assert held.sequence not in engine.landed.known()
         assert held.wake < 0, "nothing wakes it"
@@ -303,7 +302,7 @@ def test_what_concerns_no_schedule_fails_the_engine() -> None:
         one.step(CalendarsRead(BrokenCalendars({})))
 
 
-def test_an_illegal_move_raises_whatever_assertions_do() -> None:
+def test_an_illegal_event_raises_whatever_assertions_do() -> None:
     one, _message = desk()
-    with pytest.raises(IllegalMoveError, match="UNREAD is not possible while it is waiting"):
-        one.engine._lifecycle.move(one.held(), Turn.UNREAD)
+    with pytest.raises(IllegalEventError, match="NOT_FETCHED may not happen in WAITING"):
+        happen(one.engine._state, one.held(), Event.NOT_FETCHED)

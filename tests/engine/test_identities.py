@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireStored, FireUnknown
 from nats_scheduler.engine.fire import AwaitProposals, Fire
-from nats_scheduler.engine.firing import sending as identities
+from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,

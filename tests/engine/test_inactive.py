@@ -5,13 +5,19 @@ from collections.abc import Sequence
 import pytest
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed, ScheduleAccepted, ScheduleLost, ScheduleRejected
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.inputs import CaughtUp, ExpiryConcluded, MessagesRead, OwnershipChanged, SchedulesGone
-from nats_scheduler.engine.reading.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
+from nats_scheduler.engine.holding.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ExpiryConcluded,
+    MessagesRead,
+    OwnershipChanged,
+    SchedulesGone,
+    ServerLimits,
+)
+from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.seen import done
-from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage

@@ -1,6 +1,6 @@
 """*Latest* and *Gone*: what was replaced, overwritten, removed or cancelled never fires again.
 
-It tests `engine/reading/intake.py` too.
+It tests `engine/receiving/intake.py`, `engine/firing/fetching.py` and `engine/firing/fetched.py` too.
 """
 
 import pytest

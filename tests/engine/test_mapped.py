@@ -1,8 +1,8 @@
 """A fire of ours that a mapping of the account has moved is ours, and a message of a stranger is not."""
 
 from nats_scheduler.engine.events import FireForged, FireReadBack, TargetMapped
+from nats_scheduler.engine.holding.landed import MAX_MAPPED_TARGETS, Moves
 from nats_scheduler.engine.inputs import Stored
-from nats_scheduler.engine.reading.landed import MAX_MAPPED_TARGETS, Moves
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
 
 EVERY = schedule("@every 5s")

@@ -3,14 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from nats_scheduler.engine.ownership.order import (
-    ALL_INSTANCES,
-    PATIENCE_NS,
-    REPLACED_AFTER_NS,
-    Order,
-    Stance,
-    order_of,
-)
+from nats_scheduler.engine.ownership.order import ALL_INSTANCES, PATIENCE_NS, REPLACED_AFTER_NS, Order, Stance, order_of
 from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, Owners
 from nats_scheduler.schedule.instants import SECOND
 

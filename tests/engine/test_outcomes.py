@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnknown
 from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
-from nats_scheduler.engine.firing.course import ATTEMPTS_PER_READ
+from nats_scheduler.engine.firing.due import ATTEMPTS_PER_FETCH
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.engine.inputs import DuplicateRead, Outcome, Refused, RemovalRequested, Stored, Unanswered, Unknown
 from nats_scheduler.schedule.instants import SECOND
@@ -157,7 +157,7 @@ def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedul
     """A stream with `no_ack` answers nothing, also when its guard refuses the fire of a schedule that is gone."""
     desk = Desk(AT_START)
     fire = desk.in_flight(AT_START, 1)
-    for _ in range(ATTEMPTS_PER_READ):
+    for _ in range(ATTEMPTS_PER_FETCH):
         assert desk.reads == []
         desk.concluded(fire, NO_ANSWER)
         desk.at((desk.now - START) / SECOND + 5)

@@ -1,4 +1,7 @@
-"""Fires that come due while the fire before is unfinished: what is sent, what is skipped, and what waits."""
+"""Fires that come due while the fire before is unfinished: what is sent, what is skipped, and what waits.
+
+It tests `engine/firing/blocking.py`.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -16,8 +19,7 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
 )
 from nats_scheduler.engine.fire import CheckFinished, Fire, ReadContent
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.holding.lifecycle import UNFIRED_LIMIT_NS
+from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
@@ -26,6 +28,7 @@ from nats_scheduler.engine.inputs import (
     OwnershipChanged,
     Refused,
     RemovalRequested,
+    ServerLimits,
     Stored,
     Unanswered,
 )
@@ -488,7 +491,7 @@ def test_a_schedule_that_waits_is_held_back_and_not_overdue_keeps_no_content_and
     )
     assert held is not None
     assert held.flight is not None
-    assert held.flight.is_held_back
+    assert held.flight.is_blocked
     assert (held.flight.content, held.flight.fire) == (None, None)
     assert (checkpoint.through, checkpoint.unsettled) == (world.now, frozenset({1})), "it holds nothing back"
     assert (figures.held_back, figures.held_back_since, figures.overdue) == (1, START + 2 * MINUTE, 0)

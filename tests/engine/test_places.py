@@ -9,7 +9,6 @@ import pytest
 from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
 from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
@@ -19,9 +18,10 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     RemovalRequested,
     SchedulesGone,
+    ServerLimits,
     Stored,
 )
-from nats_scheduler.engine.reading.admission import MAX_PLACED_AT_ONCE
+from nats_scheduler.engine.receiving.admission import MAX_PLACED_AT_ONCE
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage

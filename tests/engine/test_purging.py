@@ -7,7 +7,8 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
-from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -21,7 +22,6 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Version,
 )
-from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity
 from nats_scheduler.message.stored import StoredMessage

@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireRefused, FiresDropped, FiresMissed, SchedulesFailing, StillRefused
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.holding.lifecycle import MAX_OWN_RETRIES_PER_SECOND, REMINDER_INTERVAL_NS, RETRIES_PER_STORED
+from nats_scheduler.engine.holding.refusals import MAX_OWN_RETRIES_PER_SECOND, REMINDER_INTERVAL_NS, RETRIES_PER_STORED
 from nats_scheduler.engine.inputs import ContentRead, Refused, Stored, StreamChanged
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

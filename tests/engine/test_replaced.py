@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-import nats_scheduler.engine.reading.replaced as replacing
+import nats_scheduler.engine.receiving.replaced as replacing
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
@@ -18,7 +18,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     Unanswered,
 )
-from nats_scheduler.engine.reading.replaced import MAX_COMPARED
+from nats_scheduler.engine.receiving.replaced import MAX_COMPARED
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark, is_other_body
 from nats_scheduler.schedule.instants import DAY, SECOND

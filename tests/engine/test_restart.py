@@ -12,7 +12,6 @@ from nats_scheduler.engine import restart
 from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import Ending, FiresMissed, FiresSkipped
 from nats_scheduler.engine.fire import CheckFinished, LookForFire
-from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.remembered import UNKNOWN, History, read_history, written_history
 from nats_scheduler.engine.holding.table import Table
@@ -26,6 +25,7 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     Refused,
     SchedulesGone,
+    ServerLimits,
     Stored,
     Version,
 )

@@ -1,6 +1,7 @@
 """A message under an acknowledged sequence is matched as the fire; any other one is judged like a foreign message.
 
 An engine that reads runs of messages does what one does that reads each message alone.
+It tests `engine/firing/confirming.py`.
 """
 
 from dataclasses import replace
@@ -9,7 +10,10 @@ import pytest
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted, ScheduleEnded
-from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
+from nats_scheduler.engine.firing.purging import MAX_PURGES_PER_STEP
+from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.landed import Moves
+from nats_scheduler.engine.holding.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -20,9 +24,6 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     Stored,
 )
-from nats_scheduler.engine.reading.landed import Moves
-from nats_scheduler.engine.reading.progress import MAX_EXPECTED, Progress
-from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP
 from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

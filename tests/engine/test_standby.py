@@ -1,4 +1,7 @@
-"""What a standby does: it looks late, ends what the owner purges, and notices an owner that does not fire."""
+"""What a standby does: it looks late, ends what the owner purges, and notices an owner that does not fire.
+
+It tests `engine/firing/timing.py` and `engine/holding/ownership.py` too.
+"""
 
 from typing import Any
 
@@ -7,7 +10,9 @@ import pytest
 from nats_scheduler.engine.actions import Action, WakeAt
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.holding.lifecycle import UNFIRED_LIMIT_NS
+from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
+from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
+from nats_scheduler.engine.holding.purges import JOINT_KEPT_NS, MAX_JOINT_FILTERS
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     CaughtUp,
@@ -20,11 +25,6 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     Stored,
     Unanswered,
-)
-from nats_scheduler.engine.removing.purges import (
-    JOINT_KEPT_NS,
-    LEFT_TO_OWNER_NS,
-    MAX_JOINT_FILTERS,
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND

@@ -2,9 +2,7 @@
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
-from nats_scheduler.engine.views.figures import State
-from nats_scheduler.engine.views.seen import done
-from nats_scheduler.engine.views.stored import (
+from nats_scheduler.engine.stored import (
     BLOCKING_KINDS,
     PURGED_KINDS,
     Cause,
@@ -13,6 +11,8 @@ from nats_scheduler.engine.views.stored import (
     StoredSchedules,
     blocked_by,
 )
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import EngineView, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE

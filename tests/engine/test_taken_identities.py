@@ -3,6 +3,7 @@
 Instances send a fire at the same time in the worst case, and what one of them has sent under the first identity may
 arrive after the duplicate window of a forgery. If the fire was stored under another identity by then, it is stored
 twice.
+It tests `engine/holding/proposals.py` too.
 """
 
 import heapq
@@ -15,7 +16,7 @@ import pytest
 from nats_scheduler.engine.actions import Action, PublishFires, WakeAt
 from nats_scheduler.engine.events import FireForged, FireStored
 from nats_scheduler.engine.fire import AwaitProposals, Fire, ReadContent, ReadDuplicate
-from nats_scheduler.engine.firing import sending as identities
+from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,

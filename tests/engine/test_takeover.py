@@ -13,6 +13,7 @@ from nats_scheduler.engine.events import (
     ScheduleRejected,
 )
 from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.holding.purges import MAX_REQUESTED_BY_OWNER
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
@@ -29,7 +30,6 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.ownership.takeover import MAX_CHECKED_PER_STEP, MAX_TAKEN_OVER_PER_STEP, MAX_UNSETTLED
-from nats_scheduler.engine.removing.purges import MAX_REQUESTED_BY_OWNER
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -8,22 +8,15 @@ import pytest
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
+from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views import timeline as module
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, by_subject, read_cursor
 from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
 from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done
-from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
 from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.engine.views.view import (
-    ALL,
-    MAX_PAGE_LENGTH,
-    FiredBy,
-    ListedSchedule,
-    Page,
-    Query,
-)
+from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Page, Query
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -215,7 +215,7 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _modules(name: str) -> list[Path]:
-    """Return the modules that are meant by `engine` or `engine/course`."""
+    """Return the modules that are meant by `engine` or `engine/stream`."""
     one = PACKAGE / f"{name}.py"
     return [one] if one.exists() else sorted((PACKAGE / name).rglob("*.py"))
 
@@ -223,7 +223,7 @@ def _modules(name: str) -> list[Path]:
 def main() -> None:
     """Read the command line, run, and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="+", help="rooms or modules: schedule, engine/course")
+    parser.add_argument("names", nargs="+", help="rooms or modules: schedule, engine/stream")
     parser.add_argument("--sample", type=int, help="so many changes of each room, drawn at random; default all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tests", nargs="+", default=TESTS)

@@ -6,6 +6,7 @@ The rule: a standby believes that what is done may be gone, and nothing else of 
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
+from nats_scheduler.engine.holding.purges import MAX_JOINT_FILTERS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
@@ -15,7 +16,6 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     Stored,
 )
-from nats_scheduler.engine.removing.purges import MAX_JOINT_FILTERS
 from nats_scheduler.jetstream.request_watch import MAX_SUBJECT_CHARACTERS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND

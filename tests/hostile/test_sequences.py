@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.firing.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.inputs import CalendarsRead
+from nats_scheduler.engine.receiving.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import MINUTE, SECOND

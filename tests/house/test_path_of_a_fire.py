@@ -1,17 +1,22 @@
-"""The page of the architecture names the files of the engine that a fire enters, and every part of the engine once."""
+"""The page of the architecture: the files that a fire enters, and the table of the machine; and what a folder has."""
 
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 from types import FrameType
 
+from nats_scheduler.engine.firing import machine
+from nats_scheduler.engine.firing.machine import TABLE, Event
+from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.testing.world import ScheduleWorld
+from tests.house.sources import PACKAGE, ROOT, modules, source
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "nats_scheduler"
 PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text()
-ENGINE_FILE = re.compile(r"`(engine/[\w/]+\.py)\b")
+FILE = re.compile(r"`((?:[a-z]+/)+\w+\.py)\b")
+SHORT_FORMS = ("ADVANCED", "SENT", "FIRED")
+"""Sets of stages that have a name in the machine, and in the table of the page."""
+
+Cells = dict[tuple[Stage, Event], tuple[str, frozenset[Stage]]]
 
 
 def section(heading: str) -> str:
@@ -41,14 +46,51 @@ def entered_by_a_fire() -> set[str]:
 
 
 def test_a_fire_enters_the_files_that_its_path_names() -> None:
-    steps = "\n".join(re.findall(r"^(?:\d+\.|   ) .*$", section("The path of a fire"), re.MULTILINE))
-    named = set(ENGINE_FILE.findall(steps))
+    named = {name for name in FILE.findall(section("The path of a fire")) if name.startswith("engine/")}
     assert len(named) > 5
     assert sorted(named - entered_by_a_fire()) == []
 
 
-def test_each_module_of_the_engine_has_one_row() -> None:
-    first_cells = re.findall(r"^\| (`engine/[^|]*) \|", section("What each part of the engine owns"), re.MULTILINE)
-    rows = Counter(ENGINE_FILE.findall(" ".join(first_cells)))
-    modules = (path for path in (PACKAGE / "engine").rglob("*.py") if path.name != "__init__.py")
-    assert rows == Counter(path.relative_to(PACKAGE).as_posix() for path in modules)
+def stages_in(cell: str) -> frozenset[Stage]:
+    """Return the stages that a cell of the page's table names, one by one or by a short form."""
+    found: set[Stage] = set()
+    for name in re.findall(r"`(\w+)`", cell):
+        found |= getattr(machine, name) if name in SHORT_FORMS else {Stage[name]}
+    return frozenset(found)
+
+
+def table_of_the_page() -> Cells:
+    """Return the table of the page, one entry for each stage and event."""
+    found: Cells = {}
+    for event, stages, act, following in re.findall(
+        r"^\| `(\w+)` [^|]*\| ([^|]*) \| `([\w.]+)` \| ([^|]*) \|$", section("The table"), re.MULTILINE
+    ):
+        for stage in stages_in(stages):
+            assert (stage, Event[event]) not in found, f"{stage.name} and {event} are in two rows"
+            found[stage, Event[event]] = act, stages_in(following)
+    return found
+
+
+def test_the_table_of_the_page_is_that_of_the_machine() -> None:
+    acts = {cell: (f"{act.__module__.rpartition('.')[2]}.{act.__name__}", to) for cell, (act, to) in TABLE.items()}
+    assert table_of_the_page() == acts
+
+
+def test_the_short_forms_of_the_page_are_those_of_the_machine() -> None:
+    told = dict(re.findall(r"^- `(\w+)`: (.*)\.$", section("The table"), re.MULTILINE))
+    assert {name: stages_in(told[name]) for name in SHORT_FORMS} == {
+        name: getattr(machine, name) for name in SHORT_FORMS
+    }
+
+
+def test_each_folder_of_the_engine_says_what_is_in_it() -> None:
+    folders = [
+        PACKAGE / "engine",
+        *(path for path in (PACKAGE / "engine").iterdir() if (path / "__init__.py").exists()),
+    ]
+    assert len(folders) > 5
+    for folder in folders:
+        told = re.findall(r"^- `([\w.]+/?)`: \S", source(folder / "__init__.py"), re.MULTILINE)
+        there = [path.name for path in modules(folder) if path.parent == folder and path.name != "__init__.py"]
+        there += [f"{path.name}/" for path in folder.iterdir() if path in folders]
+        assert sorted(told) == sorted(there), folder.name

@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.follower_stages import (
 )
 from tests.harness.seeds import draws, generator
 
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "followers.md"
 STEPS = 5_000
 GOES_ON = 0.7
 """How often an event is drawn that may happen and is not the end: so the draws lead into all stages."""
@@ -103,7 +103,7 @@ def test_an_event_that_is_not_expected_names_the_stage_and_what_was_expected() -
 
 
 def test_the_page_shows_the_table() -> None:
-    section = PAGE.read_text().split("### The stages of a follower\n", 1)[1].split("\n### ", 1)[0]
+    section = PAGE.read_text().split("## The stages of a follower\n", 1)[1].split("\n## ", 1)[0]
     shown = {}
     for name, _meaning, cell in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", section, re.MULTILINE):
         shown[name] = {

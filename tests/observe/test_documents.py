@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
+from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.seen import done
-from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.reading import read_message

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, OwnershipChanged
+from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, OwnershipChanged, ServerLimits
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, ServerLimits
 from nats_scheduler.engine.ownership.takeover import MAX_UNSETTLED, OWED_NUMBERS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import NoAnswerError

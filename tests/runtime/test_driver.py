@@ -14,7 +14,6 @@ import pytest
 from nats_scheduler.engine.actions import Action, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire, Question
-from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -24,6 +23,7 @@ from nats_scheduler.engine.inputs import (
     MessagesRead,
     PurgeConcluded,
     RemovalRequested,
+    ServerLimits,
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51

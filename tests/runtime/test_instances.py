@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from nats_scheduler.engine.holding.lifecycle import Denied
+from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.order import Order, order_of

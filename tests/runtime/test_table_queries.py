@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Stored
+from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, ServerLimits, Stored
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage

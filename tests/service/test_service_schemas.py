@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
@@ -28,6 +29,14 @@ def test_the_reference_page_says_what_the_models_say() -> None:
     for page, endpoints in PAGES.items():
         expected = page_with(page, derived_part(endpoints))
         assert page.read_text(encoding="utf-8") == expected, "python -m tests.service.reference"
+
+
+def test_the_reference_page_lists_each_stage_that_an_answer_can_have() -> None:
+    page = (
+        (REFERENCE / "service.md").read_text("utf-8").partition("## The stage of a schedule\n")[2].partition("\n## ")[0]
+    )
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", page, re.M) for name in re.findall(r"`([^`]+)`", row)]
+    assert listed == [stage.text for stage in Stage if stage not in (Stage.WAITING, Stage.ENDED)]
 
 
 def test_the_answer_on_the_page_about_changes_is_an_answer() -> None:

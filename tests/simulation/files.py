@@ -21,7 +21,7 @@ from typing import Any
 
 from nats_scheduler.engine.holding import roster, table
 from nats_scheduler.engine.holding.table import checksum, prepare
-from nats_scheduler.engine.reading import intake
+from nats_scheduler.engine.receiving import intake
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.data_folder import ClaimedFolder, claim

@@ -16,21 +16,33 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from nats_scheduler.engine import restart
+from nats_scheduler.engine import restart, stream
 from nats_scheduler.engine.actions import PublishFires, WakeAt
 from nats_scheduler.engine.fire import ReadDuplicate
-from nats_scheduler.engine.firing import building, done, outcomes, sending
-from nats_scheduler.engine.firing.calendars import Calendars
-from nats_scheduler.engine.firing.contents import Contents
-from nats_scheduler.engine.firing.course import Course, Unfired
-from nats_scheduler.engine.firing.done import DONE_WITHIN, Deadlines, Watched
-from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.firing.overlap import Overlaps
-from nats_scheduler.engine.firing.sending import Firing, Proposals
-from nats_scheduler.engine.holding import roster
+from nats_scheduler.engine.firing import (
+    advancing,
+    answers,
+    blocking,
+    building,
+    confirming,
+    identities,
+    purging,
+    sending,
+    timing,
+)
+from nats_scheduler.engine.firing.machine import Event
+from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
+from nats_scheduler.engine.holding import deadlines, roster
+from nats_scheduler.engine.holding.contents import Contents
+from nats_scheduler.engine.holding.deadlines import DONE_WITHIN, Deadlines, Watched
+from nats_scheduler.engine.holding.expiry import Expiry
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
-from nats_scheduler.engine.holding.lifecycle import UNFIRED_LIMIT_NS, Lifecycle, Ownership
+from nats_scheduler.engine.holding.inactive import Inactive
+from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS, Ownership
+from nats_scheduler.engine.holding.proposals import Proposals
+from nats_scheduler.engine.holding.purges import Purges
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.holding.table import Row, Table
 from nats_scheduler.engine.inputs import (
     Checkpoint,
@@ -45,11 +57,9 @@ from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.order import Order, Stance, order_of
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.ownership.takeover import Takeover, _had_read
-from nats_scheduler.engine.reading import intake
-from nats_scheduler.engine.reading.inactive import Inactive
-from nats_scheduler.engine.reading.intake import Intake
-from nats_scheduler.engine.removing.expiry import Expiry
-from nats_scheduler.engine.removing.purges import LEFT_TO_OWNER_NS, Purges
+from nats_scheduler.engine.receiving import intake
+from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.intake import Intake
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message import definition, generated
 from nats_scheduler.message.identity import fire_identity
@@ -119,29 +129,29 @@ def together(*parts: Changes) -> Changes:
     return lambda: [change for part in parts for change in part()]
 
 
-def taken_for_unfired(self: Unfired, held: Held, now: int) -> bool:
-    since = max(held.send_time, self._live_since) + UNFIRED_LIMIT_NS
-    if now >= since:
-        self._ownership.blame(held)
+def taken_for_unfired(state: StreamState, held: Held) -> bool:
+    since = max(held.send_time, state.ownership.in_contact_since) + UNFIRED_LIMIT_NS
+    if state.now >= since:
+        state.ownership.blame(held)
         since = held.send_time + LEFT_TO_OWNER_NS
-    self._lifecycle.set_aside(held, since)
+    state.look_later(held, since)
     return True
 
 
-removal_held_against_the_owner = instead(Unfired, "wait", taken_for_unfired)
+removal_held_against_the_owner = instead(timing, "wait_for_owner", taken_for_unfired)
 """A schedule that was removed without a visible request counts as one that its owner does not fire."""
 
 in_flight_sent_again = instead(Proposals, "is_unconcluded", lambda *_, **_how: False)
 """A fire is sent again although the leader may have accepted it before, and not know of it any more."""
 
-identity_in_process_waited_for = instead(Firing, "is_in_process", lambda *_: False)
+identity_in_process_waited_for = instead(identities, "try_next", lambda *_: False)
 """An identity in process is waited for, although nothing can be stored under it any more."""
 
 no_guard = instead(building, "guard_headers", lambda *_: ())
 
 
-def through_one_more(original: Any, self: Purges, target: str, through: int) -> None:
-    original(self, target, through + 1)
+def through_one_more(original: Any, self: Purges, target: str, through: int, **how: Any) -> None:
+    original(self, target, through + 1, **how)
 
 
 def reading_from(last: Callable[[ReplicatedStream, str], Any]) -> Changes:
@@ -179,6 +189,11 @@ def without_bound(bound: str) -> Changes:
     return around(definition, "with_policies", bounded)
 
 
+def without_what_is_blocked(original: Any, self: Takeover, *given: Any) -> Checkpoint:
+    found: Checkpoint = original(self, *given)
+    return replace(found, unsettled=found.unsettled - self._state.blocked.keys())
+
+
 BUGS = {
     # -- fires
     "identity_without_fire_time": Bug(
@@ -197,9 +212,9 @@ BUGS = {
         "Live", 5, around(Table, "woken", lambda original, *given: original(*given)[::2])
     ),
     # -- removals, TTLs and sources
-    "old_versions_left_over": Bug("Gone", 88, instead(Purges, "_keep_old_versions", lambda *_: None)),
+    "old_versions_left_over": Bug("Gone", 88, instead(Purges, "keep_old_versions", lambda *_: None)),
     "expired_message_not_removed": Bug("Gone", 11, instead(StreamDriver, "_remove", lambda *_: None)),
-    "sampled_early": Bug("Faithful", 49, instead(Course, "_ahead", lambda self, _held: self._look_ahead)),
+    "sampled_early": Bug("Faithful", 49, instead(timing, "ahead_of", lambda state, _held: state.longest_ahead)),
     # -- the answers of a server, and other clients
     "absence_believed_of_anybody": Bug("Complete", 14, reading_from(ReplicatedStream.last_applied)),
     "content_read_past_the_leader": Bug("Complete", 14, reading_from(MemoryStream.last)),
@@ -208,15 +223,15 @@ BUGS = {
         66,
         together(instead(continuity, "is_replicated", lambda _state: False), identity_in_process_waited_for),
     ),
-    "forgery_believed": Bug("Complete", 3, instead(outcomes, "fault_of_generated", lambda *_, **_more: "")),
-    "duplicate_believed": Bug("Complete", 66, instead(outcomes, "fault_of_duplicate", lambda *_, **_more: "")),
+    "forgery_believed": Bug("Complete", 3, instead(confirming, "fault_of_generated", lambda *_, **_more: "")),
+    "duplicate_believed": Bug("Complete", 66, instead(answers, "fault_of_duplicate", lambda *_, **_more: "")),
     "identity_waited_for_at_any_time": Bug(
-        "Complete", 66, instead(sending, "free_soon", lambda read, window, _now: read.stored_by + window)
+        "Complete", 66, instead(identities, "free_soon", lambda read, window, _now: read.stored_by + window)
     ),
     "in_flight_sent_again": Bug("Unique", 94, in_flight_sent_again),
     "identity_in_process_waited_for": Bug("Live", 66, identity_in_process_waited_for),
     # -- targets in another stream
-    "fire_elsewhere_not_looked_for": Bug("Unique", 116, instead(Firing, "_is_to_be_looked_for", lambda *_: False)),
+    "fire_elsewhere_not_looked_for": Bug("Unique", 116, instead(sending, "_is_to_be_looked_for", lambda *_: False)),
     "fire_of_an_owner_before_not_looked_for": Bug(
         "Unique",
         116,
@@ -225,10 +240,10 @@ BUGS = {
     "guard_believed_elsewhere": Bug(
         "Gone",
         48,
-        instead(Firing, "is_guarded", lambda self, held: self._limits.guard and not self._landed.covers(held)),
+        instead(StreamState, "is_guarded", lambda self, held: self.limits.guard and not self.landed.covers(held)),
     ),
     "found_elsewhere_ignored": Bug(
-        "Unique", 116, instead(Outcomes, "_latest_found", lambda _self, _held, look: (look.first, None))
+        "Unique", 116, instead(answers, "latest_found", lambda _state, _held, look: (look.first, None))
     ),
     # -- bounds, jitter, missed fires and overlaps
     "start_forgotten": Bug("Unique", 4, without_bound("start")),
@@ -241,22 +256,22 @@ BUGS = {
     "dropped_counted_wrong": Bug(
         "Faithful", 15, around(Held, "dropped_before", lambda original, *given: original(*given) + 1)
     ),
-    "fire_before_ignored": Bug("Overlap", 24, instead(Overlaps, "holds_back", lambda *_: False)),
-    "waiting_fire_settled": Bug("Complete", 3514, instead(Lifecycle, "all_held_back", lambda _self: [])),
+    "fire_before_ignored": Bug("Overlap", 24, instead(blocking, "block", lambda *_: False)),
+    "waiting_fire_settled": Bug("Complete", 3514, around(Takeover, "checkpoint", without_what_is_blocked)),
     # -- fires that are to be done within a time
     "fires_of_others_not_watched": Bug(
         "Done",
         63,
         around(
-            Outcomes,
-            "read_back",
-            lambda original, self, generated, message, **how: original(
-                self, generated, message._replace(block=message.block.replace(DONE_WITHIN, b"X")), **how
+            confirming,
+            "confirm",
+            lambda original, state, generated, message, **how: original(
+                state, generated, message._replace(block=message.block.replace(DONE_WITHIN, b"X")), **how
             ),
         ),
         with_files,
     ),
-    "deadline_settled_at_once": Bug("Done", 4, instead(done, "SETTLED_NS", -NEVER), with_files),
+    "deadline_settled_at_once": Bug("Done", 4, instead(deadlines, "SETTLED_NS", -NEVER), with_files),
     # -- calendars
     "edit_ends_schedules": Bug("Complete", 31, instead(Held, "over_at", property(lambda _self: 0))),
     # -- checkpoints, and the owner of a stream
@@ -316,7 +331,7 @@ BUGS = {
         "Complete", 974, around(roster, "row_of", row_as_it_is_looked_at), with_files
     ),
     # -- roll-ups by purges; the next fire makes up for one that a crash prevented, so that few seeds show it
-    "roll_up_forgotten": Bug("Faithful", 5, instead(Purges, "roll_up", lambda *_: None), with_roll_ups),
+    "roll_up_forgotten": Bug("Faithful", 5, instead(Purges, "roll_up", lambda *_, **_how: None), with_roll_ups),
     "roll_up_of_the_fire_too": Bug("Complete", 1, around(Purges, "roll_up", through_one_more), with_roll_ups),
     "idle_owner_fought": Bug(
         "Owned", 166, together(removal_held_against_the_owner, instead(Ability, "has_claimed", lambda *_: False))
@@ -337,10 +352,10 @@ def breaks(
     return enter
 
 
-@breaks("Complete", 64, Outcomes, "concluded")
-def advance_before_stored(original: Any, self: Outcomes, given: PublishConcluded, now: int) -> None:
+@breaks("Complete", 64, answers, "publish_concluded")
+def advance_before_stored(original: Any, state: StreamState, given: PublishConcluded) -> None:
     """Treat an unknown outcome as stored."""
-    original(self, PublishConcluded(given.fire, Stored(0)), now)
+    original(state, PublishConcluded(given.fire, Stored(0)))
 
 
 @breaks("Complete", 14, StreamDriver, "_publish")
@@ -419,47 +434,47 @@ def outdated_days_taken_for_known(original: Any, self: Calendars, given: Any, no
 ATTEMPTS = count(1)
 
 
-@breaks("Unique", 7, Firing, "send")
-def retry_with_a_new_identity(original: Any, self: Firing, held: Held, flight: Any, fire: Any, now: int) -> None:
+@breaks("Unique", 7, sending, "send")
+def retry_with_a_new_identity(original: Any, state: StreamState, held: Held, flight: Any, fire: Any) -> None:
     """Give each attempt an identity of its own, and no guard."""
     block = with_identity(fire.block.replace(b"Nats-Msg-Id", b"Was-Msg-Id"), f"attempt {next(ATTEMPTS)}")
     copy = type(fire)(fire.schedule, fire.sequence, fire.fire_time, fire.next_fire, fire.target, block, fire.body)
-    original(self, held, flight, copy, now)
+    original(state, held, flight, copy)
 
 
 def first_only(original: Any, self: Intake, found: Any, message: Any, *rest: Any) -> None:
-    if self._roster.on(message.subject) is None:
+    if self._state.roster.on(message.subject) is None:
         original(self, found, message, *rest)
 
 
-def any_read_believed(original: Any, self: Course, read: ContentRead, now: int) -> Any:
+def any_content_believed(original: Any, state: StreamState, read: ContentRead) -> Any:
     if read.message is not None and read.message.sequence > read.sequence:
         read = ContentRead(read.schedule, read.sequence, read.message._replace(sequence=read.sequence), read.source)
-    return original(self, read, now)
+    return original(state, read)
 
 
 BUGS["replacement_ignored"] = Bug(
     "Latest",
     3,
-    together(around(Intake, "_accept", first_only), around(Course, "content_read", any_read_believed), no_guard),
+    together(around(Intake, "_accept", first_only), around(answers, "content_read", any_content_believed), no_guard),
 )
 
 
-def ready_early(original: Any, self: Firing, held: Held, flight: Any) -> None:
-    original(self, held, flight)
-    self._lifecycle.roster.wake(held, held.send_time - 100 * MILLISECOND)
+def ready_early(original: Any, state: StreamState, held: Held, flight: Any) -> None:
+    original(state, held, flight)
+    state.roster.wake(held, held.send_time - 100 * MILLISECOND)
 
 
-def published_when_woken(original: Any, self: Course, held: Held, now: int) -> None:
+def published_when_woken(original: Any, state: StreamState, held: Held, event: Event) -> None:
     flight = held.flight
     if flight is not None and flight.stage is Stage.READY and flight.fire is not None:
-        self.firing.publish(held, flight, held.fire_time, now)
+        sending.publish(state, held, flight, held.fire_time)
     else:
-        original(self, held, now)
+        original(state, held, event)
 
 
 BUGS["early"] = Bug(
-    "Timely", 4, together(around(Firing, "make_ready", ready_early), around(Course, "woken", published_when_woken))
+    "Timely", 4, together(around(sending, "make_ready", ready_early), around(stream, "happen", published_when_woken))
 )
 
 
@@ -468,7 +483,7 @@ def never_open_again(original: Any, self: StreamEngine, given: Any, now: int) ->
     """Stay closed once contact was lost."""
     original(self, given, now)
     if self.last_read and self.fires_stored:
-        self._progress.is_draining = True
+        self._state.progress.is_draining = True
 
 
 @breaks("Gone", 11, Expiry, "remove_due")
@@ -494,20 +509,20 @@ def purge_reported_and_not_sent(_original: Any, self: StreamDriver, request: Any
 @breaks("Latest", 6, Intake, "_pause")
 def paused_taken_for_what_landed(_original: Any, self: Intake, _paused: Any, message: Any, _expires: object) -> None:
     """Let a schedule live on under the message that pauses it."""
-    held = self._roster.on(message.subject)
+    held = self._state.roster.on(message.subject)
     if held is not None and held.sequence < message.sequence:
-        self._course.covered(held, message.sequence, message.stored_at)
+        answers.covered(self._state, held, message.sequence)
 
 
-def given_up_unproven(original: Any, self: Firing, held: Held, flight: Any, fire: Any, now: int) -> bool:
+def given_up_unproven(original: Any, state: StreamState, held: Held, flight: Any, fire: Any) -> bool:
     found = flight.in_process
-    if found is not None and found.fire is fire and now - found.since >= sending.IN_PROCESS_NS:
-        found.is_applied, found.asked_at = True, now
-    return bool(original(self, held, flight, fire, now))
+    if found is not None and found.fire is fire and state.now - found.since >= identities.IN_PROCESS_NS:
+        found.is_applied, found.asked_at = True, state.now
+    return bool(original(state, held, flight, fire))
 
 
 BUGS["identity_in_process_given_up_unproven"] = Bug(
-    "Unique", 76, together(in_flight_sent_again, around(Firing, "is_in_process", given_up_unproven))
+    "Unique", 76, together(in_flight_sent_again, around(identities, "try_next", given_up_unproven))
 )
 
 
@@ -532,13 +547,13 @@ BUGS["jitter_of_the_instance"] = Bug("Timely", 4, jitter_of_the_instance)
 @breaks("Complete", 64, Takeover, "pass_over")
 def delayed_fire_settled(_original: Any, self: Takeover, held: Held) -> bool:
     """Let a checkpoint settle each fire whose fire time has passed, whether or not it was sent."""
-    settled = self._settled
+    settled = self._state.settled
     if held.fire_time > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
         return False
     if held.repeats:
-        self._course.advance(held, held.next_fire(settled.through))
+        advancing.advance(self._state, held, held.next_fire(settled.through))
     else:
-        self._purges.purge(held)
+        purging.purge(self._state, held)
     return True
 
 
@@ -590,12 +605,12 @@ def first_fire_taken_for_the_one_before(original: Any, self: Held, *stored: int)
         original(self, *stored)
 
 
-@breaks("Complete", 3, Overlaps, "answered")
-def finished_fire_not_noticed(original: Any, self: Overlaps, held: Held, request: Any, answer: Any, now: int) -> Any:
+@breaks("Complete", 3, blocking, "answered")
+def finished_fire_not_noticed(original: Any, state: StreamState, held: Held, request: Any, answer: Any) -> Any:
     """Take every fire that was asked about for unfinished."""
     if isinstance(answer, FinishChecked) and not answer.unfinished:
         answer = replace(answer, unfinished=request.through)
-    return original(self, held, request, answer, now)
+    return original(state, held, request, answer)
 
 
 @breaks("Unique", 9, Bounded, "_excepted")
@@ -634,17 +649,18 @@ def recorded_owner_taken_for_alive(original: Any, self: Owners, key: str) -> lis
 @breaks("Gone", 11, StreamEngine, "_owner_changed")
 def expiry_dropped_at_a_takeover(original: Any, self: StreamEngine, given: Any, now: int) -> None:
     """Remove nothing of what was to expire before this instance was the owner."""
-    if self._expiry is not None and given.is_owner and not self.ownership.is_owner:
-        self._expiry._agenda.clear()
+    expiry = self._state.expiry
+    if expiry is not None and given.is_owner and not self.ownership.is_owner:
+        expiry._agenda.clear()
     original(self, given, now)
 
 
 @breaks("Complete", 3, Takeover, "owner_changed")
 def due_while_standing_by_left(original: Any, self: Takeover, change: Any, now: int) -> None:
     """Do not look at what came due while another instance was the owner."""
-    is_new = change.is_owner and not self._ownership.is_owner
+    is_new = change.is_owner and not self._state.ownership.is_owner
     original(self, change, now)
-    while is_new and self._roster.pop_woken(now, 1_000):
+    while is_new and self._state.roster.pop_woken(now, 1_000):
         pass
 
 

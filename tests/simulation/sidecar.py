@@ -14,7 +14,7 @@ from typing import Any
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired, purge_after
 from nats_scheduler.engine.events import Event, FireNotDone, ScheduleRejected
 from nats_scheduler.engine.fire import Fire, Question
-from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,

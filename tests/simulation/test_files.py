@@ -13,9 +13,9 @@ import pytest
 from nats_scheduler.engine import restart as engine_restart
 from nats_scheduler.engine.holding import roster
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.table import Row, Table, checksum
-from nats_scheduler.engine.reading.admission import Admission
-from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.receiving.admission import Admission
 from nats_scheduler.engine.restart import Document, Restart
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
@@ -96,7 +96,9 @@ BUGS = {
     "no row is woken": instead(Table, "woken", lambda *_: []),
     "a schedule begins with the fire after its next one": around(roster, "row_of", row_of_the_fire_after),
     "whatever waits is ended when something was removed": together(
-        instead(Admission, "find_gone", lambda self, *_: iter([[(one.subject, one.sequence) for one in self._roster]])),
+        instead(
+            Admission, "find_gone", lambda self, *_: iter([[(one.subject, one.sequence) for one in self._state.roster]])
+        ),
         instead(Removals, "_end", end_unasked),
     ),
     "the fire before is not known": instead(roster, "read_history", lambda *_: None),

@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding import lifecycle
-from nats_scheduler.engine.holding.lifecycle import UNFIRED_LIMIT_NS
+from nats_scheduler.engine.firing import answers
+from nats_scheduler.engine.holding import refusals
+from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
+from nats_scheduler.engine.holding.purges import Purges
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.inputs import Checkpoint, FiresStored, OwnershipChanged, RemovalRequested
 from nats_scheduler.engine.ownership import owners
 from nats_scheduler.engine.ownership.ability import IDLE_CONFIRMED_AFTER_NS, Ability
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.engine.ownership.owners import HEARTBEAT_INTERVAL_NS, Owners
 from nats_scheduler.engine.ownership.takeover import Takeover
-from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime import checkpoints, instances, sidecar, stream_service, wakes
 from nats_scheduler.runtime.checkpoints import CheckpointWriter
@@ -305,12 +306,12 @@ def fired_of_what_came_due_without_an_owner(*, also: str = "") -> set[str]:
 
 def looks_on_as_a_standby(original: Any, self: Takeover, change: OwnershipChanged, now: int) -> None:
     """Look at the schedules that came due while standing by when the next ones are looked at."""
-    is_new = change.is_owner and not self._ownership.is_owner
+    is_new = change.is_owner and not self._state.ownership.is_owner
     original(self, change, now)
     if is_new:
-        for held in self._lifecycle.all_not_waiting():
-            self._lifecycle.set_aside(held, held.send_time + LIVE * 10)
-        while self._roster.pop_woken(now, 1_000):
+        for held in self._state.all_not_waiting():
+            self._state.look_later(held, held.send_time + LIVE * 10)
+        while self._state.roster.pop_woken(now, 1_000):
             pass
 
 
@@ -516,17 +517,17 @@ def fired_after_a_leader_was_behind(*, elects: bool) -> set[str]:
         return set(fleet.fires_within(LIVE))
 
 
-def any_fire_taken_for_the_refused(original: Any, self: Outcomes, stored: FiresStored, now: int) -> None:
-    known = self._lifecycle.refusals
+def any_fire_taken_for_the_refused(original: Any, state: StreamState, stored: FiresStored) -> None:
+    known = state.refusals
     for fire in stored.fires:
         if fire.sequence in known.held:
-            known.stored(fire.sequence, now)
-    original(self, stored, now)
+            known.stored(fire.sequence, state.now)
+    original(state, stored)
 
 
 @pytest.mark.parametrize("elects", [True, False], ids=["owned", "by all"])
 def test_all_fire_soon_after_their_leader_has_caught_up(*, elects: bool) -> None:
     assert fired_after_a_leader_was_behind(elects=elects) == set(SUBJECTS)
-    none_rests_shorter = instead(lifecycle, "OF_A_MOMENT", frozenset())
-    with planted(together(none_rests_shorter, around(Outcomes, "were_stored", any_fire_taken_for_the_refused))):
+    none_rests_shorter = instead(refusals, "OF_A_MOMENT", frozenset())
+    with planted(together(none_rests_shorter, around(answers, "fires_stored", any_fire_taken_for_the_refused))):
         assert fired_after_a_leader_was_behind(elects=elects) != set(SUBJECTS)

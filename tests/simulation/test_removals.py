@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from nats_scheduler.engine.holding import landed
 from nats_scheduler.engine.inputs import RemovalRequested
-from nats_scheduler.engine.reading import landed
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import LONGEST_WAIT_SECONDS, Removals

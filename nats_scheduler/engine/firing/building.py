@@ -8,10 +8,10 @@ Cost: some microseconds for a block of ten headers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing.done import deadline_headers
+from nats_scheduler.engine.holding.deadlines import deadline_headers
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import (
@@ -26,7 +26,6 @@ from nats_scheduler.message.headers import MSG_ID, Header, header_value, without
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 MAX_BLOCK_BYTES = 65_535
 """Largest header block the server stores (10097)."""
@@ -50,42 +49,8 @@ IDENTITY_HIDDEN = Refused(
     400, NO_CODE, "header names in its values would hide the identity or the guard of the fire from the server"
 )
 PAYLOAD_TOO_LARGE = 10054
-UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
-"""Longest look-ahead if the server does not refuse a stale fire (2.10).
-
-The shorter, the smaller the window in which a removal can be missed.
-"""
 UNSAFE = b""
 """The block of a fire that cannot be sent."""
-
-
-MIN_READ_GROUP_NS = 100 * MILLISECOND
-"""Contents that are due within this time (ns) are read together, however punctual fires are to be."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """The features and limits of the server."""
-
-    guard: bool
-    """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
-    max_payload: int = 1_048_576
-    """Bytes of headers and body together."""
-    look_ahead: int = 10 * SECOND
-    """The time (ns) before its due time at which the content of a fire is read."""
-    read_group: int = MIN_READ_GROUP_NS
-    """Contents that are due within this time (ns) are read together, in one write."""
-    blocks_refused: bool = False
-    """True if a fire that its guard refuses stays "in process" until the duplicate window ends (2.11, replicas)."""
-    replicated: bool = False
-    """True if what the leader has accepted may not be applied yet: another leader does not know of it."""
-    silent: bool = False
-    """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
-
-    @property
-    def longest_ahead(self) -> int:
-        """The longest time (ns) before its send time at which a schedule is read."""
-        return self.look_ahead if self.guard else min(self.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
 
 
 def assembled(

@@ -1,26 +1,25 @@
-"""The course of one fire: the stages of a schedule, and all that can happen to it, as one table.
+"""The stage of a schedule, and all that is known of the fire that is in progress for it.
 
-    stage           what happens in it
-    WAITING         nothing: the agenda says when to look at the schedule
-    READING         the content was asked for, or waits until there is room for it
-    KEPT            the content of the fire before is kept, and the next fire is not built yet
-    READY           the fire is built and waits for its due time
-    HELD_BACK       the fire is due, and it is not known that the fire before is finished (`X-Overlap`)
-    IN_FLIGHT       the fire was handed out to be published, and its outcome is not known
-    BACKING_OFF     an attempt to read or to publish failed, and the next one waits
-    DONE_BY_OWNER   the schedule is done, and the owner of the stream, another instance, is to purge it
-    PURGING         the schedule is done, and its purge was ordered
-    UNPURGEABLE     the schedule is done, and the server refuses the purge: it stays held so that it never fires again
+    stage            what happens in it
+    WAITING          nothing: its wake says when to look at the schedule
+    FETCHING         its content was asked for, or waits until there is room for it
+    KEPT             the content of the fire before is kept, and the next fire is not built yet
+    READY            the fire is built and waits for its due time
+    BLOCKED          the fire is due, and it is not known that the fire before is finished (`X-Overlap`)
+    IN_FLIGHT        the fire was handed out to be published, and its outcome is not known
+    BACKING_OFF      an attempt to fetch or to publish failed, and the next one waits
+    DONE_BY_OWNER    the schedule is done, and the owner of the stream, another instance, is to purge it
+    PURGING          the schedule is done, and its purge was ordered
+    UNPURGEABLE      the schedule is done, and the server refuses the purge: it is kept so that it never fires again
+    ENDED            the schedule is not held any more
 
-`Turn` is the whole table: each thing that happens, the stages in which it may happen, and the stage that follows.
-`engine.holding.lifecycle.Lifecycle.move` is the only function that changes a stage, and it raises for what the table
-does not have; a schedule that ends is held no longer and has no stage.
+What may happen in each, and what follows, is the table of `engine.firing.machine`.
 
 A schedule that waits has no `Flight`: of a million, few have one at any time.
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
@@ -38,7 +37,7 @@ UNKNOWN_BACK_OFF_LIMIT_NS = 1 * SECOND
 
 REFUSED_BACK_OFF_LIMIT_NS = 30 * SECOND
 """Longest back-off after a refused purge or removal, and of a refused fire that is no probe
-(`engine.holding.lifecycle`)."""
+(`engine.holding.refusals`)."""
 
 
 def wait_after(failures: int, limit: int) -> int:
@@ -50,68 +49,35 @@ MAX_LANDINGS_RETRIED = 16
 """The most immediate retries of a fire that the guard refused because something had landed; then it backs off."""
 
 
-class Stage(Enum):
-    """Where a flight is; see the table above."""
+class Stage(IntEnum):
+    """Where a schedule is; see above. Numbers, because the table is asked for them with each event."""
 
-    WAITING = "waiting"
-    READING = "reading"
-    KEPT = "kept"
-    READY = "ready"
-    HELD_BACK = "held back"
-    IN_FLIGHT = "in flight"
-    BACKING_OFF = "backing off"
-    DONE_BY_OWNER = "done by the owner"
-    PURGING = "purging"
-    UNPURGEABLE = "unpurgeable"
+    WAITING = 0
+    FETCHING = 1
+    KEPT = 2
+    READY = 3
+    BLOCKED = 4
+    IN_FLIGHT = 5
+    BACKING_OFF = 6
+    DONE_BY_OWNER = 7
+    PURGING = 8
+    UNPURGEABLE = 9
+    ENDED = 10
+
+    @property
+    def text(self) -> str:
+        """The stage in words, such as "in flight"."""
+        return self.name.lower().replace("_", " ")
 
 
 WITH_CONTENT = (Stage.KEPT, Stage.READY)
 """The stages in which the content of the next fire is in memory, and nothing is asked."""
 
-TO_BE_SENT = (Stage.READING, *WITH_CONTENT, Stage.HELD_BACK, Stage.BACKING_OFF)
-"""The stages in which the next fire is in progress, and is not in flight."""
-
-IN_PROGRESS = (*TO_BE_SENT, Stage.IN_FLIGHT)
+IN_PROGRESS = (Stage.FETCHING, *WITH_CONTENT, Stage.BLOCKED, Stage.IN_FLIGHT, Stage.BACKING_OFF)
 """The stages in which the next fire is in progress."""
 
 DONE = (Stage.PURGING, Stage.DONE_BY_OWNER, Stage.UNPURGEABLE)
 """The stages in which a schedule fires no more."""
-
-
-class Turn(Enum):
-    """A change of a schedule: what happens to it, the stage that follows, and the stages in which it may happen."""
-
-    ASKED = "its content is asked for", Stage.READING, (Stage.WAITING, *IN_PROGRESS)
-    UNREAD = "its content could not be read", Stage.BACKING_OFF, (Stage.READING,)
-    NOT_DUE = "it was read for another reason than its fire", Stage.WAITING, (Stage.READING,)
-    CONTENT_KEPT = "its content stays for the next fire", Stage.KEPT, (Stage.WAITING,)
-    BUILT = "its fire is built before it is due", Stage.READY, (Stage.READING, Stage.KEPT, Stage.HELD_BACK)
-    HELD = "its fire before may be unfinished", Stage.HELD_BACK, (Stage.READING, *WITH_CONTENT)
-    SENT = "its fire is handed out", Stage.IN_FLIGHT, IN_PROGRESS
-    POSTPONED = "its fire cannot be sent at the moment", Stage.BACKING_OFF, IN_PROGRESS
-    REFUSED = "its fire is refused", Stage.BACKING_OFF, IN_PROGRESS
-    UNKNOWN = "no answer says that its fire is stored", Stage.BACKING_OFF, (Stage.IN_FLIGHT,)
-    ADVANCED = "its fire is stored or dropped, and another one follows", Stage.WAITING, (Stage.WAITING, *IN_PROGRESS)
-    COVERED = "something landed on it and leaves it alive", Stage.WAITING, (Stage.WAITING, *WITH_CONTENT)
-    EDITED = (
-        "a calendar that it names was edited",
-        Stage.WAITING,
-        (
-            Stage.WAITING,
-            *WITH_CONTENT,
-            Stage.HELD_BACK,
-            Stage.BACKING_OFF,
-        ),
-    )
-    LEFT = "another instance owns the stream", Stage.WAITING, (Stage.WAITING, *IN_PROGRESS)
-    DONE = "it is done, and purged here", Stage.PURGING, tuple(Stage)
-    DONE_BY_OWNER = "it is done, and the owner purges it", Stage.DONE_BY_OWNER, tuple(Stage)
-    PURGE_REFUSED = "the server refuses its purge", Stage.UNPURGEABLE, (Stage.PURGING,)
-
-    def __init__(self, meaning: str, following: Stage, stages: tuple[Stage, ...]) -> None:
-        self.meaning = meaning
-        self.following = following
-        self.stages = stages
 
 
 class Failing(NamedTuple):
@@ -124,10 +90,10 @@ class Failing(NamedTuple):
 
 @dataclass(slots=True)
 class FireBefore:
-    """The fire before the one that is due, if it has to be finished first (`engine.firing.overlap`)."""
+    """The fire before the one that is due, if it has to be finished first (`engine.firing.blocking`)."""
 
     since: int
-    """The instant (ns) at which the fire that is due was first held back."""
+    """The instant (ns) at which the fire that is due was first blocked."""
     after: int
     through: int
     """It is stored above sequence `after`, up to `through`; if several may be, the first that is unfinished counts."""
@@ -149,7 +115,7 @@ class FireBefore:
 
 @dataclass(slots=True)
 class InProcess:
-    """An identity that is in process according to the server, and what is known of it (`engine.firing.sending`)."""
+    """An identity that is in process according to the server, and what is known of it (`engine.firing.identities`)."""
 
     fire: Fire
     """The fire with this identity."""
@@ -163,18 +129,20 @@ class InProcess:
     """True if all is applied that was accepted before the attempt that comes next."""
 
 
-@dataclass(slots=True)
 class Flight:
-    """The work in progress for one held schedule."""
+    """The work in progress for one held schedule.
 
-    stage: Stage = Stage.WAITING
-    """Changed by `Lifecycle.move` only."""
+    One is made for each fire: an attribute that has its value here is kept for a flight only once it has another one.
+    """
+
+    stage: Stage
+    """Changed by `StreamState.enter` only."""
     content: StoredMessage | None = None
     source: StoredMessage | None = None
     read_at: int = 0
     """The instant (ns) at which the content was read."""
     content_size: int = 0
-    """Bytes that count for it (`engine.firing.contents`)."""
+    """Bytes that count for it (`engine.holding.contents`)."""
     waits_for_room: bool = False
     """True if the content is asked for once there is room for it."""
     fire: Fire | None = None
@@ -192,10 +160,10 @@ class Flight:
     """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
     was_rechecked: bool = False
     """True if the content was read again because the guard refused the fire."""
-    blocked: tuple[int, int] | None = None
+    kept_identity: tuple[int, int] | None = None
     """The fire time whose first identity the server keeps for nothing, and the number of the one to use; None: none."""
     in_process: InProcess | None = None
-    """An identity of the fire that is in process, and what is known of it (`engine.firing.sending`); None: none."""
+    """An identity of the fire that is in process, and what is known of it (`engine.firing.identities`); None: none."""
     forgery: int = 0
     """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
     landings: int = 0
@@ -208,7 +176,7 @@ class Flight:
     may_be_stored: bool = False
     """True if `fire` may be stored although no answer said so."""
     unconcluded: int | None = None
-    """The number of questions asked (`engine.firing.sending`) when an attempt ended of which the outcome is unknown."""
+    """The number of questions (`engine.holding.proposals`) when an attempt ended of which the outcome is unknown."""
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     before: FireBefore | None = None
@@ -218,33 +186,38 @@ class Flight:
     missed_since: int | None = None
     """The earliest fire (ns) that `fire` stands for as well, None if it stands for itself alone."""
 
+    def __init__(self, stage: Stage = Stage.WAITING) -> None:
+        """Begin in a stage."""
+        self.stage = stage
+
     @property
     def has_waited(self) -> bool:
         """True if the fire that is due had to wait until the one before was finished, or still has to."""
         return self.before is not None and self.before.waited
 
     @property
-    def is_held_back(self) -> bool:
+    def is_blocked(self) -> bool:
         """True if the fire that is due waits until the one before is finished."""
         return self.before is not None and self.before.waited and not self.before.is_over
 
-    def block(self, fire: Fire) -> None:
+    def give_up_identity(self, fire: Fire) -> None:
         """Note that the server keeps the identity of a fire, under which nothing is stored."""
-        self.blocked = fire.fire_time, number_after(fire.taken, fire.sequence)
+        self.kept_identity = fire.fire_time, number_after(fire.taken, fire.sequence)
 
     def refused(self, fire: Fire, *, by_guard: bool, blocks: bool) -> None:
         """Note that a fire was refused; by the guard the server `blocks` its identity.
 
-        After any other refusal the first identity is tried again (`engine.firing.sending`).
+        After any other refusal the first identity is tried again (`engine.firing.identities`).
         """
         if not by_guard:
-            self.refusals, self.given_up, self.blocked = self.refusals + 1, 0, None
+            self.refusals, self.given_up, self.kept_identity = self.refusals + 1, 0, None
         elif blocks:
-            self.block(fire)
+            self.give_up_identity(fire)
 
     def number_of(self, fire_time: int) -> int:
         """Return the number of the identity under which the fire of a fire time is sent."""
-        return self.blocked[1] if self.blocked is not None and self.blocked[0] == fire_time else 0
+        kept = self.kept_identity
+        return kept[1] if kept is not None and kept[0] == fire_time else 0
 
     def found_landing(self) -> None:
         """Re-check after the next refusal by the guard too: the last message on the subject was another one."""

@@ -53,7 +53,7 @@ class NoFire(Enum):
 
 @dataclass(slots=True)
 class DroppedRun:
-    """The fires of one schedule that policies dropped since one was stored (`engine.holding.silence`)."""
+    """The fires of one schedule that policies dropped since one was stored (`engine.firing.silence`)."""
 
     first: int
     """The fire time (ns) of the first one."""

@@ -36,7 +36,7 @@ from nats_scheduler.schedule.patterns import Pattern
 # The record of a paused schedule, kept while its message is the last one on its subject.
 #
 # The rule: what is kept is what its message would be if it was resumed. One that would be rejected then is kept as
-# rejected (`engine.reading.inactive`), because it has no pattern that could be shown.
+# rejected (`engine.holding.inactive`), because it has no pattern that could be shown.
 
 
 class PausedSchedule(NamedTuple):
@@ -111,6 +111,12 @@ class Lifetimes:
             return message.stored_at + lifetime
         # As newer servers do: such a message outlives `max_age`.
         return NEVER_EXPIRES if header_value(message.block, MSG_TTL) == _NEVER else NO_EXPIRY
+
+    def may_end(self, message: StoredMessage, fire_time: int) -> bool:
+        """Return whether a TTL may end a schedule that was stored, or `max_age` before a fire time (ns)."""
+        if self.max_age and message.stored_at + self.max_age <= fire_time:
+            return True
+        return self._reads_ttl and message.block.find(MSG_TTL) >= 0 and self.expiry(message, None) != NO_EXPIRY
 
     def ends(self, held: Held | PausedSchedule) -> int:
         """Return when the stream removes a schedule (ns); `NO_EXPIRY` or later if it keeps it."""

@@ -506,7 +506,10 @@ class Roster:
             self.cancel_wake(held)
         held.wake = instant
         self._changed[held] = None
-        self._enter(held)
+        if instant > self.objects_through and not held.has_history:
+            self._unsettled.append(held)  # it is known at the end of the step whether it stays an object
+        else:
+            self._agenda.add(held, instant)
 
     def cancel_wake(self, held: Held) -> None:
         """Remove the wake of a schedule, until another one is set."""

@@ -36,13 +36,11 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsByAge, ScheduleEndsEarly
-from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing import advancing, purging, timing
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
-from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, OwnershipChanged, RemovalRequested, Version
-from nats_scheduler.engine.reading.inactive import Inactive
-from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.inputs import Checkpoint, OwnershipChanged, RemovalRequested, Version
 from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
 
@@ -75,26 +73,21 @@ MAX_OUTSTANDING = 2_048
 """While more outcomes of fires and purges than this are outstanding, the backlog waits."""
 
 
-class Takeover(Part):
+class Takeover:
     """Changes of the owner of one stream, and the checkpoint at which its schedules begin."""
 
-    def __init__(self, lifecycle: Lifecycle, course: Course, purges: Purges, inactive: Inactive) -> None:
-        super().__init__(lifecycle)
-        self._inactive = inactive
-        self._course = course
-        self._purges = purges
-        self._settled = NOTHING_SETTLED
-        """What the owner before settled."""
+    def __init__(self, state: StreamState) -> None:
+        self._state = state
         self._owner_since: int | None = None
         """Since when (ns) this instance is the owner; None if it is not, or has been from the beginning."""
         self._calendars: dict[str, int] = {}
         """Calendars that are not known, and up to when (ns) the schedules that name them are settled."""
         self._due_without_calendar: dict[int, Held] = {}
         """By sequence, schedules that wait for their calendars and may be due earlier than what those settle."""
-        self._changing: deque[Held] = deque()
+        self.changing: deque[Held] = deque()
         """Schedules that were in progress when the owner changed."""
         self._earliest_changing: int | None = None
-        """The earliest send time (ns) of the schedules in `_changing`."""
+        """The earliest send time (ns) of the schedules in `changing`."""
         self._accepted: dict[str, int] = {}
         """Schedules that are to be reported if this instance becomes the owner: sequences by subject."""
         self.has_reported_age = False
@@ -103,22 +96,22 @@ class Takeover(Part):
         """Old versions that are to be purged then, by subject."""
         self._superseded_at: dict[int, str] = {}
         """The subjects of those, by the sequences of the versions that are known."""
-        self._left: Iterator[None] | None = None
+        self.left: Iterator[None] | None = None
         """The work of reports and purges that is left; None if there is none."""
 
     @property
     def first_not_settled(self) -> int:
         """The first fire time (ns) that the owner before cannot have settled."""
-        return self._settled.through + 1
+        return self._state.settled.through + 1
 
     def begin(self, held: Held) -> None:
         """Skip the fires that the owner before has settled, then wait for the next one."""
         if held.fire_time >= self.first_not_settled or not self.pass_over(held):
-            self._course.await_due(held)
+            timing.await_due(self._state, held)
 
     def pass_over(self, held: Held) -> bool:
         """Advance past the fires that the owner before has settled; returns whether there were any."""
-        settled = self._settled
+        settled = self._state.settled
         through = settled.through
         if _sends_each(held):
             self._begin_backlog(held, settled)
@@ -132,11 +125,11 @@ class Takeover(Part):
         if held.repeats and held.no_fire is NoFire.EXCEPTED:
             return False  # it waits for an edit, or its end, and not for the fire that is settled
         if not held.repeats:
-            self._purges.purge(held)
+            purging.purge(self._state, held)
         else:
             if held.is_elsewhere:  # nothing shows which of those fires are stored
                 held.previous_fire, held.previous_sequence, held.previous_stored_at, held.dropped = None, 0, 0, 0
-            self._course.advance(held, held.next_to_send(through))
+            advancing.advance(self._state, held, held.next_to_send(through))
         return True
 
     def _begin_backlog(self, held: Held, settled: Checkpoint) -> None:
@@ -154,8 +147,8 @@ class Takeover(Part):
             is_known = True
         elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
             is_known = True
-        elif self._ownership.reads_all and not held.is_elsewhere:
-            since = self._course.running_since
+        elif self._state.ownership.reads_all and not held.is_elsewhere:
+            since = self._state.running_since
             is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
         else:
             since = self._owner_since
@@ -164,8 +157,8 @@ class Takeover(Part):
 
     def _report_dropped(self, held: Held, settled: Checkpoint) -> None:
         """Report what the owner before was to drop."""
-        if held.unreported is not None and self._ownership.is_owner:
-            self._course.took_over(held, settled.through if _had_read(settled, held) else -1)
+        if held.unreported is not None and self._state.ownership.is_owner:
+            advancing.took_over(self._state, held, settled.through if _had_read(settled, held) else -1)
 
     def await_calendar(self, name: str, through: int | None) -> None:
         """Note that a calendar is not known: the schedules that name it are settled up to `through` (ns) only.
@@ -173,7 +166,7 @@ class Takeover(Part):
         With None, as far as the owner before had settled them; what that is a standby learns when it takes over.
         """
         if name not in self._calendars:
-            earlier = self._settled.through_of((name,)) if self._ownership.is_owner else NO_EXPIRY
+            earlier = self._state.settled.through_of((name,)) if self._state.ownership.is_owner else NO_EXPIRY
             self._calendars[name] = earlier if through is None else through
 
     def awaits(self, calendar: str) -> bool:
@@ -194,43 +187,43 @@ class Takeover(Part):
 
     def _unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held and the owner before had not read it."""
-        held = self._roster.exactly(subject, sequence)
-        return None if held is None or _had_read(self._settled, held) else held
+        held = self._state.roster.exactly(subject, sequence)
+        return None if held is None or _had_read(self._state.settled, held) else held
 
     def owner_changed(self, change: OwnershipChanged, now: int) -> bool:
         """Fire for the stream from now on, or leave it to another owner; returns whether that is new."""
-        was_owner, self._ownership.is_owner = self._ownership.is_owner, change.is_owner
+        was_owner = self._state.ownership.is_owner
         if change.checkpoint is not None:
-            self._settled = change.checkpoint
+            self._state.settled = change.checkpoint
         if change.is_owner == was_owner:
             return False
         self._owner_since = now if change.is_owner else None
-        self._ownership.unfired = 0
+        self._state.ownership.begin(is_owner=change.is_owner)
         if change.is_owner:
-            self._ownership.able_since = now
-            self._purges.take_over()
-            self._course.firing.proposals.took_over()
+            self._state.ownership.able_since = now
+            purging.take_over(self._state)
+            self._state.proposals.took_over()
             for name, through in self._calendars.items():
-                self._calendars[name] = min(through, self._settled.through_of((name,)))
-        self._changing = deque(self._lifecycle.all_not_waiting())
-        self._earliest_changing = min((held.send_time for held in self._changing), default=None)
+                self._calendars[name] = min(through, self._state.settled.through_of((name,)))
+        self.changing = deque(self._state.all_not_waiting())
+        self._earliest_changing = min((held.send_time for held in self.changing), default=None)
         return True
 
     def go_on(self) -> bool:
         """Take over, or leave, some schedules that were in progress when the owner changed; return whether more are."""
-        if not self._changing:
+        if not self.changing:
             return False
-        some = (self._changing.popleft() for _ in range(min(len(self._changing), MAX_TAKEN_OVER_PER_STEP)))
-        self._guard.each((held for held in some if self._roster.on(held.subject) is held), self._go_on_with)
-        if not self._changing:
+        some = (self.changing.popleft() for _ in range(min(len(self.changing), MAX_TAKEN_OVER_PER_STEP)))
+        self._state.guard.each((held for held in some if self._state.roster.on(held.subject) is held), self._go_on_with)
+        if not self.changing:
             self._earliest_changing = None
-        return bool(self._changing)
+        return bool(self.changing)
 
     def _go_on_with(self, held: Held) -> None:
-        if self._ownership.is_owner:
+        if self._state.ownership.is_owner:
             self._take_over(held)
         else:
-            self._course.leave(held)
+            timing.leave(self._state, held)
 
     def checkpoint(self, now: int, last_read: int, rejected: Iterable[int], last: StoredMessage | None) -> Checkpoint:
         """Return how far the schedules are settled; the sequences of `rejected` ones are exceptions.
@@ -240,12 +233,12 @@ class Takeover(Part):
         `last` is the message with the highest sequence that was read: no held schedule has a higher one.
         """
         room = MAX_UNSETTLED
-        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.send_time)
+        failing = nsmallest(room + 1, list(self._state.refusals.held.values()), key=lambda held: held.send_time)
         named, owed, unnamed = _named(failing, room)
-        bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
+        bounds = (self._state.earliest_unsettled(), self._state.roster.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         left = room - len(named) - OWED_NUMBERS * len(owed) if unnamed is None else 0
-        held_back = nsmallest(left, self._lifecycle.all_held_back(), key=lambda held: held.send_time)
+        held_back = nsmallest(left, list(self._state.blocked.values()), key=lambda held: held.send_time)
         more = islice(chain((held.sequence for held in held_back), self._overdue_without_calendar(), rejected), left)
         stored_by = 0 if last is None else last.stored_at
         unsettled = frozenset(chain(named, more))
@@ -257,19 +250,19 @@ class Takeover(Part):
         waiting = self._due_without_calendar
         for held in list(waiting.values()):
             settled = max((self._calendars.get(name, -1) for name in held.calendars), default=-1)
-            is_waiting = self._roster.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
+            is_waiting = self._state.roster.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
             if not is_waiting or held.send_time > settled:
                 del waiting[held.sequence]
         return list(waiting)
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
-        self._report_dropped(held, self._settled)
+        self._report_dropped(held, self._state.settled)
         if flight is not None and flight.stage in (Stage.DONE_BY_OWNER, Stage.UNPURGEABLE):
-            self._purges.purge(held, flight.ending)
+            purging.purge(self._state, held, flight.ending)
             return
-        self._course.leave(held)  # discards what was built before another instance was the owner
-        if held.flight is None or held.flight.stage is Stage.READING:
+        timing.leave(self._state, held)  # discards what was built before another instance was the owner
+        if held.flight is None or held.flight.stage is Stage.FETCHING:
             self.pass_over(held)
 
     # -- what is reported and purged late --------------------------------------------------------------------------
@@ -277,18 +270,18 @@ class Takeover(Part):
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance becomes the owner."""
         is_reported = self.accepted_row(held.subject, held.sequence, held.fire_time)
-        ending = self._lifetimes.early(held) if is_reported else None
+        ending = self._state.lifetimes.early(held) if is_reported else None
         if ending is not None:
-            ends = self._lifetimes.ends(held)
-            self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
-        elif is_reported and not self.has_reported_age and self._lifetimes.cuts_off(held):
+            ends = self._state.lifetimes.ends(held)
+            self._state.emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
+        elif is_reported and not self.has_reported_age and self._state.lifetimes.cuts_off(held):
             self.has_reported_age = True
-            self._emit(Report(ScheduleEndsByAge(held.subject, held.sequence, self._lifetimes.ends(held))))
+            self._state.emit(Report(ScheduleEndsByAge(held.subject, held.sequence, self._state.lifetimes.ends(held))))
 
     def accepted_row(self, subject: str, sequence: int, fire_time: int) -> bool:
         """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""
-        if self._ownership.is_owner:
-            self._emit(Report(ScheduleAccepted(subject, sequence, fire_time)))
+        if self._state.ownership.is_owner:
+            self._state.emit(Report(ScheduleAccepted(subject, sequence, fire_time)))
             return True
         if len(self._accepted) >= MAX_UNREPORTED:
             del self._accepted[next(iter(self._accepted))]
@@ -313,7 +306,7 @@ class Takeover(Part):
         wanted = request.filter
         if request.sequence is not None:
             wanted = self._superseded_at.get(request.sequence)
-        if wanted is not None and wanted in self._superseded and not self._ownership.is_owner:
+        if wanted is not None and wanted in self._superseded and not self._state.ownership.is_owner:
             self._discard(wanted)
 
     def _discard(self, subject: str) -> tuple[int, Version]:
@@ -323,48 +316,48 @@ class Takeover(Part):
 
     def report_late(self) -> None:
         """Report what is held and rejected and purge old versions, from the next step on: nobody else may have."""
-        self._inactive.report_misnamed()
-        if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_owner:
+        self._state.inactive.report_misnamed()
+        if self._accepted or self._state.inactive.rejected or self._superseded or self._state.purges.requested_by_owner:
             purges = self._purge_superseded(), self._purge_again()
-            self._left = chain(self._left or (), self._report_accepted(), self._report_rejected(), *purges)
+            self.left = chain(self.left or (), self._report_accepted(), self._report_rejected(), *purges)
 
     def work(self, outstanding: int) -> bool:
         """Do one slice of what is left; returns whether to continue at once.
 
         Nothing is done while too many fires and purges are `outstanding`.
         """
-        if self._left is None or outstanding > MAX_OUTSTANDING:
+        if self.left is None or outstanding > MAX_OUTSTANDING:
             return False  # an outcome will call the engine again
-        is_more = sum(1 for _ in islice(self._left, MAX_CHECKED_PER_STEP)) == MAX_CHECKED_PER_STEP
+        is_more = sum(1 for _ in islice(self.left, MAX_CHECKED_PER_STEP)) == MAX_CHECKED_PER_STEP
         if not is_more:
-            self._left = None
+            self.left = None
         return is_more
 
     def _report_accepted(self) -> Iterator[None]:
         for subject in list(self._accepted):
-            if subject in self._accepted and self._ownership.is_owner:
+            if subject in self._accepted and self._state.ownership.is_owner:
                 held = self._unreported(subject, self._accepted.pop(subject))
                 if held is not None:
-                    self._guard.each((held,), self.accepted)
+                    self._state.guard.each((held,), self.accepted)
             yield
 
     def _report_rejected(self) -> Iterator[None]:
-        for subject, known in list(self._inactive.rejected.items()):
-            if self._inactive.rejected.get(subject) is known and self._ownership.is_owner:
-                self._inactive.report(known)
+        for subject, known in list(self._state.inactive.rejected.items()):
+            if self._state.inactive.rejected.get(subject) is known and self._state.ownership.is_owner:
+                self._state.inactive.report(known)
             yield
 
     def _purge_superseded(self) -> Iterator[None]:
         for subject in list(self._superseded):
-            if subject in self._superseded and self._ownership.is_owner:
-                self._purges.purge_versions(subject, *self._discard(subject))
+            if subject in self._superseded and self._state.ownership.is_owner:
+                self._state.purges.enqueue_versions(subject, *self._discard(subject))
             yield
 
     def _purge_again(self) -> Iterator[None]:
         """Repeat the recent purge requests of the owner before, whose answers may not have been received."""
-        requested = self._purges.requested_by_owner
-        while requested and self._ownership.is_owner:
-            self._purges.purge_versions(*requested.popleft())
+        requested = self._state.purges.requested_by_owner
+        while requested and self._state.ownership.is_owner:
+            self._state.purges.enqueue_versions(*requested.popleft())
             yield
 
 

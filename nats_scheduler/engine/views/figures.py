@@ -8,7 +8,7 @@ The rules:
 
 - Nothing is changed. The visit may run in another thread than the engine: what changes meanwhile is seen before or
   after its change.
-- A schedule whose fire waits until the one before is finished is held back, and not overdue.
+- A schedule whose fire waits until the one before is finished is blocked, and not overdue.
 - A schedule is overdue if a fire of it that this instance has to send is due for longer than `OVERDUE_AFTER_NS` and is
   not stored. What is due for less is in flight: with 1,000 fires a second there is always some.
 - An `@at` that was past when it was stored is due from when it was stored.
@@ -25,10 +25,8 @@ from typing import NamedTuple
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
-from nats_scheduler.engine.reading.inactive import Inactive
-from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Every, PatternKind
@@ -104,7 +102,7 @@ def _in_flight(flight: Flight) -> State:
     """Return the state of a schedule whose next fire is in progress."""
     if flight.failing is not None:
         return State.FAILING
-    return State.UNFINISHED if flight.is_held_back else State.WAITING
+    return State.UNFINISHED if flight.is_blocked else State.WAITING
 
 
 def _due(usual: State) -> State:
@@ -151,37 +149,35 @@ class Figures:
     """The first time that is still to come at which a schedule is due, whichever instance fires it; None if none is."""
 
 
-class Visit(Part):
+class Visit:
     """The visit of one stream's schedules."""
 
     def __init__(
         self,
-        lifecycle: Lifecycle,
-        purges: Purges,
-        inactive: Inactive,
+        state: StreamState,
         now: int,
     ) -> None:
         """Prepare to find the figures at `now` (ns)."""
-        super().__init__(lifecycle)
+        self._state = state
         self._now = now
-        self._found = Figures(lifecycle.in_flight.count, purges.unfinished, paused=len(inactive.paused))
+        self._found = Figures(state.in_flight.count, state.purges.unfinished, paused=len(state.inactive.paused))
 
     def run(self) -> Generator[None, None, Figures]:
         """Visit what has an object, some at a time, and return the figures."""
-        roster, found = self._roster, self._found
+        roster, found = self._state.roster, self._found
         for kind, count in list(roster.kinds.items()):
             found.held[kind] = count
         objects = roster.objects()
         for first in range(0, len(objects), OBJECTS_PER_UNIT):
             self._visit(objects[first : first + OBJECTS_PER_UNIT])
             yield
-        if self._ownership.is_owner:
-            count, since = roster.unread_due(self._now - OVERDUE_AFTER_NS, self._lifetimes.max_age)
+        if self._state.ownership.is_owner:
+            count, since = roster.unread_due(self._now - OVERDUE_AFTER_NS, self._state.lifetimes.max_age)
             found.overdue += count
             found.overdue_since = since if found.overdue_since is None else min(found.overdue_since, since or self._now)
         for fire_time, expires, stored_at in roster.next_rows(self._now):
             is_first = found.next_due is None or fire_time < found.next_due
-            if is_first and self._lifetimes.ends_at(expires, stored_at) > fire_time:
+            if is_first and self._state.lifetimes.ends_at(expires, stored_at) > fire_time:
                 found.next_due = fire_time
         return found
 
@@ -200,13 +196,13 @@ class Visit(Part):
     def _note_overdue(self, suspects: list[Held]) -> None:
         found = self._found
         for held in suspects:
-            if held.flight is not None and held.flight.is_held_back and self._ownership.is_owner:
+            if held.flight is not None and held.flight.is_blocked and self._state.ownership.is_owner:
                 found.held_back += 1
                 found.held_back_since = _earlier(found.held_back_since, held.send_time)
             since = _due_since(held)
             if held.jitters and since > self._now:
                 self._note_coming([held])
-            if since <= self._now - OVERDUE_AFTER_NS and self._is_to_fire(held) and self._ownership.is_owner:
+            if since <= self._now - OVERDUE_AFTER_NS and self._is_to_fire(held) and self._state.ownership.is_owner:
                 found.overdue += 1
                 found.overdue_since = _earlier(found.overdue_since, since)
 
@@ -224,9 +220,9 @@ class Visit(Part):
             return False
         if flight is not None:
             fire = flight.fire
-            if flight.stage in DONE or flight.is_held_back or (fire is not None and fire.stored_as):
+            if flight.stage in DONE or flight.is_blocked or (fire is not None and fire.stored_as):
                 return False
-        return self._lifetimes.ends(held) > held.send_time
+        return self._state.lifetimes.ends(held) > held.send_time
 
 
 def _earlier(known: int | None, instant: int) -> int:

@@ -35,9 +35,9 @@ from typing import NamedTuple, TypeVar
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing, Flight
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
+from nats_scheduler.engine.holding.inactive import Inactive, Rejected
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
 from nats_scheduler.engine.holding.roster import MAX_INSTANT, DefinitionReader, Roster
-from nats_scheduler.engine.reading.inactive import Inactive, Rejected
 from nats_scheduler.engine.views.conditions import Condition, covered
 from nats_scheduler.engine.views.figures import Outlook, State, is_searched, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, SubjectPage, by_subject

@@ -10,7 +10,7 @@ The rules:
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
@@ -18,22 +18,18 @@ from itertools import islice
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import Ending, ScheduleRejected
 from nats_scheduler.engine.fire import CompareBodies
-from nats_scheduler.engine.firing.calendars import Calendars
-from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.holding.guard import OF_TABLE
+from nats_scheduler.engine.firing import advancing, fetching, timing
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import MAX_INSTANT, MAX_KEPT_BLOCK_BYTES, Roster, RowError, written_headers
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.holding.table import Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.ownership.takeover import MAX_SUPERSEDED, Takeover
-from nats_scheduler.engine.reading.inactive import Inactive, failed, rejected_schedule
-from nats_scheduler.engine.reading.replaced import Replacements
-from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.reader import PlainAt
 from nats_scheduler.message.rejection import FAILED, Rejection
 from nats_scheduler.message.stored import StoredMessage, body_mark
 from nats_scheduler.message.stream_rules import Restrictions
@@ -160,44 +156,29 @@ MAX_PLACED_AT_ONCE = 64
 Found = list[tuple[str, int]]
 """Subjects and sequences."""
 
-AT = PatternKind.AT.value
 
-Said = tuple[str, str, str | None, bytes]
-"""What a message says, as a row has it: the kind of its pattern, its target, its time zone, and the headers."""
-
-PlainReader = Callable[[StoredMessage], PlainAt | None]
-
-
-class Admission(Part):
+class Admission:
     """Decides which schedules of one stream are held."""
 
     def __init__(
         self,
-        lifecycle: Lifecycle,
-        course: Course,
-        purges: Purges,
+        state: StreamState,
         takeover: Takeover,
-        inactive: Inactive,
         calendars: Calendars,
         places: Places,
         replacements: Replacements,
-        dialects: Sequence[Dialect],
     ) -> None:
-        super().__init__(lifecycle)
-        self._dialects = dialects
-        self._course = course
-        self._purges = purges
+        self._state = state
         self._takeover = takeover
-        self._inactive = inactive
         self._calendars = calendars
         self._places = places
         self._replacements = replacements
-        self._taken: dict[str, tuple[StoredMessage, Row]] = {}
-        """Messages and their rows by their subjects, until `_hold_taken`."""
+        self.rows: dict[str, tuple[StoredMessage, Row]] = {}
+        """The rows that are added and not held yet (`hold_rows`), with their messages, by subject."""
 
     def accept(self, held: Held, before: Held | None, now: int) -> None:
         """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
-        replaced = self._inactive.discard(held.subject)
+        replaced = self._state.inactive.discard(held.subject)
         if self._places.is_limited and (before is None or len(self._places)):
             self._enqueue(held, before, now)
         else:
@@ -206,89 +187,52 @@ class Admission(Part):
         if isinstance(replaced, PausedSchedule):
             self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
 
-    def left_of(self, messages: Iterable[StoredMessage], plain_at: PlainReader) -> Iterator[StoredMessage]:
-        """Hold the usual schedules that are woken late among messages, many at once, and yield the others.
-
-        Each is yielded after those before it are held. `plain_at` returns what a message says if it is a usual one.
-        """
-        first_wake = self._first_row_wake()
-        for message in messages:
-            try:
-                at = plain_at(message)
-                is_taken = at is not None and self._take_at(message, at, first_wake)
-            except OF_TABLE:
-                raise
-            except Exception:  # the same mistake shows when the message is taken alone
-                is_taken = False
-            if not is_taken:
-                yield from self._hold_taken()
-                yield message
-        yield from self._hold_taken()
-
-    def hold_as_row(self, definition: Definition, message: StoredMessage) -> bool:
-        """Hold a new schedule without policies at once as a row, as nearly all are; returns whether it does.
-
-        Nothing of it has to be looked at before its time, so it is never made an object.
-        """
-        pattern, terms = definition
-        kind, fire_time = kind_of(pattern).value, first_fire_of(pattern, message.stored_at)
-        if fire_time is None or self._lifetimes.expiry(message, None) != NO_EXPIRY:
-            return False
-        if kind is not AT and self._lifetimes.max_age > 0 and not self._takeover.has_reported_age:
-            return False
-        wake, first_wake = self._course.first_read_at(fire_time, terms.source), self._first_row_wake()
-        if wake < first_wake:
-            return False
-        headers = message.block
-        if len(headers) > MAX_KEPT_BLOCK_BYTES:
-            try:
-                headers = written_headers(pattern, terms)
-            except RowError:
-                return False
-        is_taken = self._take(message, (kind, terms.target, pattern.time_zone, headers), fire_time, wake, first_wake)
-        return is_taken and not self._hold_taken()
-
-    def _take_at(self, message: StoredMessage, at: PlainAt, first_wake: int) -> bool:
-        pattern, _terms, target = at
-        if len(message.block) > MAX_KEPT_BLOCK_BYTES:
-            return False
-        wake = self._course.first_read_at(pattern.instant, None)
-        said = AT, target, None, message.block
-        return self._take(message, said, pattern.instant, wake, first_wake)
-
-    def _take(self, message: StoredMessage, said: Said, fire_time: int, wake: int, first_wake: int) -> bool:
-        """Take a schedule for `_hold_taken` if it is woken (ns) late enough; returns whether it does."""
-        subject, sequence, stored_at, _block, _body = message
-        if wake < first_wake or fire_time > MAX_INSTANT or subject in self._taken or self._roster.has_object(subject):
-            return False
-        if (age := self._lifetimes.max_age) and stored_at + age <= fire_time:
-            return False
-        inactive = self._inactive
-        if inactive.at(subject) or subject in inactive.misnamed:
-            return False
-        size = self._contents.note(message)
-        mark = body_mark(message, size) if said[0] is AT else 0
-        values = subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None
-        self._taken[subject] = message, tuple.__new__(Row, values)
-        return True
-
-    def _first_row_wake(self) -> int:
-        """Return the first wake (ns) of a schedule that may be held at once as a row."""
+    def first_row_wake(self) -> int:
+        """Return the first wake (ns) of a schedule that may be held as a row, and is no object before."""
         if self._places.is_limited:
             return NO_EXPIRY
-        return max(self._takeover.first_not_settled, self._roster.objects_through + 1)
+        return max(self._takeover.first_not_settled, self._state.roster.objects_through + 1)
 
-    def _hold_taken(self) -> list[StoredMessage]:
-        """Hold what was taken; returns the messages on whose subjects a schedule is held already."""
-        if not self._taken:
-            return []
-        taken, self._taken = self._taken, {}
-        held = self._roster.insert([row for _message, row in taken.values()])
-        if self._progress.is_live:
-            for subject, (_message, row) in taken.items():
+    def add_row(self, definition: Definition, message: StoredMessage, first_wake: int) -> bool:
+        """Add a new schedule to the rows that `hold_rows` holds, as nearly all are; returns whether it may be one.
+
+        It may if it is woken at `first_wake` (ns) or later, has no policies, and nothing has to be known of it before
+        that.
+        """
+        state, (pattern, terms) = self._state, definition
+        subject, sequence, stored_at, block, _body = message
+        fire_time = first_fire_of(pattern, stored_at)
+        if fire_time is None or fire_time > MAX_INSTANT:
+            return False
+        wake = timing.first_fetch_at(state, fire_time, terms.source)
+        if wake < first_wake or subject in self.rows or state.roster.has_object(subject):
+            return False
+        lifetimes, inactive, kind = state.lifetimes, state.inactive, kind_of(pattern)
+        if lifetimes.may_end(message, fire_time) or inactive.at(subject) or subject in inactive.misnamed:
+            return False
+        if kind is not PatternKind.AT and lifetimes.max_age and not self._takeover.has_reported_age:
+            return False
+        if len(block) > MAX_KEPT_BLOCK_BYTES:
+            try:
+                block = written_headers(pattern, terms)
+            except RowError:
+                return False
+        size = state.contents.note(message)
+        mark = body_mark(message, size) if kind is PatternKind.AT else 0
+        said = kind.value, terms.target, pattern.time_zone, block
+        row = tuple.__new__(Row, (subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None))
+        self.rows[subject] = message, row
+        return True
+
+    def hold_rows(self) -> list[StoredMessage]:
+        """Hold the rows that were added; returns the messages on whose subjects a schedule is held already."""
+        added, self.rows = self.rows, {}
+        held = self._state.roster.insert([row for _message, row in added.values()])
+        if self._state.progress.is_live:
+            for subject, (_message, row) in added.items():
                 if subject not in held:
                     self._takeover.accepted_row(subject, row.sequence, row.fire_time)
-        return [taken[subject][0] for subject in held]
+        return [added[subject][0] for subject in held]
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
@@ -305,12 +249,12 @@ class Admission(Part):
     def overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
         """Reject nothing on the subject of a message; if it `has_landed`, a schedule that waits for a place stays."""
         subject = message.subject
-        if self._inactive.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
+        if self._state.inactive.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
             self.discard(subject)
 
     def discard(self, subject: str) -> None:
         """Discard what is rejected or waits on a subject: another message is the last one there."""
-        self._inactive.discard(subject)
+        self._state.inactive.discard(subject)
         self._places.discard(subject)
 
     def cancelled(self, subject: str, sequence: int) -> None:
@@ -326,8 +270,8 @@ class Admission(Part):
 
     def settles_nothing_of(self) -> Iterator[int]:
         """Yield the sequences of our rejected schedules, of which nothing is settled."""
-        for subject, rejected in self._inactive.rejected.items():
-            if self._ownership.is_owner and not (rejected.is_paused or self.is_waiting(subject)):
+        for subject, rejected in self._state.inactive.rejected.items():
+            if self._state.ownership.is_owner and not (rejected.is_paused or self.is_waiting(subject)):
                 yield rejected.sequence
 
     def fill_places(self, now: int) -> bool:
@@ -339,17 +283,17 @@ class Admission(Part):
                 self._displace(misplaced)
             if (held := self._places.take_next()) is None:
                 return False
-            self._guard.each((held,), partial(self._place, now))
+            self._state.guard.each((held,), partial(self._place, now))
         return True
 
     def _place(self, now: int, held: Held) -> None:
         """Hold a schedule for which a place is free."""
-        was_rejected = self._inactive.discard(held.subject)
+        was_rejected = self._state.inactive.discard(held.subject)
         has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
         self._hold(held, None)
-        if not (has_waited and self._progress.is_live):
+        if not (has_waited and self._state.progress.is_live):
             self._begin(held)
-        elif self._course.join_late(held, now):
+        elif advancing.join_late(self._state, held):
             self._takeover.accepted(held)
 
     def reject_failed(self, one: object, subject: str, sequence: int, error: str) -> None:
@@ -357,41 +301,41 @@ class Admission(Part):
 
         If a later message is known on its subject, or it is no schedule, it is only reported.
         """
-        held = self._roster.on(subject)
-        newest = max(0 if held is None else held.sequence, self._inactive.at(subject))
+        held = self._state.roster.on(subject)
+        newest = max(0 if held is None else held.sequence, self._state.inactive.at(subject))
         stored = one if isinstance(one, Held | StoredMessage) else held
-        rejected = None if stored is None else failed(stored, error, self._dialects)
+        rejected = None if stored is None else failed(stored, error, self._state.dialects)
         if held is not None and held.sequence <= sequence:
-            self._lifecycle.expel(held)
-            rejected = rejected or failed(held, error, self._dialects)
+            self._state.expel(held)
+            rejected = rejected or failed(held, error, self._state.dialects)
         if rejected is not None and newest <= sequence:
             self.discard(subject)
-            self._inactive.reject(rejected)
+            self._state.inactive.reject(rejected)
         else:
             made = FAILED.rejection("", "", f"made nats-scheduler fail: {error}")
-            self._emit(Report(ScheduleRejected(subject, sequence, made.shortened())))
+            self._state.emit(Report(ScheduleRejected(subject, sequence, made.shortened())))
 
     def removal_requested(self, request: RemovalRequested) -> None:
         """Re-check the schedule on the one subject that a request names, if places are limited.
 
-        What other requests removed is found a moment later (`engine.reading.admission`): to search all that is held
+        What other requests removed is found a moment later (`engine.receiving.admission`): to search all that is held
         at each request would cost more than the request.
         """
         if self._places.is_limited and request.filter is not None and is_literal_subject(request.filter):
-            held = self._roster.on(request.filter)
+            held = self._state.roster.on(request.filter)
             if held is not None:
-                self._course.recheck_waiting(held)
+                fetching.fetch_if_waiting(self._state, held)
 
     def _gone(self, subject: str, sequence: int) -> None:
         """Discard what is rejected, paused or waits on a subject if that message is not stored any more."""
         waiting = self._places.waiting_on(subject)
-        if self._inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
+        if self._state.inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
             self.discard(subject)
 
     def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:
             self._replace(before, held)
-            self._lifecycle.end(before, Ending.REPLACED)
+            self._state.end(before, Ending.REPLACED)
         self._places.wait(held)
         self.fill_places(now)
         if self._places.waiting_on(held.subject) is held:
@@ -399,21 +343,21 @@ class Admission(Part):
 
     def _displace(self, held: Held) -> None:
         """Let the youngest schedule wait again: an older one was read after it."""
-        self._lifecycle.end(held, Ending.REPLACED)
+        self._state.end(held, Ending.REPLACED)
         held.flight = None
         self._places.wait(held)
         self._reject(held)
 
     def _reject(self, held: Held) -> None:
         rejection = self._places.rejection_of(held)
-        self._inactive.reject(rejected_schedule(held, rejection))
+        self._state.inactive.reject(rejected_schedule(held, rejection))
 
     def _hold(self, held: Held, before: Held | None) -> None:
-        self._roster.hold(held)
+        self._state.roster.hold(held)
         self._places.placed(held)
         if before is not None:
             self._replace(before, held)
-            self._lifecycle.discard(before)
+            self._state.discard(before)
         if held.calendars:
             self._calendars.hold(held)
 
@@ -423,32 +367,32 @@ class Admission(Part):
             self.supersede(held.subject, held.sequence, _version(before))
 
     def _begin(self, held: Held) -> None:
-        if self._progress.is_live:
+        if self._state.progress.is_live:
             self._takeover.accepted(held)
         self._takeover.begin(held)
 
     def _purge(self, subject: str, through: int, known: Version) -> None:
-        if self._progress.is_live and self._ownership.is_owner:
-            self._purges.purge_versions(subject, through, known)
+        if self._state.progress.is_live and self._state.ownership.is_owner:
+            self._state.purges.enqueue_versions(subject, through, known)
         else:
-            self._takeover.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
+            self._takeover.superseded(subject, through, known, MAX_SUPERSEDED if self._state.progress.is_live else None)
 
     # -- what the stream has removed -------------------------------------------------------------------------------
 
     @property
     def knows_any(self) -> bool:
         """True if there is anything that could be removed."""
-        return bool(len(self._roster) or self._inactive or self._inactive.misnamed)
+        return bool(len(self._state.roster) or self._state.inactive or self._state.inactive.misnamed)
 
     def find_gone(self, first: int, gone: AbstractSet[int]) -> Iterator[Found]:
         """Yield what is known of messages with sequences below `first` or in `gone`, after each unit of work.
 
         Much may happen between two units.
         """
-        waiting = [(one.subject, one.sequence) for one in self._roster.objects() if one.flight is None]
+        waiting = [(one.subject, one.sequence) for one in self._state.roster.objects() if one.flight is None]
         yield from _among(waiting, first, gone)
-        yield from self._roster.stored_before(first, gone)
-        inactive = self._inactive
+        yield from self._state.roster.stored_before(first, gone)
+        inactive = self._state.inactive
         yield from _among(((one.subject, one.sequence) for one in list(inactive.rejected.values())), first, gone)
         yield from _among(((one.subject, one.sequence) for one in list(inactive.paused.values())), first, gone)
         yield from _among(((one.subject, one.sequence) for one in self._places.all_waiting()), first, gone)
@@ -456,15 +400,15 @@ class Admission(Part):
 
     def end_gone(self, given: SchedulesGone, now: int) -> None:
         """End what is not stored any more."""
-        self._guard.each(given.schedules, partial(self._end_gone, now))
+        self._state.guard.each(given.schedules, partial(self._end_gone, now))
 
     def _end_gone(self, now: int, gone: tuple[str, int]) -> None:
         subject, sequence = gone
-        held = self._roster.exactly(subject, sequence)
+        held = self._state.roster.exactly(subject, sequence)
         if held is not None and held.flight is None and held.send_time > now:
-            self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
+            self._state.end(held, self._state.lifetimes.why_gone(held, now))
         self._gone(subject, sequence)
-        self._inactive.misnamed_gone(subject, sequence)
+        self._state.inactive.misnamed_gone(subject, sequence)
 
 
 def _version(held: Held) -> Version:

@@ -1,31 +1,27 @@
 """The consequences that a message that was read has for the schedules of its stream.
 
 The path of a message: `read` → `_take` → what its headers say (`message.reading`) → `_accept`, `_pause`, `_reject`,
-`_cancel`, `_overwritten`, or `Outcomes.read_back` for a generated message.
+`_cancel`, `_overwritten`, or `confirming.confirm` for a generated message.
 
 The rule: the last message on a subject counts; reading a message again changes nothing.
 
 Cost: some microseconds for a message that concerns a schedule, a fraction of one for any other.
 """
 
-from collections.abc import Iterable
 from functools import partial
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.firing import answers, confirming, purging
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.holding.inactive import rejected_message, rejected_paused
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import MAX_KEPT_BLOCK_BYTES, MIN_MANY
+from nats_scheduler.engine.holding.progress import reading_of
+from nats_scheduler.engine.holding.roster import MAX_KEPT_BLOCK_BYTES
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
-from nats_scheduler.engine.reading.admission import Admission
-from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
-from nats_scheduler.engine.reading.progress import reading_of
-from nats_scheduler.engine.reading.replaced import OfServer, Replacements
-from nats_scheduler.engine.removing.expiry import Expiry
-from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.receiving.admission import Admission
+from nats_scheduler.engine.receiving.replaced import OfServer, Replacements
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Paused, Reading, has_schedule_header
@@ -37,199 +33,211 @@ MAX_READ_BACK_PER_STEP = 256
 """The most fires read back that are taken in one step after a burst, so that what is due does not have to wait."""
 
 
-class Intake(Part):
+class Intake:
     """The messages of one stream."""
 
     def __init__(
         self,
         reader: MessageReader,
-        lifecycle: Lifecycle,
-        course: Course,
-        outcomes: Outcomes,
-        purges: Purges,
+        state: StreamState,
         admission: Admission,
-        inactive: Inactive,
         replacements: Replacements,
         of_server: OfServer | None,
-        expiry: Expiry | None,
     ) -> None:
         """Show what `reader` finds to the parts that act on it."""
-        super().__init__(lifecycle)
+        self._state = state
         self._reader = reader
-        self._course = course
-        self._outcomes = outcomes
-        self._purges = purges
         self._admission = admission
-        self._inactive = inactive
         self._replacements = replacements
         self._of_server = of_server
-        self._expiry = expiry
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
 
     def read(self, given: MessagesRead, now: int) -> None:
         """Take messages in the order of the stream."""
-        messages, progress = given.messages, self._progress
+        messages, progress = given.messages, self._state.progress
         if not (type(messages) is MessageRun and self._means_nothing(messages)):
-            unmatched: Iterable[StoredMessage] = messages
-            if progress.expected:
-                unmatched = (one for one in messages if not progress.match(one))
-            if len(messages) >= MIN_MANY and self._of_server is None and self._expiry is None:
-                unmatched = self._admission.left_of(unmatched, self._reader.plain_at)
-            for message in unmatched:
-                self.take(message, now)
+            first_wake = self._admission.first_row_wake() if self._state.expiry is None else NO_EXPIRY
+            for message in messages:
+                if not (progress.expected and progress.match(message)):
+                    self.take(message, now, first_wake)
+            if self._admission.rows:
+                self._hold_rows(now)
         progress.were_read(messages, given.through)
         if progress.mapped:
-            self._outcomes.report_mapped()
+            confirming.report_mapped(self._state)
 
     def _means_nothing(self, run: MessageRun) -> bool:
         """Return whether to take each message of a run would change nothing."""
         if (
             not run.is_ordinary
-            or self._progress.expected
-            or not self._inactive.misnamed.keys().isdisjoint(run.subjects)
+            or self._state.progress.expected
+            or not self._state.inactive.misnamed.keys().isdisjoint(run.subjects)
         ):
             return False
-        if self._inactive and any(map(self._inactive.on, run.subjects)):
+        if self._state.inactive and any(map(self._state.inactive.on, run.subjects)):
             return False
         if self._of_server is not None and not self._of_server.are_on_none_of(run.subjects):
             return False
-        return not (len(self._roster) and self._roster.known(run.subjects))
+        return not (len(self._state.roster) and self._state.roster.known(run.subjects))
 
     def read_content(self, given: ContentRead, now: int) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
-        other = self._course.content_read(given, now)
-        held = None if other is None else self._roster.exactly(given.schedule, given.sequence)
+        other = answers.content_read(self._state, given)
+        held = None if other is None else self._state.roster.exactly(given.schedule, given.sequence)
         if other is None or held is None:
             return
-        may_have_landed = self._landed.may_be(self._reader.read(other), other)
-        if not self._course.look_under(held, other, may_have_landed=may_have_landed):
+        may_have_landed = self._state.landed.may_be(self._reader.read(other), other)
+        if not answers.found_above(self._state, held, other, may_have_landed=may_have_landed):
             self.take(other, now)
 
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
         self.history_through = max(self.history_through, given.through)
         for message in given.messages:  # one that fails is reported, and is no schedule that could be rejected
-            self._guard.each(((message.subject, message.sequence),), partial(self._take_older, message))
+            self._state.guard.each(((message.subject, message.sequence),), partial(self._take_older, message))
 
     def _take_older(self, message: StoredMessage, _where: tuple[str, int]) -> None:
-        if self._expiry is not None:
-            self._expiry.take(message)
-        self._outcomes.watch_older(message)
+        if self._state.expiry is not None:
+            self._state.expiry.take(message)
+        confirming.watch_older(self._state, message)
 
     def expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         """Take what became of a removal: what is removed is no schedule any more."""
-        if self._expiry is not None:
-            self._expiry.concluded(given, now)
+        if self._state.expiry is not None:
+            self._state.expiry.concluded(given, now)
         if given.subject is None:
             return
-        if (held := self._roster.exactly(given.subject, given.sequence)) is not None:
-            self._lifecycle.end(held, Ending.EXPIRED)
-        if self._inactive.at(given.subject) == given.sequence:
+        if (held := self._state.roster.exactly(given.subject, given.sequence)) is not None:
+            self._state.end(held, Ending.EXPIRED)
+        if self._state.inactive.at(given.subject) == given.sequence:
             self._admission.discard(given.subject)
 
     def take_matched(self, now: int) -> bool:
         """Take fires of ours that were read back; returns whether there are more."""
-        matched, take = self._progress.matched, self._outcomes.take_read_back
-        expires, inactive, on = self._expiry is not None, self._inactive, self._roster.on
+        matched = self._state.progress.matched
+        expires, inactive, on = self._state.expiry is not None, self._state.inactive, self._state.roster.on
 
         def take_one(fire: Fire) -> None:
             lands = expires or bool(inactive) or on(fire.target) is not None
-            if lands or not take(fire):
+            if lands or not confirming.confirm_own(self._state, fire):
                 reading, message = reading_of(fire)
                 self._apply(reading, message, now, is_acknowledged=True)
 
         some = (matched.popleft() for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))))
-        self._guard.each(some, take_one)
+        self._state.guard.each(some, take_one)
         return bool(matched)
 
-    def take(self, message: StoredMessage, now: int) -> None:
-        """Take one message, whatever it is; if it fails, what is on its subject ends, and no other schedule."""
-        try:
-            self._take(message, now)
-        except Exception as error:  # a mistake of ours: see `engine.holding.guard`
-            self._guard.failed(message, error)
+    def take(self, message: StoredMessage, now: int, first_wake: int = NO_EXPIRY) -> None:
+        """Take one message, whatever it is; if it fails, what is on its subject ends, and no other schedule.
 
-    def _take(self, message: StoredMessage, now: int) -> None:
+        A schedule that is woken at `first_wake` (ns) or later becomes a row, with others that follow (`_hold_rows`).
+        """
+        try:
+            self._take(message, now, first_wake)
+        except Exception as error:  # a mistake of ours: see `engine.holding.guard`
+            self._state.guard.failed(message, error)
+
+    def _take(self, message: StoredMessage, now: int, first_wake: int) -> None:
+        admission, inactive = self._admission, self._state.inactive
         if self._of_server is not None:
             self._of_server.take(message)
-        if self._inactive.misnamed:
-            self._inactive.covers_misnamed(message)
+        if inactive.misnamed:
+            inactive.covers_misnamed(message)
         if (definition := self._reader.cached(message)) is not None:
-            if self._expiry is None and self._admission.hold_as_row(definition, message):
+            if admission.add_row(definition, message, first_wake):
                 return
-            self._contents.note(message)
-            expires = None if self._expiry is None else self._expiry.take(message)
-            headers = message.block if len(message.block) <= MAX_KEPT_BLOCK_BYTES else b""
-            self._accept(definition, message, expires, now, headers)
+            if admission.rows:
+                self._hold_rows(now)
+            self._accept_cached(definition, message, now)
             return
-        if (reading := self._reader.read_uncached(message)) is not None:
+        reading = self._reader.read_uncached(message)
+        if admission.rows and (reading is not None or message.subject in admission.rows):
+            self._hold_rows(now)
+        if reading is not None:
             self._apply(reading, message, now)
         else:
             self._overwritten(message, has_landed=False, now=now)
         if self._reader.misnamed:
-            is_reported = self._progress.is_live and self._ownership.is_owner
-            self._inactive.found_misnamed(message, self._reader.misnamed, is_reported=is_reported)
+            is_reported = self._state.progress.is_live and self._state.ownership.is_owner
+            inactive.found_misnamed(message, self._reader.misnamed, is_reported=is_reported)
+
+    def _hold_rows(self, now: int) -> None:
+        """Hold the schedules that are rows, many at once; on the subject of some another one may be held."""
+        for message in self._admission.hold_rows():
+            if (definition := self._reader.cached(message)) is None:
+                self.take(message, now)  # what is cached was discarded meanwhile
+            else:
+                self._state.guard.each((message,), partial(self._accept_cached, definition, now=now))
+
+    def _accept_cached(self, definition: Definition, message: StoredMessage, now: int) -> None:
+        """Hold a schedule whose message says nothing else."""
+        self._state.contents.note(message)
+        expires = None if self._state.expiry is None else self._state.expiry.take(message)
+        headers = message.block if len(message.block) <= MAX_KEPT_BLOCK_BYTES else b""
+        self._accept(definition, message, expires, now, headers)
 
     def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
         """Act on what a message says; a fire that `is_acknowledged` is one of ours."""
-        expires = None if self._expiry is None else self._expiry.take(message)
+        expires = None if self._state.expiry is None else self._state.expiry.take(message)
         generated = reading.generated
-        if generated is not None and not self._outcomes.read_back(generated, message, is_acknowledged=is_acknowledged):
+        if generated is not None and not confirming.confirm(
+            self._state, generated, message, is_acknowledged=is_acknowledged
+        ):
             reading = self._reader.read_as_published(message)
-        if reading.beside is not None and self._purges.rolls_up:
+        if reading.beside is not None and self._state.rules.rolls_up_by_purge:
             self._roll_up_as_requested(reading.beside, message)
         if reading.cancels is not None:
             self._cancel(reading.cancels, message)
         if reading.definition is not None:
-            self._contents.note(message)
+            self._state.contents.note(message)
             self._accept(reading.definition, message, expires, now)
         elif reading.paused is not None:
             self._pause(reading.paused, message, expires)
         elif reading.rejection is not None:
             self._reject(reading.rejection, message, now)
-        elif self._inactive.on(message.subject) is not None or self._roster.on(message.subject) is not None:
-            has_landed = is_acknowledged or self._landed.may_be(reading, message)
+        elif self._state.inactive.on(message.subject) is not None or self._state.roster.on(message.subject) is not None:
+            has_landed = is_acknowledged or self._state.landed.may_be(reading, message)
             self._overwritten(message, has_landed=has_landed, now=now)
 
     def _roll_up_as_requested(self, beside: Generated, message: StoredMessage) -> None:
         """Have the target rolled up by a fire that was requested, of a schedule that is active or paused."""
         schedule, target = beside.schedule, message.subject
-        found = self._roster.exactly(schedule, beside.sequence) or self._inactive.paused.get(schedule)
+        found = self._state.roster.exactly(schedule, beside.sequence) or self._state.inactive.paused.get(schedule)
         is_of_it = found is not None and found.sequence == beside.sequence
         if is_of_it and found is not None and found.terms.rollup and found.terms.target == target:
-            self._purges.roll_up(target, message.sequence - 1)
+            purging.roll_up(self._state, target, message.sequence - 1)
 
     def _overwritten(self, message: StoredMessage, *, has_landed: bool, now: int) -> None:
         """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""
-        held = self._roster.on(message.subject)
+        held = self._state.roster.on(message.subject)
         if held is None:
-            if self._inactive:
+            if self._state.inactive:
                 self._admission.overwritten(message, has_landed=has_landed)
         elif held.sequence < message.sequence:
             if has_landed:
-                self._course.covered(held, message.sequence, now)
+                answers.covered(self._state, held, message.sequence)
             else:
-                ending = self._lifetimes.why_covered(held, message)
+                ending = self._state.lifetimes.why_covered(held, message)
                 if ending is Ending.OVERWRITTEN:
                     self._replacements.by_no_schedule_of_ours(held, message)
-                self._lifecycle.end(held, ending)
+                self._state.end(held, ending)
 
     def _accept(
         self, definition: Definition, message: StoredMessage, expires: int | None, now: int, headers: bytes = b""
     ) -> None:
         """Hold a schedule; `headers` say all of its definition, and b"" if they may say more."""
-        before = self._roster.on(message.subject)
-        known = self._inactive.at(message.subject) if before is None else before.sequence
+        before = self._state.roster.on(message.subject)
+        known = self._state.inactive.at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
-            newer = before or self._inactive.paused.get(message.subject)
+            newer = before or self._state.inactive.paused.get(message.subject)
             if newer is not None and newer.sequence > message.sequence:
                 unread = Version(message.sequence, message.stored_at)
                 self._admission.supersede(newer.subject, newer.sequence, unread)  # it was replaced before it was read
             return
         held = Held(message.subject, message.sequence, definition, message.stored_at)
         held.headers = headers
-        held.expires = self._lifetimes.expiry(message, expires)
+        held.expires = self._state.lifetimes.expiry(message, expires)
         if before is not None or not held.repeats:
             held.mark = body_mark(message)
         self._admission.accept(held, before, now)
@@ -237,41 +245,41 @@ class Intake(Part):
     def _pause(self, paused: Paused, message: StoredMessage, expires: int | None) -> None:
         """Keep a paused schedule, which replaces the one on its subject and all older versions."""
         subject, sequence, stored_at, _block, _body = message
-        held = self._roster.on(subject)
-        before = held or self._inactive.on(subject)
+        held = self._state.roster.on(subject)
+        before = held or self._state.inactive.on(subject)
         if before is not None:
             if before.sequence >= sequence:
                 return
             if held is not None:
-                self._lifecycle.end(held, Ending.PAUSED)
+                self._state.end(held, Ending.PAUSED)
             self._admission.discard(subject)
             if is_literal_subject(subject):  # a purge of another one would remove all that it matches
                 self._admission.supersede(subject, sequence, Version(before.sequence, before.stored_at))
         resumed = paused.resumed
         if isinstance(resumed, Rejection):
-            self._inactive.reject(rejected_paused(message, resumed, paused.dialect))
+            self._state.inactive.reject(rejected_paused(message, resumed, paused.dialect))
         else:
-            ends = self._lifetimes.expiry(message, expires)
-            self._inactive.pause(PausedSchedule(subject, sequence, stored_at, ends, *resumed))
+            ends = self._state.lifetimes.expiry(message, expires)
+            self._state.inactive.pause(PausedSchedule(subject, sequence, stored_at, ends, *resumed))
 
     def _reject(self, rejection: Rejection, message: StoredMessage, now: int) -> None:
-        if not self._progress.is_live and not has_schedule_header(message.block, self._reader.dialects):
+        if not self._state.progress.is_live and not has_schedule_header(message.block, self._reader.dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
             self._overwritten(message, has_landed=False, now=now)
             return
-        held = self._roster.on(message.subject)
+        held = self._state.roster.on(message.subject)
         if held is not None:
             if held.sequence >= message.sequence:
                 return
             self._replacements.by_other(held, message)
-            self._lifecycle.end(held, Ending.REPLACED)
-        if self._inactive.at(message.subject) < message.sequence:
+            self._state.end(held, Ending.REPLACED)
+        if self._state.inactive.at(message.subject) < message.sequence:
             self._admission.discard(message.subject)
             rejected = rejected_message(message, rejection, self._reader.dialects)
-            self._inactive.reject(rejected)
+            self._state.inactive.reject(rejected)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
-        held = self._roster.on(schedule)
+        held = self._state.roster.on(schedule)
         if held is not None and held.sequence < message.sequence:
-            self._guard.each((held,), partial(self._purges.purge, ending=Ending.CANCELLED))
+            self._state.guard.each((held,), partial(purging.purge, self._state, ending=Ending.CANCELLED))
         self._admission.cancelled(schedule, message.sequence)

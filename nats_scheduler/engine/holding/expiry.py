@@ -24,11 +24,11 @@ import heapq
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 
-from nats_scheduler.engine.actions import RemoveExpired, Report
+from nats_scheduler.engine.actions import Action, RemoveExpired, Report
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.flight import REFUSED_BACK_OFF_LIMIT_NS, wait_after
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.ownership import Ownership
 from nats_scheduler.engine.inputs import ExpiryConcluded
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reading import expiry_of, lifetime_of
@@ -88,11 +88,12 @@ class ExpiryAgenda:
         self._numbers.clear()
 
 
-class Expiry(Part):
+class Expiry:
     """The messages that expire on one stream."""
 
-    def __init__(self, dialects: Sequence[Dialect], lifecycle: Lifecycle) -> None:
-        super().__init__(lifecycle)
+    def __init__(self, dialects: Sequence[Dialect], ownership: Ownership, emit: Callable[[Action], object]) -> None:
+        self._ownership = ownership
+        self._emit = emit
         self._dialects = dialects
         self._agenda = ExpiryAgenda()
         self._refused = False

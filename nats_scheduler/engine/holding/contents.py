@@ -102,8 +102,8 @@ class Contents:
         self._small = self._large = 0
         self._noted: dict[int, int] = {}
         """The sizes of large contents by sequence."""
-        self._waiting_small: list[tuple[int, int, Held, Flight]] = []
-        self._waiting_large: list[tuple[int, int, Held, Flight]] = []
+        self.waiting_small: list[tuple[int, int, Held, Flight]] = []
+        self.waiting_large: list[tuple[int, int, Held, Flight]] = []
         """Heaps: send time (ns), a number, and what waits."""
         self._number = 0
         self._has_ended = False
@@ -201,10 +201,10 @@ class Contents:
 
     def granted(self) -> Iterator[Held]:
         """Yield what waited and has room now, and count it."""
-        for waiting in (self._waiting_small, self._waiting_large):
+        for waiting in (self.waiting_small, self.waiting_large):
             while waiting:
                 at, number, held, flight = waiting[0]
-                if held.flight is not flight or not flight.waits_for_room or flight.stage is not Stage.READING:
+                if held.flight is not flight or not flight.waits_for_room or flight.stage is not Stage.FETCHING:
                     heapq.heappop(waiting)
                 elif at != held.send_time:  # it would hold back what is due before its new time
                     heapq.heapreplace(waiting, (held.send_time, number, held, flight))
@@ -218,17 +218,17 @@ class Contents:
     def next_look(self) -> int | None:
         """Return when (ns) to look for room again; None if nothing waits for it."""
         soon = self.now + LOOK_FOR_ROOM_INTERVAL_NS
-        if self._waiting_small:
+        if self.waiting_small:
             return soon
-        if self._waiting_large:
-            return max(soon, self._waiting_large[0][0] - LARGE_AHEAD_NS)
+        if self.waiting_large:
+            return max(soon, self.waiting_large[0][0] - LARGE_AHEAD_NS)
         return None
 
     def _size(self, held: Held) -> int:
         return self._noted.get(held.sequence, self._memory.small_size)
 
     def _waiting_with(self, held: Held) -> list[tuple[int, int, Held, Flight]]:
-        return self._waiting_large if self._size(held) > self._memory.small_size else self._waiting_small
+        return self.waiting_large if self._size(held) > self._memory.small_size else self.waiting_small
 
     def _may_begin(self, held: Held, flight: Flight) -> bool:
         size, ahead = self._size(held), held.send_time - self.now

@@ -17,7 +17,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleSilent
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import DroppedRun, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE
 
 SILENT_PERIODS = 3
@@ -35,14 +35,14 @@ DROPPED_FOR_NS = HOUR
 REPEATED_AFTER_NS = DAY
 """The time (ns) after which a silence that lasts is reported again."""
 
-UNSTORED = (Stage.BACKING_OFF, Stage.HELD_BACK)
+UNSTORED = (Stage.BACKING_OFF, Stage.BLOCKED)
 """The stages in which a fire that is due is not stored, until it is tried again."""
 
 
-def tried_again(lifecycle: Lifecycle, held: Held, now: int) -> None:
+def tried_again(state: StreamState, held: Held, now: int) -> None:
     """Report a schedule whose fire was not stored and is tried again at `now` (ns), if it is silent."""
     flight = held.flight
-    if flight is None or flight.stage not in UNSTORED or not (held.repeats and lifecycle.ownership.is_owner):
+    if flight is None or flight.stage not in UNSTORED or not (held.repeats and state.ownership.is_owner):
         return
     first = held.fire_time if flight.missed_since is None else flight.missed_since
     following = held.next_fire(first) if now - first >= SILENT_AFTER_NS and held.may_fire else None
@@ -54,12 +54,12 @@ def tried_again(lifecycle: Lifecycle, held: Held, now: int) -> None:
     reason = "no answer says that its fire is stored"
     if flight.failing is not None:
         reason = f"its fires are refused: {flight.failing.description} ({flight.failing.code})"
-    elif flight.is_held_back:
+    elif flight.is_blocked:
         reason = "the fire before it is unfinished"
-    lifecycle.emit(Report(ScheduleSilent(held.subject, held.sequence, first, reason)))
+    state.emit(Report(ScheduleSilent(held.subject, held.sequence, first, reason)))
 
 
-def dropped(lifecycle: Lifecycle, held: Held, first: int, last: int, count: int, policy: str) -> None:
+def dropped(state: StreamState, held: Held, first: int, last: int, count: int, policy: str) -> None:
     """Report a schedule if a policy drops all its fires; it has just dropped `count`, from `first` to `last` (ns)."""
     run = held.dropped_run or DroppedRun(first)
     held.dropped_run = run
@@ -67,4 +67,4 @@ def dropped(lifecycle: Lifecycle, held: Held, first: int, last: int, count: int,
     is_told = run.told_at and last - run.told_at < REPEATED_AFTER_NS
     if not is_told and run.times >= MIN_DROPS and last - run.first >= DROPPED_FOR_NS:
         run.told_at = last
-        lifecycle.emit(Report(ScheduleOnlyDropped(held.subject, held.sequence, run.first, run.fires, policy)))
+        state.emit(Report(ScheduleOnlyDropped(held.subject, held.sequence, run.first, run.fires, policy)))

@@ -19,8 +19,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending, FireReadBack, ScheduleReplacedUnfired
-from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.inactive import Rejected
+from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
@@ -30,9 +31,8 @@ from nats_scheduler.engine.inputs import (
     ExpiryConcluded,
     MessagesRead,
     OwnershipChanged,
+    ServerLimits,
 )
-from nats_scheduler.engine.reading.inactive import Rejected
-from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.capabilities import Capabilities

@@ -30,13 +30,12 @@ from itertools import islice
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
-from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.holding.flight import DONE, Stage, Turn
+from nats_scheduler.engine.firing import fetching, purging, timing
+from nats_scheduler.engine.holding.flight import DONE, Stage
 from nats_scheduler.engine.holding.held import Held, NoFire
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.ownership.takeover import Takeover
-from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 
@@ -53,14 +52,12 @@ MIN_ENTRIES = 1_024
 """Entries of schedules that ended are not looked for among fewer."""
 
 
-class Calendars(Part):
+class Calendars:
     """The calendars of one stream's schedules."""
 
     def __init__(
         self,
-        lifecycle: Lifecycle,
-        course: Course,
-        purges: Purges,
+        state: StreamState,
         takeover: Takeover,
         notify_named: Callable[[], object],
     ) -> None:
@@ -68,9 +65,7 @@ class Calendars(Part):
 
         `notify_named` is called when a schedule names a calendar that none has named since the beginning.
         """
-        super().__init__(lifecycle)
-        self._course = course
-        self._purges = purges
+        self._state = state
         self._takeover = takeover
         self._known = NOT_READ
         self._followed_until: int | None = None
@@ -121,7 +116,7 @@ class Calendars(Part):
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
                 self._prune(name)
             if self._known.fault(name):
-                self._takeover.await_calendar(name, held.stored_at if self._progress.is_live else None)
+                self._takeover.await_calendar(name, held.stored_at if self._state.progress.is_live else None)
                 self._takeover.waits_for_calendar(held, name)
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)
@@ -186,7 +181,7 @@ class Calendars(Part):
             if self._is_outdated(held):
                 self._apply(held, now)
 
-        self._guard.each(islice(self._visit, MAX_VISITED_PER_STEP), bring_up_to_date)
+        self._state.guard.each(islice(self._visit, MAX_VISITED_PER_STEP), bring_up_to_date)
         self.has_work = visited == MAX_VISITED_PER_STEP
         if not self.has_work:
             self._visit = None
@@ -199,8 +194,8 @@ class Calendars(Part):
             del self._to_visit[name]
             entries, ours = self._named[name], 0
             for sequence, held in list(entries.items()):
-                if self._roster.on(held.subject) is held:
-                    ours += self._ownership.is_owner
+                if self._state.roster.on(held.subject) is held:
+                    ours += self._state.ownership.is_owner
                     yield held
                 else:
                     entries.pop(sequence, None)
@@ -220,11 +215,11 @@ class Calendars(Part):
         if held.no_fire is None or not only_waits:
             return False
         if held.over_at <= now and self._followed_until is None:
-            self._purges.purge(held, Ending.EXCEPTED)
+            purging.purge(self._state, held, Ending.EXCEPTED)
         elif held.over_at <= now:
-            self._roster.wake(held, now + UNFOLLOWED_CHECK_INTERVAL_NS)
+            self._state.roster.wake(held, now + UNFOLLOWED_CHECK_INTERVAL_NS)
         else:
-            self._course.recheck_waiting(held)  # it may be older than its stream allows
+            fetching.fetch_if_waiting(self._state, held)  # it may be older than its stream allows
         return True
 
     # -- one schedule --------------------------------------------------------------------------------------------
@@ -250,11 +245,11 @@ class Calendars(Part):
         is_same = following == held.fire_time and held.no_fire is None
         held.fire_time = held.fire_time if following is None else following
         if flight is not None:
-            self._contents.moved(held, flight)
-        if stage is Stage.READING or (stage is Stage.BACKING_OFF and is_same):
+            self._state.contents.moved(held, flight)
+        if stage is Stage.FETCHING or (stage is Stage.BACKING_OFF and is_same):
             return False  # it goes on with what is held now
-        self._lifecycle.move(held, Turn.EDITED)
-        self._course.await_due(held)
+        self._state.enter(held, Stage.WAITING)
+        timing.await_due(self._state, held)
         return True
 
     def _passed(self, now: int) -> int:
@@ -266,7 +261,7 @@ class Calendars(Part):
         due = (
             held.send_time
             for held in self._named[name].values()
-            if held.no_fire is None and self._ownership.is_owner and not _may_be_stored(held)
+            if held.no_fire is None and self._state.ownership.is_owner and not _may_be_stored(held)
         )
         return min((send_time for send_time in due if send_time <= now), default=now)
 
@@ -280,10 +275,10 @@ class Calendars(Part):
         if not self._known.is_read or not count:
             return
         fault = self._known.fault(name)
-        self._emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
+        self._state.emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
 
     def _prune(self, name: str) -> None:
-        live = (held for held in self._named[name].values() if self._roster.on(held.subject) is held)
+        live = (held for held in self._named[name].values() if self._state.roster.on(held.subject) is held)
         self._named[name] = {held.sequence: held for held in live}
         self._pruned_at[name] = max(MIN_ENTRIES, 2 * len(self._named[name]))
 

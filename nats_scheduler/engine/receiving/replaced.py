@@ -23,7 +23,7 @@ from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.fires import following_fire, scheduler_of
@@ -40,12 +40,12 @@ MAX_UNREPORTED = 1_000
 """Losses that are noted while the stream is read, until it is known whose they are."""
 
 
-class Replacements(Part):
+class Replacements:
     """The one-shots of one stream that were replaced before they fired."""
 
-    def __init__(self, lifecycle: Lifecycle, *, debounces: bool) -> None:
+    def __init__(self, state: StreamState, *, debounces: bool) -> None:
         """Report what is replaced, unless the stream `debounces`: there replacement is meant."""
-        super().__init__(lifecycle)
+        self._state = state
         self._debounces = debounces
         self._compared: dict[CompareBodies, ScheduleReplacedUnfired] = {}
         self.unreported: list[ScheduleReplacedUnfired] = []
@@ -60,10 +60,10 @@ class Replacements(Part):
             return False
         lost = _loss(before, held.sequence, held.stored_at)
         is_other = is_other_body(before.mark, held.mark)
-        if is_other is None and self._progress.is_live and len(self._compared) < MAX_COMPARED:
+        if is_other is None and self._state.progress.is_live and len(self._compared) < MAX_COMPARED:
             question = CompareBodies(held.subject, before.sequence, held.sequence)
             self._compared[question] = lost
-            self._emit(question)
+            self._state.emit(question)
             return True
         if is_other:
             self._report(lost)
@@ -82,11 +82,11 @@ class Replacements(Part):
     def of_server(self, message: StoredMessage, sequence: int, stored_at: int, due: int) -> None:
         """Report a one-shot of the server that a message replaces, if the report is ours."""
         subject = message.subject
-        if self._debounces or self._lifetimes.was_asked(subject, sequence, stored_at):
+        if self._debounces or self._state.lifetimes.was_asked(subject, sequence, stored_at):
             return
-        if self._progress.is_live and self._ownership.is_owner:
+        if self._state.progress.is_live and self._state.ownership.is_owner:
             times = stored_at, due, message.sequence, message.stored_at
-            self._emit(Report(ScheduleReplacedUnfired(subject, sequence, *times)))
+            self._state.emit(Report(ScheduleReplacedUnfired(subject, sequence, *times)))
 
     def compared(self, question: CompareBodies, *, is_other: bool) -> ScheduleReplacedUnfired | None:
         """Report a one-shot if its body `is_other` than that of its replacement; returns what may be purged now."""
@@ -102,22 +102,22 @@ class Replacements(Part):
     def caught_up(self) -> None:
         """Report what was replaced before all was read, if that is ours to do."""
         unreported, self.unreported = self.unreported, []
-        for lost in unreported if self._ownership.is_owner else ():
-            self._emit(Report(lost))
+        for lost in unreported if self._state.ownership.is_owner else ():
+            self._state.emit(Report(lost))
 
     def _is_pending(self, before: Held, at: int) -> bool:
         """Return whether a one-shot was still to fire at an instant (ns), is ours, and is not meant to be replaced."""
         is_done = before.flight is not None and before.flight.stage in DONE
         if before.repeats or is_done or before.only_expires or at >= before.send_time:
             return False
-        was_asked = self._lifetimes.was_asked(before.subject, before.sequence, before.stored_at)
-        may_be_gone = was_asked or self._lifetimes.ends(before) <= at
+        was_asked = self._state.lifetimes.was_asked(before.subject, before.sequence, before.stored_at)
+        may_be_gone = was_asked or self._state.lifetimes.ends(before) <= at
         is_meant = self._debounces or before.terms.policies.debounce
-        return not (is_meant or may_be_gone) and (self._ownership.is_owner or not self._progress.is_live)
+        return not (is_meant or may_be_gone) and (self._state.ownership.is_owner or not self._state.progress.is_live)
 
     def _report(self, lost: ScheduleReplacedUnfired) -> None:
-        if self._progress.is_live:
-            self._emit(Report(lost))
+        if self._state.progress.is_live:
+            self._state.emit(Report(lost))
         elif len(self.unreported) < MAX_UNREPORTED:
             self.unreported.append(lost)
 

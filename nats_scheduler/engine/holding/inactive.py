@@ -4,7 +4,7 @@ The rules:
 
 - There is at most one on a subject: the message that was stored last. What is held on a subject is not here.
 - A rejection is reported once, by the owner of the stream, when everything stored has been read.
-- What is removed is discarded a moment after it is known (`engine.reading.admission`).
+- What is removed is discarded a moment after it is known (`engine.receiving.admission`).
 - A message whose headers look like those of a schedule is reported once: when it is read, or, if it was stored before,
   when this instance becomes the owner; one that another message covers is not.
 
@@ -12,16 +12,17 @@ Cost: two look-ups for a question; some hundred bytes for each rejected or pause
 `MAX_MISNAMED_NOTED` misnamed messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Report
+from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
+from nats_scheduler.engine.holding.ownership import Ownership
+from nats_scheduler.engine.holding.progress import Progress
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.message.reading import Misnamed, paused_name, paused_pattern
@@ -101,11 +102,13 @@ MAX_MISNAMED_REPORTS = 100
 """Most reports at a takeover, of messages that were stored before: the log would drop further lines."""
 
 
-class Inactive(Part):
+class Inactive:
     """The rejected and paused schedules of one stream, and its messages with misnamed headers."""
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
-        super().__init__(lifecycle)
+    def __init__(self, progress: Progress, ownership: Ownership, emit: Callable[[Action], object]) -> None:
+        self._progress = progress
+        self._ownership = ownership
+        self._emit = emit
         self.rejected: dict[str, Rejected] = {}
         """By subject, as are `paused` and `misnamed`."""
         self.paused: dict[str, PausedSchedule] = {}

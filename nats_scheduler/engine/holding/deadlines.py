@@ -23,22 +23,24 @@ Limit: as many fires a second of one stream as there may be questions.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from nats_scheduler.engine.actions import Report
+from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import FinishUnknown, FireNotDone
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.firing.overlap import MAX_SILENT_FAILURES, QUESTION_SPACING_NS
 from nats_scheduler.engine.holding.flight import wait_after
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
-from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, FinishAnswer, Unanswered
+from nats_scheduler.engine.holding.landed import Landed
+from nats_scheduler.engine.holding.ownership import Ownership
+from nats_scheduler.engine.holding.progress import Progress
+from nats_scheduler.engine.inputs import FinishAnswer, Unanswered
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import Header, decoded, encoded, header_value
 from nats_scheduler.message.policies import Policies, policy_header, read_consumer
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.durations import parse_duration
-from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.schedule.invalid import FaultError, Invalid
 
 MAX_WATCHED = 100_000
@@ -55,6 +57,12 @@ KEPT_BY_STANDBYS_NS = 2 * SETTLED_NS
 
 LONGEST_WAIT_NS = 5 * MINUTE
 """Longest wait before a question without an answer is asked again."""
+
+QUESTION_SPACING_NS = 5 * MILLISECOND
+"""Shortest time between two questions of a stream about fires that were unfinished: 200 a second."""
+
+MAX_SILENT_FAILURES = 3
+"""After this number of failed questions in a row it is reported that nothing answers."""
 
 DONE_WITHIN, CONSUMER = (policy_header(name, PORTABLE) for name in ("X-Done-Within", "X-Consumer"))
 
@@ -102,13 +110,23 @@ class Watched:
     """The number of questions in a row without an answer."""
 
 
-class Deadlines(Part):
+class Deadlines:
     """The fires of one stream that are to be finished within a time."""
 
-    def __init__(self, lifecycle: Lifecycle, rules: StreamRules) -> None:
-        """Ask about the fires of a stream with these rules."""
-        super().__init__(lifecycle)
+    def __init__(
+        self,
+        rules: StreamRules,
+        ownership: Ownership,
+        progress: Progress,
+        landed: Landed,
+        emit: Callable[[Action], object],
+    ) -> None:
+        """Ask about the fires of a stream with these rules; `emit` has a question asked, or something reported."""
         self._rules = rules
+        self._ownership = ownership
+        self._progress = progress
+        self._landed = landed
+        self._emit = emit
         self._watched: dict[int, Watched] = {}
         """By stream sequence."""
         self._agenda: list[tuple[int, int]] = []
@@ -117,8 +135,6 @@ class Deadlines(Part):
         """When (ns) those were to be asked about that were left to the owner, in order, and their sequences."""
         self._next_turn = 0
         """The instant (ns) from which on the next question may be asked."""
-        self._settled = NOTHING_SETTLED.through
-        """The instant (ns) of the last checkpoint of the owner before."""
 
     @property
     def sequences(self) -> list[int]:
@@ -143,10 +159,8 @@ class Deadlines(Part):
         self._watched[stored_as] = fire
         heappush(self._agenda, (fire.deadline, stored_as))
 
-    def owner_changed(self, checkpoint: Checkpoint | None) -> None:
-        """Look anew at the fires whose time is over; the owner before wrote that checkpoint."""
-        if checkpoint is not None:
-            self._settled = checkpoint.through
+    def owner_changed(self) -> None:
+        """Look anew at the fires whose time is over: the stream has another owner."""
         self._agenda = [*self._agenda, *self._passed_by]
         heapify(self._agenda)
         self._passed_by.clear()
@@ -155,8 +169,11 @@ class Deadlines(Part):
         """Return when (ns) the next fire is to be looked at, None if none is."""
         return max(self._agenda[0][0], self._next_turn) if self._agenda else None
 
-    def work(self, now: int) -> None:
-        """Look at fires whose time is over, and ask about one of them if its turn has come."""
+    def work(self, now: int, settled: int) -> None:
+        """Look at fires whose time is over, and ask about one of them if its turn has come.
+
+        What was over for long at the instant `settled` (ns), that of the last checkpoint, was asked about before.
+        """
         while self._passed_by and now >= self._passed_by[0][0] + KEPT_BY_STANDBYS_NS:
             del self._watched[self._passed_by.popleft()[1]]
         for _ in range(MAX_LOOKED_AT_PER_STEP):
@@ -164,7 +181,7 @@ class Deadlines(Part):
                 return
             fire = self._watched[heappop(self._agenda)[1]]
             if self._ownership.is_owner:
-                if fire.deadline + SETTLED_NS <= self._settled:
+                if fire.deadline + SETTLED_NS <= settled:
                     del self._watched[fire.stored_as]
                 else:
                     self._ask(fire)

@@ -1,0 +1,74 @@
+"""Fetch the content of a schedule: before each fire, and again whenever something may have changed it.
+
+The rules:
+
+- A schedule is fetched before each fire, but for one whose content is kept.
+- Only the answer to the last question counts: it was asked after whatever may have changed the schedule.
+- The first time, what a guard protects is fetched by its sequence: the guard checks again whether it is the last
+  message on its subject. One that something landed on is fetched below that.
+- What waits for room in memory is asked for when there is some (`engine.holding.contents`).
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.holding.flight import Flight, Stage
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.state import StreamState
+
+
+def fetch(state: StreamState, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
+    """Have what is stored of a schedule fetched, with others that follow if it `may_wait`; the answer decides."""
+    state.enter(held, Stage.FETCHING)
+    flight = held.flight
+    assert flight is not None, "what is in progress has a flight"
+    is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
+    flight.content = flight.source = None
+    state.contents.drop(flight)
+    # A covered one is fetched below what landed: if that is gone, the guard refuses, or it does no harm.
+    is_covered = is_covered or (is_first and state.landed.covers(held))
+    by_sequence = is_first and held.terms.source is None and state.is_guarded(held)
+    flight.by_sequence = is_covered or by_sequence
+    flight.above = state.landed.last_on(held) if is_covered else 0
+    flight.may_wait = may_wait and (flight.may_wait or not flight.waits_for_room)
+    if not flight.waits_for_room and state.contents.begins(held, flight):
+        _ask(state, held)
+
+
+def fetch_if_waiting(state: StreamState, held: Held) -> None:
+    """Find out whether a schedule that only waits is still stored."""
+    if held.flight is None:
+        fetch(state, held)
+
+
+def fetch_what_has_room(state: StreamState) -> None:
+    """Ask for the contents that waited for room, as far as there is room now."""
+    state.guard.each(state.contents.granted(), partial(_ask, state))
+
+
+def _ask(state: StreamState, held: Held) -> None:
+    flight = held.flight
+    assert flight is not None, "what is fetched has a flight"
+    flight.reads += 1
+    is_plain = flight.by_sequence and not flight.above
+    state.emit(ReadContent(held.subject, held.sequence, held.terms.source, is_plain, flight.above, flight.may_wait))
+
+
+def is_outdated(flight: Flight) -> bool:
+    """Return whether the content was asked for again since the question that is answered now."""
+    return flight.reads > 0 or flight.waits_for_room
+
+
+def fetch_again(state: StreamState, held: Held) -> None:
+    """Fetch a schedule again that may have changed, before it fires."""
+    flight = held.flight
+    assert flight is not None, "what is in progress has a flight"
+    if flight.stage is not Stage.FETCHING:
+        flight.fire = None
+    fetch(state, held)
+
+
+def unprotected(state: StreamState, some: Iterable[Held]) -> list[Held]:
+    """Return the schedules whose fires the server would store although they, or their sources, are gone."""
+    return [held for held in some if not state.is_guarded(held) or held.terms.source is not None]

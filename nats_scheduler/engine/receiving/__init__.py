@@ -1,0 +1,7 @@
+"""The meaning of a stream's messages: which are schedules, which are held, and which are only listed.
+
+- `intake.py`: what a message that was received means
+- `admission.py`: which schedules are held, which wait for a place, and which the stream removed without a message
+- `replaced.py`: pending one-shots that another body replaces before they fire
+- `calendars.py`: the calendars that schedules name, and what an edit of one changes
+"""
