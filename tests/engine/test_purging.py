@@ -7,6 +7,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.engine.inputs import (
@@ -28,7 +29,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, schedule
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, schedule, stored_fire
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 ONCE = schedule(AT_5S)
@@ -53,10 +54,9 @@ def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
     assert not desk.is_held()
 
 
-def acknowledged(desk: Desk, stored_as: int = 2) -> Desk:
-    """Acknowledge the fire in flight as fires are that are stored anew: its port purges its schedule at once."""
-    [fire] = desk.fires
-    desk.step(FiresStored([fire], [stored_as]))
+def acknowledged(desk: Desk, stored_as: int = 2, *, fire: Fire | None = None) -> Desk:
+    """Acknowledge a fire as those are that are stored anew: its port purges its schedule at once."""
+    desk.step(FiresStored([fire or desk.fire], [stored_as]))
     return desk
 
 
@@ -97,6 +97,19 @@ def test_a_purge_that_followed_an_acknowledgement_and_failed_is_ordered_again() 
     assert desk.at(5.05).asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
     desk.step(PurgeConcluded("s.one", 1))
     assert (desk.endings, desk.engine.is_idle) == ([Ending.FIRED], True)
+
+
+def test_of_two_requests_to_purge_it_one_fails_and_the_other_is_refused() -> None:
+    """Its fire is read before it is acknowledged, so that the engine asks for a purge, and then the port does too."""
+    desk = Desk(ONCE)
+    fire = desk.in_flight(ONCE, 5)
+    desk.read(stored_fire(fire, 2, desk.now))
+    assert desk.purges == [("s.one", 1)]
+    acknowledged(desk, fire=fire)
+    desk.step(PurgeConcluded("s.one", 1, "no answer"))
+    desk.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
+    assert desk.at(60).purges == [], "it is kept, and nothing wakes it"
+    assert desk.is_held()
 
 
 def test_schedules_that_were_purged_together_end_together_and_none_that_was_replaced() -> None:

@@ -114,6 +114,7 @@ def not_purged(state: StreamState, held: Held, conclusion: PurgeConcluded) -> No
         state.ownership.deny(conclusion.failure or "", state.now)
     if conclusion.refused:
         state.enter(held, Stage.UNPURGEABLE)
+        state.roster.cancel_wake(held)  # another request to purge it may have failed before
         state.look_later(held, None)
     else:
         state.look_later(held, state.now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))
