@@ -69,14 +69,17 @@ Cell = tuple[Act, frozenset[Stage]]
 
 _S = Stage
 
-ADVANCED = frozenset({_S.WAITING, _S.KEPT, _S.READY, _S.DONE_BY_OWNER, _S.PURGING, _S.ENDED})
-"""The stages after a fire that was stored, or dropped (`advancing.advance`)."""
+PASSED = frozenset({_S.WAITING, _S.DONE_BY_OWNER, _S.PURGING, _S.ENDED})
+"""The stages after a fire that was stored, or dropped, of a schedule whose content is not in memory."""
+
+ADVANCED = PASSED | {_S.KEPT, _S.READY}
+"""The same if its content may be in memory (`advancing.advance`)."""
 
 SENT = frozenset({_S.IN_FLIGHT, _S.BACKING_OFF})
 """The stages after an attempt to send a fire (`sending.send`)."""
 
-FIRED = frozenset({_S.BLOCKED, _S.READY, *SENT, *ADVANCED})
-"""The stages after a fire came due (`due.fire_due`)."""
+FIRED = (ADVANCED | SENT | {_S.BLOCKED}) - {_S.DONE_BY_OWNER}
+"""The stages after a fire came due (`due.fire_due`), which it does for the owner."""
 
 
 def _to(*stages: Stage) -> frozenset[Stage]:
@@ -86,16 +89,16 @@ def _to(*stages: Stage) -> frozenset[Stage]:
 TABLE: Mapping[tuple[Stage, Event], Cell] = {
     (_S.WAITING, Event.WOKEN): (due.woken_waiting, _to(_S.WAITING, _S.FETCHING, _S.DONE_BY_OWNER, _S.ENDED)),
     (_S.WAITING, Event.COVERED): (fetched.covered, _to(_S.WAITING)),
-    (_S.WAITING, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
+    (_S.WAITING, Event.CONFIRMED): (outcomes.confirmed, PASSED),
     #
     (_S.FETCHING, Event.WOKEN): (due.await_answer, _to(_S.FETCHING)),
     (_S.FETCHING, Event.FETCHED): (fetched.fetched, _to(_S.FETCHING) | FIRED),
     (_S.FETCHING, Event.NOT_FETCHED): (fetched.not_fetched, _to(_S.BACKING_OFF, _S.WAITING)),
     (_S.FETCHING, Event.FOUND_UNDER): (fetched.found_under, _to(_S.FETCHING)),
     (_S.FETCHING, Event.DOUBTED): (fetching.fetch_again, _to(_S.FETCHING)),
-    (_S.FETCHING, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
+    (_S.FETCHING, Event.CONFIRMED): (outcomes.confirmed, PASSED),
     #
-    (_S.KEPT, Event.WOKEN): (due.woken_with_content, _to(_S.FETCHING) | FIRED),
+    (_S.KEPT, Event.WOKEN): (due.woken_with_content, FIRED),
     (_S.KEPT, Event.COVERED): (fetched.covered, _to(_S.WAITING, _S.FETCHING)),
     (_S.KEPT, Event.DOUBTED): (fetching.fetch_again, _to(_S.FETCHING)),
     (_S.KEPT, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
@@ -113,7 +116,7 @@ TABLE: Mapping[tuple[Stage, Event], Cell] = {
     (_S.IN_FLIGHT, Event.WOKEN): (due.await_answer, _to(_S.IN_FLIGHT)),
     (_S.IN_FLIGHT, Event.STORED): (outcomes.stored, ADVANCED),
     (_S.IN_FLIGHT, Event.REFUSED): (outcomes.refused, _to(_S.FETCHING, _S.BACKING_OFF, _S.WAITING)),
-    (_S.IN_FLIGHT, Event.UNKNOWN): (outcomes.unknown, SENT | ADVANCED),
+    (_S.IN_FLIGHT, Event.UNKNOWN): (outcomes.unknown, SENT | PASSED),
     (_S.IN_FLIGHT, Event.FORGED): (outcomes.forged, SENT | {_S.WAITING}),
     (_S.IN_FLIGHT, Event.NOT_FOUND): (outcomes.not_found, _to(_S.FETCHING, _S.WAITING)),
     (_S.IN_FLIGHT, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
