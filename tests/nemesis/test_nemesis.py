@@ -49,8 +49,8 @@ USUAL = (22, 1, 14, 59, 5, 51)
 UPDATES = (2, 3)
 """To this version on a work queue of 2.10, and back from it on a stream of 2.11 that keeps its fires."""
 PLANTED = {
-    "never_open_again": (2, {"Live", "Complete"}),
-    "early": (2, {"Timely"}),
+    "silent_after_an_outage": (2, {"Live", "Complete"}),
+    "fire_sent_early": (2, {"Timely"}),
     "fire_before_ignored": (2, {"Overlap"}),
     "edits_not_followed": (57, {"Unique"}),
 }

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.firing import answers
+from nats_scheduler.engine.firing import answers, purging, timing
+from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding import refusals
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
-from nats_scheduler.engine.holding.purges import Purges
 from nats_scheduler.engine.holding.state import StreamState
 from nats_scheduler.engine.inputs import Checkpoint, FiresStored, OwnershipChanged, RemovalRequested
 from nats_scheduler.engine.ownership import owners
@@ -30,7 +31,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import NEVER, SECOND
 from tests.simulation.fleet import SimulatedFleet, two
 from tests.simulation.instance import Instance
-from tests.simulation.planted import around, instead, planted, removal_held_against_the_owner, together
+from tests.simulation.planted import around, instead, planted, together
 from tests.simulation.scenario import LIVE, MILLISECOND
 from tests.simulation.server import Server
 from tests.simulation.sidecar import Sidecar
@@ -45,6 +46,19 @@ SOON = 800 * MILLISECOND
 PASSED_OVER = SECOND + UNFIRED_LIMIT_NS + IDLE_CONFIRMED_AFTER_NS + SECOND
 """The time (ns) in which an owner is passed over that fires nothing, if a schedule is due each second."""
 SUBJECTS = [f"s.{number}" for number in range(12)]
+
+
+def taken_for_unfired(state: StreamState, held: Held) -> bool:
+    since = max(held.send_time, state.ownership.in_contact_since) + UNFIRED_LIMIT_NS
+    if state.now >= since:
+        state.ownership.blame(held)
+        since = held.send_time + LEFT_TO_OWNER_NS
+    state.look_later(held, since)
+    return True
+
+
+removal_held_against_the_owner = instead(timing, "wait_for_owner", taken_for_unfired)
+"""A schedule that was removed without a visible request counts as one that its owner does not fire."""
 
 
 def pair(fleet: SimulatedFleet) -> tuple[Instance, Instance]:
@@ -496,7 +510,7 @@ def held_after_a_joint_purge() -> set[str]:
 
 def test_a_standby_holds_nothing_of_what_the_owner_purged_jointly() -> None:
     assert held_after_a_joint_purge() == set()
-    with planted(instead(Purges, "requested_jointly", lambda *_: None)):
+    with planted(instead(purging, "requested_jointly", lambda *_: None)):
         assert held_after_a_joint_purge() == set(SUBJECTS)
 
 
