@@ -1,9 +1,11 @@
 """Contents in memory: their bytes never exceed the limit, small ones pass by large ones, and each comes to its turn."""
 
+from typing import Any
+
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.holding.contents import ContentMemory
-from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored
+from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, SECOND
@@ -19,9 +21,9 @@ SMALL = 100
 class SharingDesk(Desk):
     """An engine that has its memory in common with others."""
 
-    def __init__(self, memory: ContentMemory) -> None:
+    def __init__(self, memory: ContentMemory, **more: Any) -> None:
         self.memory = memory
-        super().__init__(max_payload=1 << 24)
+        super().__init__(max_payload=1 << 24, **more)
 
 
 class Loaded:
@@ -157,6 +159,22 @@ def test_contents_of_unknown_size_that_are_large_take_no_room_from_what_is_due_b
     assert world.fired == [sooner.sequence]
     world.run(5.1)
     assert world.fired == [sooner.sequence, 101]
+
+
+def test_a_fire_of_unknown_outcome_is_read_again_before_what_waits_for_the_room_of_its_body() -> None:
+    """Without the guard it is read before each attempt; what goes alone is overdue, and so is ahead of it."""
+    [repeated], [alone] = load(1, LARGE), load(1, LIMIT, seconds=4, first=2)
+    desk = SharingDesk(ContentMemory(LIMIT), guard=False)
+    desk.read(as_followed(repeated))
+    desk.concluded(desk.in_flight(repeated, 5), Unknown("no answer"))
+    desk.read(as_followed(alone))
+    assert desk.at(5.01).reads == []
+    assert desk.at(5.06).reads == [("s.1", 1)]
+    desk.found(repeated)
+    desk.concluded(desk.fire, Stored(9))
+    assert desk.reads == [("s.2", 2)]
+    desk.found(alone)
+    assert desk.fire.sequence == 2
 
 
 def test_what_ends_leaves_its_room() -> None:

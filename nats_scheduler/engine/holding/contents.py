@@ -10,6 +10,8 @@ The rules:
 - One content that is larger than three quarters goes alone, and beside it a quarter for what is small.
 - No stream takes more than what is left after that (of the rest it takes half at most), so that another one finds room.
 - What waits goes in the order of its fire times, also after an edit of a calendar has moved them.
+- A fire of unknown outcome keeps its body, and is read again at once into that room: what is ahead of it may wait for
+  just that.
 
 The size of a large content is noted when its headers are read (`Nats-Msg-Size`), by sequence; one without a note counts
 as small until it is read. After a start that continues from rows no size is known: what turns out to be large is
@@ -187,7 +189,7 @@ class Contents:
 
     def begins(self, held: Held, flight: Flight) -> bool:
         """Return whether a read may begin, and count it; if not it waits, and `granted` returns it later."""
-        if not self._waiting_with(held) and self._may_begin(held, flight):
+        if flight.content_size or (not self._waiting_with(held) and self._may_begin(held, flight)):
             return True
         flight.waits_for_room = True
         self.moved(held, flight)
@@ -234,13 +236,9 @@ class Contents:
         size, ahead = self._size(held), held.send_time - self.now
         if size > self._memory.small_size and ahead > LARGE_AHEAD_NS:
             return False
-        before = flight.content_size
-        if before < size:
-            self.use(flight, 0)
-            if not self._has_room(size, is_urgent=ahead <= LARGE_AHEAD_NS):
-                self.use(flight, before)
-                return False
-            self.use(flight, size)
+        if not self._has_room(size, is_urgent=ahead <= LARGE_AHEAD_NS):
+            return False
+        self.use(flight, size)
         return True
 
     def _has_room(self, size: int, *, is_urgent: bool = True) -> bool:
