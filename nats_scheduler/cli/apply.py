@@ -165,7 +165,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedFile:
     """The request of the user: the files, and how they are compared."""
 
     files: Sequence[StreamFile]
@@ -182,7 +182,7 @@ def wanted_options(command: Command) -> Command:
             read = with_owner(_read(files), owner, prune=prune)
         except ValueError as error:
             raise click.UsageError(f"--{error}") from None
-        return command(wanted=Wanted(read, prune, take_over), **arguments)
+        return command(wanted=WantedFile(read, prune, take_over), **arguments)
 
     return decorated(
         run,
@@ -200,7 +200,7 @@ def wanted_options(command: Command) -> Command:
     )
 
 
-async def plan_all(access: ChangeAccess, wanted: Wanted) -> list[StreamPlan]:
+async def plan_all(access: ChangeAccess, wanted: WantedFile) -> list[StreamPlan]:
     """Plan what the files want of each stream; end the command with 1 if a stream would not accept it."""
     plans, problems = await plan_files(access.store, wanted.files, prune=wanted.prune, takes_over=wanted.takes_over)
     if problems:
@@ -249,7 +249,7 @@ MAX_STEPS_SHOWN = 200
 @wanted_options
 @click.option("--yes", is_flag=True, help="Do it without a question.")
 @change_options
-def apply_command(resolved: ResolvedSettings, wanted: Wanted, yes: bool, how: How) -> None:
+def apply_command(resolved: ResolvedSettings, wanted: WantedFile, yes: bool, how: How) -> None:
     """Make the schedules of streams those of files.
 
     FILE is a file of schedules, a directory of such files, or - for standard input.
@@ -317,7 +317,7 @@ EXIT_DIFFERENT = 1
 @click.command("diff")
 @wanted_options
 @json_option
-def diff_command(resolved: ResolvedSettings, wanted: Wanted, as_json: bool) -> None:
+def diff_command(resolved: ResolvedSettings, wanted: WantedFile, as_json: bool) -> None:
     """Show what `apply` would do with files of schedules.
 
     FILE is a file of schedules, a directory of such files, or - for standard input.
@@ -333,7 +333,7 @@ def diff_command(resolved: ResolvedSettings, wanted: Wanted, as_json: bool) -> N
     raise click.exceptions.Exit(EXIT_DIFFERENT if differ else 0)
 
 
-def _planned(resolved: ResolvedSettings, wanted: Wanted) -> list[StreamPlan]:
+def _planned(resolved: ResolvedSettings, wanted: WantedFile) -> list[StreamPlan]:
     try:
         return in_store(resolved, lambda access: plan_all(access, wanted))
     except CommandError as error:

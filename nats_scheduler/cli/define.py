@@ -192,7 +192,7 @@ def _encoded(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSchedule:
+class DefinedSchedule:
     """A change, and the schedule after it."""
 
     change: Change
@@ -214,12 +214,12 @@ class StoredSchedule:
 
 async def stored_schedule(
     access: ChangeAccess, served: Served, change: Change, wanted: Current | None
-) -> StoredSchedule:
+) -> DefinedSchedule:
     """Read the schedule after a change; `wanted` is what a dry run would have stored."""
     now = access.store.now()
     found = wanted if wanted is not None else await _stored(access, served, change)
     warnings = [] if found is None else [*_warnings(found, served, now), *await _not_fired(access, served, found)]
-    return StoredSchedule(change, found, now, warnings)
+    return DefinedSchedule(change, found, now, warnings)
 
 
 async def _stored(access: ChangeAccess, served: Served, change: Change) -> Current | None:
@@ -245,7 +245,7 @@ async def _not_fired(access: ChangeAccess, served: Served, found: Current) -> li
     return [f"{served.name}: {problem}"] if problem else []
 
 
-def print_stored(stored: StoredSchedule, how: How) -> None:
+def print_stored(stored: DefinedSchedule, how: How) -> None:
     """Print the change, the next fire, and warnings."""
     if how.as_json:
         print_json(_document(stored, how))
@@ -256,7 +256,7 @@ def print_stored(stored: StoredSchedule, how: How) -> None:
         print_warning(warning)
 
 
-def _next_fire_text(stored: StoredSchedule) -> str:
+def _next_fire_text(stored: DefinedSchedule) -> str:
     fire, one = stored.next_fire, stored.schedule
     word = "first fire" if stored.change.kind is Kind.ADDED else "next fire"
     if one is None:
@@ -272,7 +272,7 @@ def _next_fire_text(stored: StoredSchedule) -> str:
     return f"{word} at {time_text(fire)}{delayed}, {when}{spelling}"
 
 
-def _document(stored: StoredSchedule, how: How) -> dict[str, object]:
+def _document(stored: DefinedSchedule, how: How) -> dict[str, object]:
     one = stored.schedule
     definition = None if one is None else one.definition
     fire = stored.next_fire
@@ -316,7 +316,7 @@ def add_command(
 
 async def _add(
     access: ChangeAccess, stream: str, subject: str, given: Given, how: How, *, replace: bool, portable: bool
-) -> StoredSchedule:
+) -> DefinedSchedule:
     served = await access.store.served(stream)
     now = access.store.now()
     # Where the server fires nothing, it does not matter whether a sidecar serves the stream at the moment.
@@ -368,7 +368,7 @@ def edit_command(
 
 async def _edit(
     access: ChangeAccess, stream: str, subject: str, given: Given, unset: Sequence[str], expect: int | None, how: How
-) -> StoredSchedule:
+) -> DefinedSchedule:
     served = await access.store.served(stream)
     change, left = await edited_schedule(access.store, served, subject, given, unset, expect, how)
     return await stored_schedule(access, served, change, left if how.dry_run else None)

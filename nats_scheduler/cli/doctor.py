@@ -26,7 +26,7 @@ from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.doctor.examination import examine, report_document
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, SidecarFacts
-from nats_scheduler.doctor.finding import Finding, Report, Severity
+from nats_scheduler.doctor.finding import DoctorReport, Finding, Severity
 from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.doctor.server import is_inbox_denied, reach_servers
@@ -140,7 +140,7 @@ async def _sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Sessi
 # -- for people ------------------------------------------------------------------------------------------------
 
 
-def _print(facts: AccountFacts, report: Report, *, wide: bool) -> None:
+def _print(facts: AccountFacts, report: DoctorReport, *, wide: bool) -> None:
     if report.findings:
         rows = list(_rows(report))
         print_table(COLUMNS, rows, optional=["why it matters"], wide=wide)
@@ -150,7 +150,7 @@ def _print(facts: AccountFacts, report: Report, *, wide: bool) -> None:
         click.echo(SERVER_ALONE)
 
 
-def _rows(report: Report) -> Iterator[tuple[str, ...]]:
+def _rows(report: DoctorReport) -> Iterator[tuple[str, ...]]:
     """Yield the findings, and after those of one code and stream how many more there are."""
     more = report.unlisted
     for (code, stream), group in groupby(report.findings, key=lambda finding: (finding.code, finding.stream)):
@@ -163,7 +163,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
     return finding.severity, finding.code, finding.stream or "", finding.what, finding.why, finding.command
 
 
-def _summary(facts: AccountFacts, report: Report) -> str:
+def _summary(facts: AccountFacts, report: DoctorReport) -> str:
     counts = [(severity, report.number_of(severity)) for severity in Severity]
     found = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts if number)
     served = sum(stream.mode is not None for stream in facts.streams)
@@ -174,7 +174,7 @@ def _summary(facts: AccountFacts, report: Report) -> str:
 # -- JSON ------------------------------------------------------------------------------------------------------
 
 
-def _document(facts: AccountFacts, report: Report) -> dict[str, object]:
+def _document(facts: AccountFacts, report: DoctorReport) -> dict[str, object]:
     """Return the report as a JSON object."""
     return {
         "server": None if facts.server is None else facts.server.version,

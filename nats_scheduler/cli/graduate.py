@@ -25,7 +25,7 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
-from nats_scheduler.engine.stored import BLOCKING_KINDS, Cause, Finding, HandedOver, blocked_by
+from nats_scheduler.engine.stored import BLOCKING_KINDS, Cause, GraduationFinding, HandedOver, blocked_by
 from nats_scheduler.jetstream.streams import reading_progress
 from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
 from nats_scheduler.observe.texts import time_text
@@ -42,14 +42,14 @@ DOUBTFUL_TEXT = "the server was slow to make the update: it may have skipped a f
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GraduationOutcome:
     """The result that the command reports."""
 
     stream: str
     version: str
     outcome: str
     """`graduated`, `native` (it was before), `ready` (a dry run that would graduate) or `blocked`."""
-    findings: Sequence[Finding]
+    findings: Sequence[GraduationFinding]
     blocked: Sequence[Cause]
     handed_over: Sequence[HandedOver]
     done: Graduated | None = None
@@ -91,12 +91,12 @@ def command(
 
 async def _begin(
     session: Session, resolved: ResolvedSettings, name: str, accepted: frozenset[Cause], *, dry_run: bool
-) -> tuple[Outcome, Sidecars]:
+) -> tuple[GraduationOutcome, Sidecars]:
     session, sidecars = await with_sidecars(session, resolved)
     return await _graduate(session, name, accepted, dry_run=dry_run), sidecars
 
 
-async def _graduate(session: Session, name: str, accepted: frozenset[Cause], *, dry_run: bool) -> Outcome:
+async def _graduate(session: Session, name: str, accepted: frozenset[Cause], *, dry_run: bool) -> GraduationOutcome:
     served = await session.served_stream(name)
     _expect_dormant(session, name, served.mode)
     graduation = Graduation(session.connection, session.api, session.server, served.state, SystemClock().now)
@@ -107,13 +107,13 @@ async def _graduate(session: Session, name: str, accepted: frozenset[Cause], *, 
         )
     version, findings = session.server.version, graduation.findings
     if served.mode is Mode.NATIVE:
-        return Outcome(name, version, "native", (), (), graduation.handed_over)
+        return GraduationOutcome(name, version, "native", (), (), graduation.handed_over)
     blocked = blocked_by(findings, accepted.__contains__)
     if blocked or dry_run:
         outcome = "blocked" if blocked else "ready"
-        return Outcome(name, version, outcome, findings, blocked, graduation.handed_over)
+        return GraduationOutcome(name, version, outcome, findings, blocked, graduation.handed_over)
     done = await graduation.carry_out()
-    return Outcome(name, version, "graduated", findings, (), done.handed_over, done)
+    return GraduationOutcome(name, version, "graduated", findings, (), done.handed_over, done)
 
 
 def _expect_dormant(session: Session, name: str, mode: Mode) -> None:
@@ -128,7 +128,7 @@ def _expect_dormant(session: Session, name: str, mode: Mode) -> None:
 # -- for people ------------------------------------------------------------------------------------------------
 
 
-def _print(outcome: Outcome, *, wide: bool) -> None:
+def _print(outcome: GraduationOutcome, *, wide: bool) -> None:
     if outcome.findings:
         _print_findings(outcome, wide=wide)
     if outcome.handed_over:
@@ -155,7 +155,7 @@ def _print(outcome: Outcome, *, wide: bool) -> None:
         CommandError(f"stream {outcome.stream} was not graduated: {_advice(outcome.blocked)}").show()
 
 
-def _print_findings(outcome: Outcome, *, wide: bool) -> None:
+def _print_findings(outcome: GraduationOutcome, *, wide: bool) -> None:
     numbers, shown, rows = Counter(finding.kind for finding in outcome.findings), Counter[Cause](), []
     for finding in outcome.findings:
         shown[finding.kind] += 1
@@ -169,7 +169,7 @@ def _print_findings(outcome: Outcome, *, wide: bool) -> None:
     click.echo()
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: GraduationOutcome) -> str:
     number = len(outcome.handed_over)
     if outcome.done is None:
         said = {"native": "is native already: the server holds", "ready": "can graduate: the server would hold"}
@@ -192,7 +192,7 @@ def _advice(blocked: Sequence[Cause]) -> str:
 # -- JSON ------------------------------------------------------------------------------------------------------
 
 
-def _document(outcome: Outcome) -> dict[str, object]:
+def _document(outcome: GraduationOutcome) -> dict[str, object]:
     done = outcome.done
     return {
         "stream": outcome.stream,

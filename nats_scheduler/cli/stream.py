@@ -38,7 +38,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 NOT_SERVED = "allow_msg_schedules is not set, so its schedules do not fire"
 
 
-class Outcome(NamedTuple):
+class StreamOutcome(NamedTuple):
     """The outcome for a file: that its stream has its configuration, or why not."""
 
     document: Mapping[str, object]
@@ -71,14 +71,14 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
     FILE is what `nats stream add --config` takes, with "allow_msg_schedules": true.
     Exit codes: 0 all done, 1 a stream is refused or the server is not reached, 2 a file cannot be used.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[StreamOutcome] = []
     wanted: list[tuple[str, Config]] = []
     for file in files:
         try:
             wanted.append((file, read_stream_file(Path(file))))
         except StreamFileError as error:
             document = {"file": file, "stream": None, "reason": str(error)}
-            outcomes.append(Outcome(document, str(error), EXIT_WRONG_USE))
+            outcomes.append(StreamOutcome(document, str(error), EXIT_WRONG_USE))
     if not as_json:
         _print_outcomes(outcomes)
     added = in_session(resolved, lambda session: _add_all(session, wanted)) if wanted else []
@@ -112,7 +112,7 @@ def ls(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     _print_streams(found, sidecars, wide=wide)
 
 
-def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
+def _print_outcomes(outcomes: Sequence[StreamOutcome]) -> None:
     for one in outcomes:
         if one.exit_code:
             CommandError(printable(one.message)).show()
@@ -120,14 +120,14 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
             click.echo(one.message)
 
 
-async def _add_all(session: Session, wanted: list[tuple[str, Config]]) -> list[Outcome]:
+async def _add_all(session: Session, wanted: list[tuple[str, Config]]) -> list[StreamOutcome]:
     """Create or update each stream in turn."""
     if not session.server.schedules_natively:
         await session.registry.open()
     return [await _add(session, file, config) for file, config in wanted]
 
 
-async def _add(session: Session, file: str, config: Config) -> Outcome:
+async def _add(session: Session, file: str, config: Config) -> StreamOutcome:
     try:
         return await _added(session, file, config)
     except StreamRefusedError as error:
@@ -139,7 +139,7 @@ async def _add(session: Session, file: str, config: Config) -> Outcome:
         return _not_added(file, config, {"reason": str(error)}, error)
 
 
-async def _added(session: Session, file: str, config: Config) -> Outcome:
+async def _added(session: Session, file: str, config: Config) -> StreamOutcome:
     before = await session.api.stream(config["name"])
     known = before is not None and (await session.flagged.recall(StreamState.from_info(before))).remembered is not None
     added, created = await session.flagged.add(config)
@@ -149,11 +149,11 @@ async def _added(session: Session, file: str, config: Config) -> Outcome:
     outcome = "created" if created else "unchanged" if unchanged else "updated"
     served = NOT_SERVED if mode is None else EXPLANATIONS[mode]
     document = {"file": file, "stream": state.name, "outcome": outcome, "mode": mode, "served": served}
-    return Outcome(document, f"stream {state.name} {outcome}, {mode or 'not served'}: {served}")
+    return StreamOutcome(document, f"stream {state.name} {outcome}, {mode or 'not served'}: {served}")
 
 
-def _not_added(file: str, config: Config, error: Mapping[str, object], reason: Exception) -> Outcome:
-    return Outcome({"file": file, "stream": config["name"], **error}, f"{file}: {reason}", EXIT_FAILED)
+def _not_added(file: str, config: Config, error: Mapping[str, object], reason: Exception) -> StreamOutcome:
+    return StreamOutcome({"file": file, "stream": config["name"], **error}, f"{file}: {reason}", EXIT_FAILED)
 
 
 def _own(config: Mapping[str, Any]) -> dict[str, Any]:

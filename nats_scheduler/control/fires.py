@@ -86,13 +86,13 @@ def requested_fire(
     pattern, terms = definition
     check_no_request(served, found)
     stamped = terms._replace(dialect=PORTABLE) if found.is_fired_by_server else terms
-    if served.rules.rolls_up_by_purge and terms.policies.target_elsewhere is None:
+    if served.rules.rolls_up_by_purge and terms.policies.target_stream is None:
         stamped = stamped._replace(rollup=False)  # the sidecar rolls up when it reads the fire
     identity = fire_identity if is_missed else beside_identity
     ours: list[Header] = [(BY, by.encode()), identity_header(identity(found.subject, found.sequence, fire_time))]
     if terms.policies.report:
         ours = [*report_headers(pattern, fire_time, None, 0), *ours]
-    if served.server.has_guard and terms.policies.target_elsewhere is None:
+    if served.server.has_guard and terms.policies.target_stream is None:
         ours += guard_headers(found.subject, found.sequence)
     following = _following(found, fire_time)
     content = found.message if source is None else source
@@ -377,5 +377,5 @@ async def _sample(store: ScheduleStore, stream: str, found: Current) -> StoredMe
 
 async def _stream_of(store: ScheduleStore, stream: str, found: Current) -> str:
     """Return the stream that has the schedule's target."""
-    elsewhere = definition_of(found).terms.policies.target_elsewhere
+    elsewhere = definition_of(found).terms.policies.target_stream
     return stream if elsewhere is None else await store.stream_of(elsewhere)

@@ -193,13 +193,13 @@ class FirePast:
         stored = None
         if current is not None and definition is not None:
             stored = StoredSchedule(current.sequence, current.timetable(), definition.terms)
-        is_elsewhere = stream != self.served.name
+        is_to_other_stream = stream != self.served.name
         return PastFires(
             subject,
-            is_native=self.served.is_native and not is_elsewhere,
+            is_native=self.served.is_native and not is_to_other_stream,
             stored=stored,
             is_moved=self.served.rules.moves_subjects,
-            is_elsewhere=is_elsewhere,
+            is_to_other_stream=is_to_other_stream,
         )
 
     async def _searched(self, query: FireQuery, current: Current | None) -> tuple[str, str]:
@@ -208,7 +208,7 @@ class FirePast:
         target = query.target
         if target is None:
             definition = None if current is None else current.definition
-            if definition is None or definition.terms.policies.target_elsewhere is None:
+            if definition is None or definition.terms.policies.target_stream is None:
                 return self._own_place(definition)
             target = definition.terms.target
         elif rules.moves_subjects and await self.wire.message(own, seq=1, next_by_subj=target) is not None:
@@ -222,7 +222,7 @@ class FirePast:
 
     async def _place(self, definition: Definition) -> tuple[str, str]:
         """Return the stream that has the fires of a schedule, and the subjects on which they are."""
-        elsewhere = definition.terms.policies.target_elsewhere
+        elsewhere = definition.terms.policies.target_stream
         if elsewhere is not None:
             return await self.wire.stream_of(elsewhere), elsewhere
         return self._own_place(definition)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from nats_scheduler.doctor import clock, permissions, schedules, server, streams
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
-from nats_scheduler.doctor.finding import Finding, Report, Severity, Unlisted, report_of
+from nats_scheduler.doctor.finding import DoctorReport, Finding, Severity, Unlisted, report_of
 from nats_scheduler.engine.views.seen import Work, done
 from nats_scheduler.observe.documents import FindingDocument, ReportDocument
 
@@ -52,12 +52,12 @@ OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = 
 """The checks of each stream that was read."""
 
 
-def examine(facts: AccountFacts) -> Report:
+def examine(facts: AccountFacts) -> DoctorReport:
     """Return what is wrong, worst first."""
     return done(examination(facts))
 
 
-def examination(facts: AccountFacts) -> Work[Report]:
+def examination(facts: AccountFacts) -> Work[DoctorReport]:
     """Do the same, one unit of work for each stream."""
     found: list[Finding] = []
     for check in OF_ACCOUNT:
@@ -74,7 +74,7 @@ def examination(facts: AccountFacts) -> Work[Report]:
 # The report as a JSON object, for the command and for the micro service.
 
 
-def report_document(report: Report) -> ReportDocument:
+def report_document(report: DoctorReport) -> ReportDocument:
     """Return what was found."""
     worst = report.worst
     return {

@@ -12,7 +12,7 @@ from nats_scheduler.doctor.finding import Code
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.stored import Finding as GraduationFinding
+from nats_scheduler.engine.stored import GraduationFinding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.own_streams import Room
@@ -159,7 +159,7 @@ class StreamFacts:
 def targets_here(stream: StreamFacts) -> Sequence[str]:
     """Return the targets in the stream of the schedules itself, in order."""
     terms = (listed.terms for listed in stream.schedules)
-    return sorted({one.target for one in terms if one.policies.target_elsewhere is None})
+    return sorted({one.target for one in terms if one.policies.target_stream is None})
 
 
 def subjects_of(infos: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -192,7 +192,7 @@ ANNOUNCED = (
 """The findings that sidecars announce when they notice them, as advisories of the same names."""
 
 
-class Report(NamedTuple):
+class DoctorReport(NamedTuple):
     """The findings of the doctor."""
 
     findings: Sequence[Finding]
@@ -210,7 +210,7 @@ class Report(NamedTuple):
         return listed + sum(number for (code, _stream), number in self.unlisted.items() if code.severity is severity)
 
 
-def report_of(findings: Iterable[Finding], more: Unlisted = NONE_UNLISTED) -> Report:
+def report_of(findings: Iterable[Finding], more: Unlisted = NONE_UNLISTED) -> DoctorReport:
     """Sort findings, and leave out those beyond `MAX_LISTED` of one code and stream; `more` are left out already."""
     counts: Counter[tuple[Code, str | None]] = Counter()
     listed = []
@@ -220,7 +220,7 @@ def report_of(findings: Iterable[Finding], more: Unlisted = NONE_UNLISTED) -> Re
         if counts[key] <= MAX_LISTED:
             listed.append(finding)
     unlisted = Counter({key: count - MAX_LISTED for key, count in counts.items()})
-    return Report(listed, +unlisted + Counter(more))
+    return DoctorReport(listed, +unlisted + Counter(more))
 
 
 def _place(finding: Finding) -> tuple[int, int, str, str]:

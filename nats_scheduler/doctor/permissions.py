@@ -31,7 +31,7 @@ MAX_SUBJECTS_NAMED = 5
 """Most subjects that the note about unclear permissions names."""
 
 
-class Row(NamedTuple):
+class PermissionRow(NamedTuple):
     """One row of the table; names in braces stand for what depends on the account."""
 
     act: str
@@ -43,47 +43,47 @@ _ALL: tuple[str, str, str, str] = (YES, YES, YES, YES)
 _MAYBE: tuple[str, str, str, str] = (OPTIONAL, OPTIONAL, OPTIONAL, OPTIONAL)
 _FIRES: tuple[str, str, str, str] = (YES, YES, YES, SPARE)
 
-ROWS: Sequence[Row] = (
-    Row(PUBLISH, "{api}.INFO", _ALL),
-    Row(PUBLISH, "{api}.STREAM.LIST", _ALL),
-    Row(PUBLISH, "{api}.STREAM.INFO.{stream}", _ALL),
-    Row(PUBLISH, "{api}.STREAM.CREATE.KV_{bucket}", _ALL),
-    Row(PUBLISH, "{api}.STREAM.UPDATE.{stream}", (SPARE, OPTIONAL, SPARE, SPARE)),
-    Row(PUBLISH, "{api}.STREAM.MSG.GET.{stream}", _ALL),
-    Row(PUBLISH, "{api}.STREAM.PURGE.{stream}", (YES, YES, YES, OPTIONAL)),
-    Row(PUBLISH, "{api}.STREAM.MSG.DELETE.{stream}", _FIRES),
-    Row(PUBLISH, "{api}.CONSUMER.CREATE.{stream}.{consumer}", _ALL),
-    Row(PUBLISH, "{api}.CONSUMER.MSG.NEXT.{stream}.{consumer}", _ALL),
-    Row(PUBLISH, "{api}.CONSUMER.INFO.{stream}.{consumer}", _ALL),
-    Row(PUBLISH, "{api}.CONSUMER.LIST.{stream}", _MAYBE),
-    Row(PUBLISH, "{api}.CONSUMER.DELETE.{stream}.{consumer}", _MAYBE),
-    Row(PUBLISH, "{registry}.>", _ALL),
-    Row(PUBLISH, "{targets}", _FIRES),
-    Row(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
-    Row(PUBLISH, "{api}.STREAM.CREATE.{failures}", _MAYBE),
-    Row(PUBLISH, "{api}.STREAM.CREATE.{canary}", _MAYBE),
-    Row(PUBLISH, CANARY_SUBJECTS, _MAYBE),
-    Row(PUBLISH, "{api}.STREAM.DELETE.{canary}", _MAYBE),
-    Row(PUBLISH, "nats_scheduler.v1.>", _MAYBE),
-    Row(PUBLISH, "{inbox}.>", _MAYBE),
-    Row(SUBSCRIBE, "{inbox}.>", _ALL),
-    Row(SUBSCRIBE, "$JS.API.STREAM.CREATE.*", _ALL),
-    Row(SUBSCRIBE, "$JS.API.STREAM.UPDATE.*", _ALL),
-    Row(SUBSCRIBE, "$JS.API.STREAM.RESTORE.*", _ALL),
-    Row(SUBSCRIBE, "$JS.API.STREAM.DELETE.*", _ALL),
-    Row(SUBSCRIBE, "$JS.API.STREAM.PURGE.*", _ALL),
-    Row(SUBSCRIBE, "$JS.API.STREAM.MSG.DELETE.*", _ALL),
-    Row(SUBSCRIBE, "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.*", _MAYBE),
-    Row(SUBSCRIBE, "{queue_subjects}", _ALL),
-    Row(SUBSCRIBE, "nats_scheduler.v1.>", _MAYBE),
-    Row(SUBSCRIBE, "nats_scheduler.control.v1.>", _MAYBE),
-    Row(SUBSCRIBE, "$SRV.>", _MAYBE),
+ROWS: Sequence[PermissionRow] = (
+    PermissionRow(PUBLISH, "{api}.INFO", _ALL),
+    PermissionRow(PUBLISH, "{api}.STREAM.LIST", _ALL),
+    PermissionRow(PUBLISH, "{api}.STREAM.INFO.{stream}", _ALL),
+    PermissionRow(PUBLISH, "{api}.STREAM.CREATE.KV_{bucket}", _ALL),
+    PermissionRow(PUBLISH, "{api}.STREAM.UPDATE.{stream}", (SPARE, OPTIONAL, SPARE, SPARE)),
+    PermissionRow(PUBLISH, "{api}.STREAM.MSG.GET.{stream}", _ALL),
+    PermissionRow(PUBLISH, "{api}.STREAM.PURGE.{stream}", (YES, YES, YES, OPTIONAL)),
+    PermissionRow(PUBLISH, "{api}.STREAM.MSG.DELETE.{stream}", _FIRES),
+    PermissionRow(PUBLISH, "{api}.CONSUMER.CREATE.{stream}.{consumer}", _ALL),
+    PermissionRow(PUBLISH, "{api}.CONSUMER.MSG.NEXT.{stream}.{consumer}", _ALL),
+    PermissionRow(PUBLISH, "{api}.CONSUMER.INFO.{stream}.{consumer}", _ALL),
+    PermissionRow(PUBLISH, "{api}.CONSUMER.LIST.{stream}", _MAYBE),
+    PermissionRow(PUBLISH, "{api}.CONSUMER.DELETE.{stream}.{consumer}", _MAYBE),
+    PermissionRow(PUBLISH, "{registry}.>", _ALL),
+    PermissionRow(PUBLISH, "{targets}", _FIRES),
+    PermissionRow(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
+    PermissionRow(PUBLISH, "{api}.STREAM.CREATE.{failures}", _MAYBE),
+    PermissionRow(PUBLISH, "{api}.STREAM.CREATE.{canary}", _MAYBE),
+    PermissionRow(PUBLISH, CANARY_SUBJECTS, _MAYBE),
+    PermissionRow(PUBLISH, "{api}.STREAM.DELETE.{canary}", _MAYBE),
+    PermissionRow(PUBLISH, "nats_scheduler.v1.>", _MAYBE),
+    PermissionRow(PUBLISH, "{inbox}.>", _MAYBE),
+    PermissionRow(SUBSCRIBE, "{inbox}.>", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.API.STREAM.CREATE.*", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.API.STREAM.UPDATE.*", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.API.STREAM.RESTORE.*", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.API.STREAM.DELETE.*", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.API.STREAM.PURGE.*", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.API.STREAM.MSG.DELETE.*", _ALL),
+    PermissionRow(SUBSCRIBE, "$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.*", _MAYBE),
+    PermissionRow(SUBSCRIBE, "{queue_subjects}", _ALL),
+    PermissionRow(SUBSCRIBE, "nats_scheduler.v1.>", _MAYBE),
+    PermissionRow(SUBSCRIBE, "nats_scheduler.control.v1.>", _MAYBE),
+    PermissionRow(SUBSCRIBE, "$SRV.>", _MAYBE),
 )
 
 _OF_CANARY = {CANARY_SUBJECTS, *(row.subject for row in ROWS if "{canary}" in row.subject)}
 
 
-class Place(NamedTuple):
+class PermissionPlace(NamedTuple):
     """The subjects of one account that do not depend on a stream."""
 
     api_prefix: str
@@ -99,10 +99,10 @@ class Place(NamedTuple):
     """True if an instance tests itself by a canary, as far as is known."""
 
 
-def place_of(access: Access) -> Place:
+def place_of(access: Access) -> PermissionPlace:
     """Return the subjects of the account that a sidecar with these settings serves."""
     settings = access.settings
-    return Place(
+    return PermissionPlace(
         api_prefix=access.api.prefix,
         bucket=settings.registry_bucket,
         failures=settings.failures_stream,
@@ -120,7 +120,7 @@ def column_of(mode: Mode | None, server: Capabilities) -> str:
     return "native" if mode is Mode.NATIVE else "portable"
 
 
-def needs_of(place: Place, server: Capabilities, streams: Sequence[StreamFacts]) -> list[Need]:
+def needs_of(place: PermissionPlace, server: Capabilities, streams: Sequence[StreamFacts]) -> list[Need]:
     """Return what the sidecar's user needs to serve these streams, each permission once."""
     needs: dict[tuple[str, str], bool] = {}
     served = [stream for stream in streams if stream.mode is not None]
@@ -137,7 +137,7 @@ def needs_of(place: Place, server: Capabilities, streams: Sequence[StreamFacts])
 
 
 def _subjects_of(
-    row: Row, place: Place, server: Capabilities, streams: Sequence[StreamFacts]
+    row: PermissionRow, place: PermissionPlace, server: Capabilities, streams: Sequence[StreamFacts]
 ) -> Iterator[tuple[str, str]]:
     """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
     known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures, "canary": CANARY_STREAM}
@@ -239,7 +239,7 @@ UNREADABLE_REQUESTS = (
 
 
 async def read_permissions(
-    connection: Connection, api: JetStreamApi, place: Place, needs: Sequence[Need]
+    connection: Connection, api: JetStreamApi, place: PermissionPlace, needs: Sequence[Need]
 ) -> tuple[list[Need], list[Need]]:
     """Return what is missing of the needs, and what stays unclear."""
     listed = await _listed(connection)
@@ -267,7 +267,7 @@ async def _listed(connection: Connection) -> Object | None:
 
 
 class _Probe:
-    def __init__(self, connection: Connection, api: JetStreamApi, place: Place) -> None:
+    def __init__(self, connection: Connection, api: JetStreamApi, place: PermissionPlace) -> None:
         self._connection = connection
         self._api = api
         self._place = place

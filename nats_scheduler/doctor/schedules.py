@@ -11,8 +11,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.silence import SILENT_AFTER_NS, SILENT_PERIODS
 from nats_scheduler.engine.holding.held import NO_EXPIRY
 from nats_scheduler.engine.inputs import NOT_PERMITTED
-from nats_scheduler.engine.stored import BLOCKING_KINDS, Cause
-from nats_scheduler.engine.stored import Finding as GraduationFinding
+from nats_scheduler.engine.stored import BLOCKING_KINDS, Cause, GraduationFinding
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.ages import what_helps
@@ -121,7 +120,7 @@ def check_targets_elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterato
         return
     reported = set()
     for listed in stream.schedules:
-        target = listed.terms.policies.target_elsewhere
+        target = listed.terms.policies.target_stream
         if target is None or target in reported or is_covered(target, facts.stored_subjects):
             continue
         reported.add(target)

@@ -81,14 +81,14 @@ Action = Question | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Repo
 # is in the stream; one answered `Refused` is not and never will be; one answered `Unknown` may be or not.
 # - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
 # nothing.
-# - A fire whose target is in another stream (`Fire.is_elsewhere`) is sent in the order of these fires alone. `Stored`
-# names that stream. Without such a stream it is `Refused` as `NO_STREAM`; so is what is looked for there.
+# - A fire whose target is in another stream (`Fire.is_to_other_stream`) is sent in the order of these fires alone.
+# `Stored` names that stream. Without such a stream it is `Refused` as `NO_STREAM`; so is what is looked for there.
 # - What is looked for and was sent through this port before is found if it was stored before it is looked for. What
 #   was not sent here is found if it was stored a second before, and not removed.
 # - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
-# - `DuplicateRead` says that there is no message only if the server that answered had reached the sequence, and
+# - `DuplicateFetched` says that there is no message only if the server that answered had reached the sequence, and
 #   leads.
-# - `ContentRead` says that there is no message on the schedule's subject, or an older one, only if the server that
+# - `ContentFetched` says that there is no message on the schedule's subject, or an older one, only if the server that
 # answered had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that
 # was followed: then the answer is `Unanswered`, so that no fire is sent before the leader has its schedule.
 # - `FinishChecked` says that a fire is finished because it is not stored only if the server that answered had reached

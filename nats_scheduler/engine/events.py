@@ -139,7 +139,7 @@ class FireStored(NamedTuple):
     duplicate: bool
 
 
-class FireReadBack(NamedTuple):
+class FireConfirmed(NamedTuple):
     """A generated message was read back from the stream: `stored_at - send_time` is its lateness (ns).
 
     Of a large burst nothing is read back: `stored_at` is then when it was acknowledged, by our clock, and so later.
@@ -382,7 +382,7 @@ Event = (
     | ScheduleSilent
     | ScheduleOnlyDropped
     | FireStored
-    | FireReadBack
+    | FireConfirmed
     | FireUnknown
     | AttemptRefused
     | FireRefused

@@ -21,7 +21,7 @@ class Fire:
     body: bytes
     schedule_stored_at: int = 0
     """The instant (ns) at which the schedule message was stored."""
-    is_elsewhere: bool = False
+    is_to_other_stream: bool = False
     """True if its target is in another stream than its schedule: `stored_as` is a sequence of that stream."""
     last: int = 0
     """Sequence of the last message on the schedule's subject when it was built: its own, or what landed."""
@@ -48,8 +48,8 @@ class Fire:
 # The questions about a fire: actions of the engine. Each is answered by an input of its own, or by `Unanswered`.
 
 
-class ReadContent(NamedTuple):
-    """Read the last message on the schedule's subject and on `source`; answer `ContentRead`."""
+class FetchContent(NamedTuple):
+    """Read the last message on the schedule's subject and on `source`; answer `ContentFetched`."""
 
     schedule: str
     sequence: int
@@ -63,10 +63,10 @@ class ReadContent(NamedTuple):
     """Its fire is not due for a second or more: it may be read together with what is asked for a little later."""
 
 
-class ReadDuplicate(NamedTuple):
+class FetchDuplicate(NamedTuple):
     """Read the message with this sequence, under which the server reports that a fire is stored already.
 
-    Answer `DuplicateRead`.
+    Answer `DuplicateFetched`.
     """
 
     fire: Fire
@@ -134,7 +134,7 @@ class CompareBodies(NamedTuple):
     replaced_by: int
 
 
-Question = ReadContent | ReadDuplicate | AwaitProposals | LookForFire | CheckFinished | CompareBodies
+Question = FetchContent | FetchDuplicate | AwaitProposals | LookForFire | CheckFinished | CompareBodies
 """A question about one fire, or about one schedule."""
 
 

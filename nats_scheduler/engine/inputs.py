@@ -172,7 +172,7 @@ class OwnershipChanged:
     checkpoint: Checkpoint | None = None
 
 
-class ContentRead(NamedTuple):
+class ContentFetched(NamedTuple):
     """The messages that were stored on the schedule's subject, and on its source if it has one, when it was read."""
 
     schedule: str
@@ -180,11 +180,11 @@ class ContentRead(NamedTuple):
     message: StoredMessage | None
     source: StoredMessage | None
     above: StoredMessage | None = None
-    """If it was requested (`ReadContent.above`), the first message on the subject that is not known yet."""
+    """If it was requested (`FetchContent.above`), the first message on the subject that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateRead:
+class DuplicateFetched:
     """The message with a sequence, None if it is gone; it was stored by the instant `stored_by` (ns), if known."""
 
     fire: Fire
@@ -361,8 +361,8 @@ Input = (
     | CaughtUp
     | ContactLost
     | OwnershipChanged
-    | ContentRead
-    | DuplicateRead
+    | ContentFetched
+    | DuplicateFetched
     | ProposalsApplied
     | FireLookedFor
     | FinishChecked

@@ -28,7 +28,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing import purging
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.purges import Purges
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.receiving.calendars import Calendars
@@ -63,7 +63,7 @@ class OldVersion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class RestartDocument:
     """All that is known up to one sequence, besides the schedules that are rows."""
 
     through: int
@@ -101,7 +101,7 @@ class Restart:
 
     def __init__(
         self,
-        state: StreamState,
+        state: EngineState,
         takeover: Takeover,
         replacements: Replacements,
         calendars: Calendars,
@@ -132,18 +132,18 @@ class Restart:
         is_all_taken = not progress.matched and not self._state.unreported and not progress.is_behind
         return self.is_possible and progress.is_live and progress.last_message is not None and is_all_taken
 
-    def document(self) -> Document | None:
+    def document(self) -> RestartDocument | None:
         """Return what is known now besides rows, if the rows of all objects are written; None if it is too much.
 
         Only while `may_write`.
         """
-        progress, roster = self._state.progress, self._state.roster
+        progress, schedules = self._state.progress, self._state.schedules
         last = progress.last_message
         assert last is not None, "something was read"
-        for name in roster.take_zones():
+        for name in schedules.take_zones():
             if not isinstance(zone := load_zone(name), InvalidTimeZone):
                 self._zones[name] = zone.digest
-        found = Document(
+        found = RestartDocument(
             through=progress.last_read,
             last=LastRead(last.subject, last.sequence, last.stored_at),
             last_fired=self._state.ownership.last_fired,
@@ -162,10 +162,10 @@ class Restart:
         found |= {one.sequence for one in inactive.misnamed.values()}
         if self._state.deadlines is not None:
             found.update(self._state.deadlines.sequences)
-        found.update(self._state.roster.unwritten)
+        found.update(self._state.schedules.unwritten)
         return sorted(found)
 
-    def begin_with(self, document: Document, kinds: Mapping[PatternKind, int]) -> None:
+    def begin_with(self, document: RestartDocument, kinds: Mapping[PatternKind, int]) -> None:
         """Hold what the rows say, in an engine that has read nothing, before its next step.
 
         `kinds` are the numbers of the rows of each kind.
@@ -173,7 +173,7 @@ class Restart:
         state, progress = self._state, self._state.progress
         assert not progress.last_read, "the engine has read nothing"
         self._zones = dict(document.zones)
-        begun = self._state.roster.begin(kinds)
+        begun = self._state.schedules.begin(kinds)
         for roll_up in document.roll_ups:
             purging.roll_up(self._state, *roll_up)
         progress.last_read = document.through
@@ -201,7 +201,7 @@ def _forget_days(held: Held) -> None:
     following = held.first_fire() if before is None else held.next_fire(before)
     if following is not None and following < held.fire_time:
         held.fire_time, held.dropped, held.unreported = following, 0, None
-        held.is_known = held.is_known and not held.is_elsewhere
+        held.is_known = held.is_known and not held.is_to_other_stream
 
 
 def _old_versions(purges: Purges, takeover: Takeover, replacements: Replacements) -> dict[str, OldVersion]:

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from nats_scheduler.engine.events import Ending, FireReadBack, ScheduleReplacedUnfired
+from nats_scheduler.engine.events import Ending, FireConfirmed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CalendarsRead,
@@ -64,7 +64,7 @@ class StoredSchedules:
         checkpoint: Checkpoint = NOTHING_SETTLED,
         *,
         removes_expired: bool = False,
-        notify_fired: Callable[[FireReadBack], object] = lambda _fire: None,
+        notify_fired: Callable[[FireConfirmed], object] = lambda _fire: None,
     ) -> None:
         """Begin with the checkpoint of the sidecars; `removes_expired` if the sidecar acts on TTLs.
 
@@ -120,7 +120,7 @@ class StoredSchedules:
         is_overdue = not is_known or due < held.stored_at
         due = due if is_known else fire.stored_at
         self._notify_fired(
-            FireReadBack(held.subject, fire.subject, due, due, fire.stored_at, fire.sequence, is_overdue)
+            FireConfirmed(held.subject, fire.subject, due, due, fire.stored_at, fire.sequence, is_overdue)
         )
 
     @property
@@ -173,7 +173,7 @@ class StoredSchedules:
         return self._engine.view(self._fired_by)
 
     @property
-    def held(self) -> Roster:
+    def held(self) -> Schedules:
         """The schedules themselves; they are not to be changed."""
         return self._engine.held
 
@@ -198,9 +198,9 @@ class StoredSchedules:
         return self._engine.landed
 
 
-def _measured(roster: Roster, inactive: Iterable[Mapping[str, object]]) -> Generator[None, None, int]:
-    objects = roster.objects()
-    size = roster.table.bytes + sum(OBJECT_BYTES + len(one.subject) + len(one.terms.target) for one in objects)
+def _measured(schedules: Schedules, inactive: Iterable[Mapping[str, object]]) -> Generator[None, None, int]:
+    objects = schedules.objects()
+    size = schedules.table.bytes + sum(OBJECT_BYTES + len(one.subject) + len(one.terms.target) for one in objects)
     yield
     for subjects in inactive:
         size += sum(OBJECT_BYTES + len(subject) for subject in subjects)
@@ -291,7 +291,7 @@ UNDER_PAUSED = "an older version, which lies under a paused one"
 REVIVED = "a later message on its subject ended it, and the server revives it"
 
 
-class Finding(NamedTuple):
+class GraduationFinding(NamedTuple):
     """One thing that a graduation has to deal with; `subject` and `sequence` are None if it is the stream itself."""
 
     kind: Cause
@@ -359,7 +359,7 @@ class Handover:
             if message.block and message.block.find(ADR51.schedule) >= 0:
                 self._note(message)
 
-    def findings(self, now: int) -> list[Finding]:
+    def findings(self, now: int) -> list[GraduationFinding]:
         """Return the findings: what would happen to each schedule that does not simply continue."""
         found = [finding for subject in self._candidates for finding in self._of_subject(subject, now)]
         found += self._of_unusable()
@@ -398,7 +398,7 @@ class Handover:
         held = self._held(subject)
         return held if held is not None and held.flight is None and held.expires > now else None
 
-    def _of_subject(self, subject: str, now: int) -> Iterator[Finding]:
+    def _of_subject(self, subject: str, now: int) -> Iterator[GraduationFinding]:
         held, waiting = self._held(subject), self._waiting(subject, now)
         rejected, paused = self._stored.rejected.get(subject), self._stored.paused.get(subject)
         is_paused = paused is not None and paused.terms.dialect is ADR51
@@ -407,15 +407,15 @@ class Handover:
                 yield from self._of_waiting(waiting, now)
             elif held is not None and held.sequence >= sequence:
                 kind = Cause.SPENT if held.sequence == sequence else Cause.OLDER
-                yield Finding(kind, _why_done(held, kind), subject, sequence, pattern.text)
+                yield GraduationFinding(kind, _why_done(held, kind), subject, sequence, pattern.text)
             elif is_paused:
-                yield Finding(Cause.OLDER, UNDER_PAUSED, subject, sequence, pattern.text)
+                yield GraduationFinding(Cause.OLDER, UNDER_PAUSED, subject, sequence, pattern.text)
             elif rejected is not None and rejected.sequence == sequence:
-                yield Finding(Cause.INVALID, str(rejected.rejection), subject, sequence, pattern.text)
+                yield GraduationFinding(Cause.INVALID, str(rejected.rejection), subject, sequence, pattern.text)
             else:
-                yield Finding(Cause.COVERED, REVIVED, subject, sequence, pattern.text)
+                yield GraduationFinding(Cause.COVERED, REVIVED, subject, sequence, pattern.text)
 
-    def _of_waiting(self, held: Held, now: int) -> Iterator[Finding]:
+    def _of_waiting(self, held: Held, now: int) -> Iterator[GraduationFinding]:
         yield from self._of_definition(held, now)
         if held.sequence in self._both:
             yield _about(Cause.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
@@ -428,7 +428,7 @@ class Handover:
         if held.repeats and (moved := self._moved(held, now)):
             yield _about(Cause.MOVED, held, moved)
 
-    def _of_definition(self, one: Held | PausedSchedule, now: int) -> Iterator[Finding]:
+    def _of_definition(self, one: Held | PausedSchedule, now: int) -> Iterator[GraduationFinding]:
         """Find what the server does differently, whenever it fires the schedule."""
         pattern, terms = one.pattern, one.terms
         quirk = quirk_of(pattern, now)
@@ -440,7 +440,7 @@ class Handover:
         if not self._server.schedules_all and (terms.source or terms.rollup):
             yield _about(Cause.IGNORED, one, "its source and roll-up mean nothing to this server")
 
-    def _of_paused(self, paused: PausedSchedule, now: int) -> Iterator[Finding]:
+    def _of_paused(self, paused: PausedSchedule, now: int) -> Iterator[GraduationFinding]:
         if paused.terms.dialect is ADR51 and paused.expires > now:
             yield _about(Cause.PAUSED, paused, "handed over as it is: it fires nothing until it is resumed")
             if self._server.reads(paused.pattern):
@@ -472,18 +472,18 @@ class Handover:
         latest = held.latest_passed(held.fire_time, now) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
 
-    def _of_unusable(self) -> Iterator[Finding]:
+    def _of_unusable(self) -> Iterator[GraduationFinding]:
         for subject, rejected in self._stored.rejected.items():
             if rejected.sequence not in self._candidates.get(subject, {}):
                 reason = f"stays stored and never fires: {rejected.rejection}"
-                yield Finding(Cause.UNUSABLE, reason, subject, rejected.sequence)
+                yield GraduationFinding(Cause.UNUSABLE, reason, subject, rejected.sequence)
         for one in self._all_valid():
             if one.terms.dialect is ADR51 and not self._server.reads(one.pattern):
                 yield _about(Cause.UNREADABLE, one, "servers before 2.14 know only @at: it stays stored, unfired")
 
 
-def _about(kind: Cause, one: Held | PausedSchedule, detail: str) -> Finding:
-    return Finding(kind, detail, one.subject, one.sequence, one.pattern.text)
+def _about(kind: Cause, one: Held | PausedSchedule, detail: str) -> GraduationFinding:
+    return GraduationFinding(kind, detail, one.subject, one.sequence, one.pattern.text)
 
 
 def _why_done(held: Held, kind: Cause) -> str:
@@ -494,7 +494,7 @@ def _why_done(held: Held, kind: Cause) -> str:
     return "cancelled and not removed yet" if held.flight.ending is Ending.CANCELLED else "fired and not removed yet"
 
 
-def blocked_by(findings: Sequence[Finding], accepted: Callable[[Cause], bool]) -> list[Cause]:
+def blocked_by(findings: Sequence[GraduationFinding], accepted: Callable[[Cause], bool]) -> list[Cause]:
     """Return the kinds that stop a graduation."""
     kinds = {finding.kind for finding in findings if finding.kind in BLOCKING_KINDS}
     return sorted(kind for kind in kinds if kind is Cause.REFUSED or not accepted(kind))

@@ -10,7 +10,7 @@ What it relies on:
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
-All that is known of the stream is one record, `engine.holding.state.StreamState`, which each part gets. In the order in
+All that is known of the stream is one record, `engine.holding.state.EngineState`, which each part gets. In the order in
 which a schedule meets them: `engine.receiving.intake` reads its message, `engine.receiving.admission` holds it, and
 `engine.firing.machine` is the table of all that may happen to it from then on. `engine.firing.answers` finds the
 schedule that an answer concerns, and `engine.ownership.takeover` continues with those of another owner.
@@ -25,9 +25,9 @@ from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
     CompareBodies,
+    FetchContent,
+    FetchDuplicate,
     LookForFire,
-    ReadContent,
-    ReadDuplicate,
 )
 from nats_scheduler.engine.firing import answers, fetching, identities, purging, sending
 from nats_scheduler.engine.firing.machine import Event, happen
@@ -37,8 +37,8 @@ from nats_scheduler.engine.holding.flight import Failing, Stage
 from nats_scheduler.engine.holding.guard import described, fire_of
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, MAX_IN_FLIGHT
-from nats_scheduler.engine.holding.roster import Roster
-from nats_scheduler.engine.holding.state import StreamState, has_ended
+from nats_scheduler.engine.holding.scheduled import Schedules
+from nats_scheduler.engine.holding.state import EngineState, has_ended
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
@@ -47,9 +47,9 @@ from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
     ContactLost,
-    ContentRead,
+    ContentFetched,
     DrainRequested,
-    DuplicateRead,
+    DuplicateFetched,
     ExpiryConcluded,
     FinishChecked,
     FireLookedFor,
@@ -122,17 +122,17 @@ class StreamEngine:
         reader = MessageReader(*self._reads)
         self._rows_reader: MessageReader | None = None
         """The reader of views, which may be in another thread: made with the first of them."""
-        self._state = state = StreamState(
+        self._state = state = EngineState(
             rules,
             limits,
             reader.dialects,
-            Roster(reader.definition_of, table),
+            Schedules(reader.definition_of, table),
             removes_expired=removes_expired,
             reads_all=reads_all,
             memory=ContentMemory() if memory is None else memory,
             reject=self._reject_failed,
         )
-        self.held = state.roster
+        self.held = state.schedules
         """The schedules held."""
         self.progress = state.progress
         self.ownership = state.ownership
@@ -146,7 +146,7 @@ class StreamEngine:
         self.replacements = Replacements(state, debounces=rules.debounces)
         self.of_server = OfServer(self.replacements, rules.max_age) if is_native else None
         """What is known of the schedules that the server itself fires, None if it fires none."""
-        self._places = Places(state.roster, rules.restrictions)
+        self._places = Places(state.schedules, rules.restrictions)
         self.admission = Admission(state, self._takeover, self.calendars, self._places, self.replacements)
         self._intake = Intake(reader, state, self.admission, self.replacements, self.of_server)
         self.restart = Restart(
@@ -163,7 +163,7 @@ class StreamEngine:
         if now < state.now - MIN_CLOCK_STEP_NS:
             state.clock_stepped_back(state.now - now)
         state.now = state.contents.now = now
-        state.roster.comes_to(now)
+        state.schedules.comes_to(now)
         self.steps += 1
         for given in inputs:
             try:
@@ -180,7 +180,7 @@ class StreamEngine:
             state.emit(WakeAt(now))
         if state.expiry is not None:
             state.expiry.report()
-        state.roster.settle(state.later)
+        state.schedules.settle(state.later)
         actions = [*sending.hand_out(state), *state.actions] if state.handed_out else [*state.actions]
         state.actions.clear()
         return actions
@@ -214,7 +214,7 @@ class StreamEngine:
         send_time = self._state.earliest_to_send()
         if send_time is not None:
             return 0, send_time  # within the look-ahead, or overdue
-        wake = self._state.roster.next_wake()
+        wake = self._state.schedules.next_wake()
         return (2, 0) if wake is None else (1, wake)
 
     @property
@@ -287,7 +287,7 @@ class StreamEngine:
                 answers.fires_stored(self._state, given)
             case MessagesRead():
                 self._intake.read(given, now)
-            case ContentRead():
+            case ContentFetched():
                 self._intake.read_content(given, now)
             case SchedulesPurged():
                 answers.schedules_purged(self._state, given)
@@ -297,8 +297,8 @@ class StreamEngine:
                 answers.publish_concluded(self._state, given)
             case Unanswered():
                 self._unanswered(given, now)
-            case DuplicateRead():
-                answers.duplicate_read(self._state, given)
+            case DuplicateFetched():
+                answers.duplicate_fetched(self._state, given)
             case ProposalsApplied():
                 identities.proposals_applied(self._state, given)
             case FireLookedFor():
@@ -336,9 +336,9 @@ class StreamEngine:
     def _unanswered(self, given: Unanswered, now: int) -> None:
         """Take it that something could not be found out; a fire that was to be sent is one of unknown outcome."""
         match given.question:
-            case ReadContent():
-                answers.content_unread(self._state, given.question, given)
-            case ReadDuplicate(fire):
+            case FetchContent():
+                answers.content_not_fetched(self._state, given.question, given)
+            case FetchDuplicate(fire):
                 answers.publish_concluded(self._state, PublishConcluded(fire, Unknown(given.reason)))
             case LookForFire(fire):
                 refusal = Refused(NOT_PERMITTED, NOT_PERMITTED, given.reason) if given.denied else given.refusal
@@ -363,7 +363,7 @@ class StreamEngine:
             self._state.read_at_start = self._state.progress.last_read
         self.ownership.able_since = now
         self._state.proposals.caught_up()
-        self._state.emit(Report(StreamReady(len(self._state.roster), len(self.inactive.rejected))))
+        self._state.emit(Report(StreamReady(len(self._state.schedules), len(self.inactive.rejected))))
         if self.ownership.is_owner:
             self._takeover.report_late()
         self.replacements.caught_up()
@@ -384,7 +384,7 @@ class StreamEngine:
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         self._takeover.removal_requested(given)
-        self.lifetimes.removal_requested(given, self._state.roster, self._state.progress.last_read, now)
+        self.lifetimes.removal_requested(given, self._state.schedules, self._state.progress.last_read, now)
         answers.removal_requested(self._state, given)
         self.admission.removal_requested(given)
         if self.of_server is not None:
@@ -401,11 +401,11 @@ class StreamEngine:
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
         room = MAX_IN_FLIGHT - len(state.in_flight.fires)
-        woken = state.roster.pop_woken(now - state.ownership.lag, max(min(MAX_WAKES_PER_STEP, room), 0))
+        woken = state.schedules.pop_woken(now - state.ownership.lag, max(min(MAX_WAKES_PER_STEP, room), 0))
         if woken:
             state.guard.each(self._as_many_as_fit(woken, now), self._woken)
         if state.expiry is not None and state.outstanding <= BURST_IN_FLIGHT:
-            wake = state.roster.next_wake()
+            wake = state.schedules.next_wake()
             if wake is None or wake + state.ownership.lag > now:  # what is woken may be needed for a fire
                 state.expiry.remove_due(now, state.active.__contains__)
         if state.deadlines is not None and state.outstanding <= BURST_IN_FLIGHT:
@@ -422,7 +422,7 @@ class StreamEngine:
             left -= WAKES_PER_DECISION if held.has_history and held.flight is not None else 1
             if left < 0:
                 for other in woken[number:]:
-                    self._state.roster.wake(other, now - self._state.ownership.lag)
+                    self._state.schedules.wake(other, now - self._state.ownership.lag)
                 return woken[:number]
         return woken
 
@@ -448,7 +448,7 @@ class StreamEngine:
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
         state = self._state
-        wake = state.roster.next_wake()
+        wake = state.schedules.next_wake()
         instants = [None if wake is None else wake + state.ownership.lag]
         if state.contents.waiting_small or state.contents.waiting_large:
             instants.append(state.contents.next_look())

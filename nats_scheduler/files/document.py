@@ -23,7 +23,7 @@ class TextError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class FileDocument:
     """One document of a file: its value, and where its parts are."""
 
     value: Any
@@ -57,7 +57,7 @@ class Document:
 # Rule: a place is the line of a file, or the keys that lead there in a document that has no lines, such as a request.
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """Where something is in a file."""
 
     file: str
@@ -75,7 +75,7 @@ class Place(NamedTuple):
 class Problem(NamedTuple):
     """One thing that is wrong with a file."""
 
-    place: Place
+    place: FilePlace
     stream: str
     """Empty if it is not known, and so is the subject."""
     subject: str
@@ -87,6 +87,6 @@ class Problem(NamedTuple):
         return ": ".join(filter(None, (str(self.place), self.subject, self.text)))
 
 
-def place_in(file: str, document: Document, path: Path) -> Place:
+def place_in(file: str, document: FileDocument, path: Path) -> FilePlace:
     """Return where a value is, or the nearest one around it."""
-    return Place(file, document.line(path), path)
+    return FilePlace(file, document.line(path), path)

@@ -24,7 +24,7 @@ from nats_scheduler.control.declared import (
     policy_key,
     reserved_names,
 )
-from nats_scheduler.files.document import Document, Path, Place, Problem, TextError, place_in
+from nats_scheduler.files.document import FileDocument, FilePlace, Path, Problem, TextError, place_in
 from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import Header
@@ -67,17 +67,17 @@ class StreamFile:
     stream: str
     owner: str | None
     declared: tuple[Declared, ...]
-    document: Document = field(repr=False)
+    document: FileDocument = field(repr=False)
 
     def owned_by(self, owner: str) -> StreamFile:
         """Return the same with another owner."""
         return replace(self, owner=owner)
 
-    def place_of_stream(self) -> Place:
+    def place_of_stream(self) -> FilePlace:
         """Return where the stream is named."""
         return place_in(self.file, self.document, ("stream",))
 
-    def place(self, index: int, header: str = "") -> Place:
+    def place(self, index: int, header: str = "") -> FilePlace:
         """Return where a schedule is, or the key of one of its headers."""
         given = self.document.value["schedules"][index]
         return place_in(self.file, self.document, ("schedules", index, *_key_of(header, given)))
@@ -94,13 +94,13 @@ def read_files(texts: Sequence[tuple[str, bytes]]) -> tuple[list[StreamFile], li
         try:
             documents = read_documents(content.decode())
         except UnicodeDecodeError as error:
-            problems.append(Problem(Place(name, content.count(b"\n", 0, error.start) + 1), "", "", "is not UTF-8"))
+            problems.append(Problem(FilePlace(name, content.count(b"\n", 0, error.start) + 1), "", "", "is not UTF-8"))
             continue
         except TextError as error:
-            problems.append(Problem(Place(name, error.line), "", "", str(error)))
+            problems.append(Problem(FilePlace(name, error.line), "", "", str(error)))
             continue
         if not documents:
-            problems.append(Problem(Place(name, None), "", "", "is empty: expected stream and schedules"))
+            problems.append(Problem(FilePlace(name, None), "", "", "is empty: expected stream and schedules"))
         for document in documents:
             reading = _Reading(name, document)
             one = reading.stream_file()
@@ -113,7 +113,7 @@ def read_files(texts: Sequence[tuple[str, bytes]]) -> tuple[list[StreamFile], li
 class _Reading:
     """The reading of one document."""
 
-    def __init__(self, file: str, document: Document) -> None:
+    def __init__(self, file: str, document: FileDocument) -> None:
         self._file = file
         self._document = document
         self.problems: list[Problem] = []
@@ -254,7 +254,7 @@ class _Reading:
 
 def _declared_twice(files: Sequence[StreamFile]) -> Iterator[Problem]:
     """Yield the schedules that are declared a second time, in whichever file."""
-    first: dict[tuple[str, str], Place] = {}
+    first: dict[tuple[str, str], FilePlace] = {}
     for one in files:
         for index, declared in enumerate(one.declared):
             key = (one.stream, declared.subject)

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from nats_scheduler.files.document import MAX_DEPTH, Document, TextError
+from nats_scheduler.files.document import MAX_DEPTH, FileDocument, TextError
 
 MAX_VALUES = 2_000_000
 """Values in one file, those of aliases counted each time: a few lines of aliases can stand for billions."""
@@ -29,7 +29,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 
 
-def read_documents(text: str) -> list[Document]:
+def read_documents(text: str) -> list[FileDocument]:
     """Return the documents of a file; raises `TextError`."""
     if len(text) > MAX_CHARS:
         raise TextError(None, f"has more than {MAX_CHARS:,} characters")
@@ -41,7 +41,7 @@ def read_documents(text: str) -> list[Document]:
     except yaml.YAMLError as error:
         raise _yaml_error(error) from None
     builder = _Builder()
-    return [Document(builder.value(node, 0), node) for node in nodes if not _is_empty(node)]
+    return [FileDocument(builder.value(node, 0), node) for node in nodes if not _is_empty(node)]
 
 
 class _FileLoader(_Loader):  # type: ignore[misc]  # the loader in C is there or not
@@ -107,7 +107,7 @@ _SCALARS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def _read_json(text: str) -> list[Document]:
+def _read_json(text: str) -> list[FileDocument]:
     try:
         value = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
@@ -125,7 +125,7 @@ def _read_json(text: str) -> list[Document]:
         root = None  # tabs, for example: then errors have no line
     if root is not None:
         nodes = root.value if isinstance(value, list) else [root]
-    return [Document(one, node) for one, node in zip(values, nodes, strict=True)]
+    return [FileDocument(one, node) for one, node in zip(values, nodes, strict=True)]
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
     CompareBodies,
+    FetchContent,
+    FetchDuplicate,
     Fire,
     LookForFire,
     Question,
-    ReadContent,
-    ReadDuplicate,
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
@@ -117,8 +117,8 @@ class StreamContact:
         self._finish_checks = finish_checker(api, stream, notify, tasks, reach)
         self._comparisons = body_comparer(api, stream, notify, tasks)
         self._askers: dict[type[Question], Callable[[Any], None]] = {
-            ReadContent: (self._ranges or self._reader).begin,
-            ReadDuplicate: self._duplicates.begin,
+            FetchContent: (self._ranges or self._reader).begin,
+            FetchDuplicate: self._duplicates.begin,
             AwaitProposals: self._proposals.begin,
             LookForFire: self._elsewhere.look_for,
             CheckFinished: self._finish_checks.begin,
@@ -129,10 +129,10 @@ class StreamContact:
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Begin to store these fires, in this order."""
-        elsewhere = [fire for fire in fires if fire.is_elsewhere]
+        elsewhere = [fire for fire in fires if fire.is_to_other_stream]
         if elsewhere:
             self._elsewhere.publish(elsewhere)
-            fires = [fire for fire in fires if not fire.is_elsewhere]
+            fires = [fire for fire in fires if not fire.is_to_other_stream]
         if fires:
             self._publisher.publish(fires)
 

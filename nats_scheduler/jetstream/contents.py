@@ -15,8 +15,8 @@ from contextlib import aclosing
 from itertools import pairwise
 
 from nats_scheduler.engine.actions import Notify
-from nats_scheduler.engine.fire import CompareBodies, ReadContent, ReadDuplicate
-from nats_scheduler.engine.inputs import BodiesCompared, ContentRead, DuplicateRead, Input, Unanswered
+from nats_scheduler.engine.fire import CompareBodies, FetchContent, FetchDuplicate
+from nats_scheduler.engine.inputs import BodiesCompared, ContentFetched, DuplicateFetched, Input, Unanswered
 from nats_scheduler.jetstream.api import (
     CLUSTER_DEADLINE_SECONDS,
     CONSUMER_DEADLINE_SECONDS,
@@ -43,20 +43,20 @@ MAX_CONTENT_READS_IN_FLIGHT = 512
 
 def content_reader(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
-) -> BoundedRequests[ReadContent]:
+) -> BoundedRequests[FetchContent]:
     """Return what reads contents from a stream."""
 
-    async def ask(request: ReadContent) -> Input:
+    async def ask(request: FetchContent) -> Input:
         message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
         wanted = request.source
         source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
         above = await _above(api, stream, request)
-        return ContentRead(request.schedule, request.sequence, message, source, above)
+        return ContentFetched(request.schedule, request.sequence, message, source, above)
 
     return BoundedRequests(notify, tasks, ask=ask, limit=MAX_CONTENT_READS_IN_FLIGHT)
 
 
-async def _above(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
+async def _above(api: JetStreamApi, stream: str, request: FetchContent) -> StoredMessage | None:
     """Return the first message on the schedule's subject that is not known; read after the schedule itself."""
     if not request.above or not is_expressible(request.schedule):
         return None
@@ -64,7 +64,7 @@ async def _above(api: JetStreamApi, stream: str, request: ReadContent) -> Stored
     return message if message is not None and message.subject == request.schedule else None
 
 
-async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
+async def _held(api: JetStreamApi, stream: str, request: FetchContent) -> StoredMessage | None:
     """Return the last message on the schedule's subject, None if there is none; or the schedule, if it is covered."""
     if is_expressible(request.schedule) and not request.above:
         return await last_on(api, stream, request.schedule)
@@ -82,7 +82,7 @@ async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredM
 # The rule: it is an optimization only. What the consumer does not deliver is looked up one by one, and so is
 # everything after the server refused to create a consumer. In a cluster the consumer may be on a node that is ahead
 # of the leader, and the leader would refuse the fires. So a run is read together only once the leader has reached its
-# end (`jetstream.reach`). Only for requests that allow it (`ReadContent.by_sequence`), on streams on which a consumer
+# end (`jetstream.reach`). Only for requests that allow it (`FetchContent.by_sequence`), on streams on which a consumer
 # is harmless.
 #
 # Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: a run has at most `MAX_RUN_GAP - 1` other
@@ -109,7 +109,7 @@ GATHERING_SECONDS = 0.25
 RUN_SILENCE_LIMIT_SECONDS = 1.0
 """After this time without a message, the rest of a run is looked up one by one."""
 
-Run = list[ReadContent]
+Run = list[FetchContent]
 
 
 class RangeReader:
@@ -122,7 +122,7 @@ class RangeReader:
         config: Config,
         notify: Notify,
         tasks: asyncio.TaskGroup,
-        one_by_one: BoundedRequests[ReadContent],
+        one_by_one: BoundedRequests[FetchContent],
         reach: LeaderReach,
     ) -> None:
         self._connection = connection
@@ -135,13 +135,13 @@ class RangeReader:
         self._reach = reach
         self._gathered: Run = []
         self._runs: deque[Run] = deque()
-        self._wanted: dict[int, ReadContent] = {}
+        self._wanted: dict[int, FetchContent] = {}
         self._waits_until = 0.0
         """When (s, by the loop's clock) those that wait for others are read, or were read last."""
         self._is_working = False
         self._is_disabled = False
 
-    def begin(self, request: ReadContent) -> None:
+    def begin(self, request: FetchContent) -> None:
         """Read a content, together with its neighbours if there are enough of them."""
         if self._is_disabled or not request.by_sequence or request.source is not None:
             self._one_by_one.begin(request)
@@ -168,7 +168,7 @@ class RangeReader:
         self._gathered.clear()
         self._read_one_by_one(left)
 
-    def _read_one_by_one(self, requests: Iterable[ReadContent]) -> None:
+    def _read_one_by_one(self, requests: Iterable[FetchContent]) -> None:
         for request in requests:
             self._one_by_one.begin(request)
 
@@ -226,10 +226,10 @@ class RangeReader:
             request = self._wanted.get(sequence)
             if request is not None and request.schedule == message.subject:
                 del self._wanted[sequence]
-                self._notify(ContentRead(request.schedule, sequence, message, None))
+                self._notify(ContentFetched(request.schedule, sequence, message, None))
 
 
-def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:
+def runs_of(requests: Iterable[FetchContent]) -> tuple[list[Run], Run]:
     """Divide requests into runs of neighbours and the rest: too few neighbours, or requested twice."""
     runs: list[Run] = []
     single: Run = []
@@ -265,10 +265,10 @@ MAX_DUPLICATE_READS_IN_FLIGHT = 256
 
 def duplicate_reader(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
-) -> BoundedRequests[ReadDuplicate]:
+) -> BoundedRequests[FetchDuplicate]:
     """Return what reads duplicates, in a stream unless the request names another one."""
 
-    async def ask(request: ReadDuplicate) -> Input:
+    async def ask(request: FetchDuplicate) -> Input:
         return await _read_duplicate(api, request.stream or stream, request, tasks)
 
     return BoundedRequests(notify, tasks, ask=ask, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
@@ -287,18 +287,18 @@ def body_comparer(
     return BoundedRequests(notify, tasks, ask=ask, limit=MAX_COMPARISONS_IN_FLIGHT)
 
 
-async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:
+async def _read_duplicate(api: JetStreamApi, stream: str, request: FetchDuplicate, tasks: asyncio.TaskGroup) -> Input:
     fire, sequence = request.fire, request.sequence
     leader = LeaderReach(api, stream, tasks, may_lag=True)
     message = await leader.confirmed(sequence, lambda: api.message(stream, seq=sequence))
     if message is not None:
-        return DuplicateRead(fire, sequence, message, message.stored_at)
+        return DuplicateFetched(fire, sequence, message, message.stored_at)
     state = inner(inner(await api.stream(stream)).get("state"))
     last = integer(state.get("last_seq"))
     if last < sequence:
         return Unanswered(request, f"the server that was asked has not reached sequence {sequence} yet")
     if last == sequence:
         stored_at = parse_rfc3339(str(state.get("last_ts")))
-        return DuplicateRead(fire, sequence, None, stored_at if isinstance(stored_at, int) else None)
+        return DuplicateFetched(fire, sequence, None, stored_at if isinstance(stored_at, int) else None)
     behind: StoredMessage | None = await api.message(stream, seq=sequence + 1, next_by_subj=">")
-    return DuplicateRead(fire, sequence, None, None if behind is None else behind.stored_at)
+    return DuplicateFetched(fire, sequence, None, None if behind is None else behind.stored_at)

@@ -107,8 +107,8 @@ def definition_of(
     pattern = _read_pattern(fields, rules, dialect, stored_at)
     if pattern is None or isinstance(pattern, Rejection):
         return pattern
-    is_elsewhere = rules.has_policies and is_target_elsewhere(fields, dialect)
-    fault = _fault(fields, block, subject, rules, dialect, is_elsewhere=is_elsewhere)
+    is_to_other_stream = rules.has_policies and is_target_elsewhere(fields, dialect)
+    fault = _fault(fields, block, subject, rules, dialect, is_to_other_stream=is_to_other_stream)
     if fault is not None:
         return fault
     policies = (
@@ -125,7 +125,7 @@ def definition_of(
             f"expected a fire within {HORIZON_YEARS} years"
         )
         return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)
-    target = fields[dialect.target] if policies.target_elsewhere is None else policies.target_elsewhere
+    target = fields[dialect.target] if policies.target_stream is None else policies.target_stream
     source, ttl = fields.get(dialect.source) or None, fields.get(dialect.ttl, "")
     return Definition(bounded, Terms(dialect, target, source, ttl, bool(fields.get(dialect.rollup)), policies))
 
@@ -137,7 +137,7 @@ def _fault(
     rules: StreamRules,
     dialect: Dialect,
     *,
-    is_elsewhere: bool,
+    is_to_other_stream: bool,
 ) -> Rejection | None:
     """Check all but the pattern and the policies (checks 4 to 11), then the operator's restrictions.
 
@@ -146,14 +146,14 @@ def _fault(
     ttl, rollup = fields.get(dialect.ttl, ""), fields.get(dialect.rollup, "")
     source, target = fields.get(dialect.source, ""), fields.get(dialect.target, "")
     return (
-        _ttl_fault(ttl, rollup, rules, dialect, allow_msg_ttl=rules.allow_msg_ttl or is_elsewhere)
+        _ttl_fault(ttl, rollup, rules, dialect, allow_msg_ttl=rules.allow_msg_ttl or is_to_other_stream)
         or _schedule_fault(subject)
-        or (None if is_elsewhere else _target_fault(target, subject, fields, dialect))
+        or (None if is_to_other_stream else _target_fault(target, subject, fields, dialect))
         or _source_fault(source, target, subject, dialect)
         or _coverage_fault(rejection.TARGET_INVALID, dialect.target, target, rules)
         or _coverage_fault(rejection.SOURCE_INVALID, dialect.source, source, rules)
         or _storage_rollup_fault(block)
-        or (None if is_elsewhere else rules.restrictions.target_fault(dialect.target, target))
+        or (None if is_to_other_stream else rules.restrictions.target_fault(dialect.target, target))
         or rules.restrictions.source_fault(dialect.source, source)
     )
 
@@ -380,7 +380,7 @@ def _in_usual_order(definition: Definition) -> list[Header]:
     values = [
         (dialect.schedule, pattern.text),
         (dialect.time_zone, pattern.time_zone),
-        (dialect.target, target if policies.target_elsewhere is None else None),
+        (dialect.target, target if policies.target_stream is None else None),
         (dialect.source, source),
         (dialect.ttl, ttl or None),
         (dialect.rollup, "sub" if rollup else None),

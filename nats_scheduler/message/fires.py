@@ -314,19 +314,20 @@ class PastFires:
         is_native: bool,
         stored: StoredSchedule | None,
         is_moved: bool = False,
-        is_elsewhere: bool = False,
+        is_to_other_stream: bool = False,
     ) -> None:
         """Look for the fires of the schedule on this subject; `stored` is None if it is not stored any more.
 
         If fires are moved (`is_moved`), the stream stores them on another subject than their target. If the messages
-        are those of another stream than the schedule's (`is_elsewhere`), their sequences say nothing about its own.
+        are those of another stream than the schedule's (`is_to_other_stream`), their sequences say nothing about its
+        own.
         """
         self._schedule = schedule
         self._name = schedule.encode("utf-8", "surrogateescape")
         self._is_native = is_native
         self._stored = stored
         self._is_moved = is_moved
-        self._is_elsewhere = is_elsewhere
+        self._is_elsewhere = is_to_other_stream
         self._open: PastFire | None = None
         """A fire of the server's whose fire time is not known yet."""
 

@@ -253,7 +253,7 @@ class Policies:
     """True if each fire says for which time it is, which fire was stored before it, and how many were dropped."""
     syntax: Syntax | None = None
     """The syntax of the pattern; None is the server's grammar, which is that of patterns beside it too."""
-    target_elsewhere: str | None = None
+    target_stream: str | None = None
     """The target if it is in another stream."""
     timeout: int | None = None
     """The time (ns) after its storage from which an unfinished fire counts as finished; None for never."""
@@ -320,7 +320,7 @@ def _misplaced(policies: Policies, *, keeps_acknowledged: bool) -> PolicyText | 
         if name in names and not any(one in names for one in needed):
             return PolicyText(name, f"has no effect without {' or '.join(needed)}")
     asking = next((name for name in ("X-Done-Within", "X-Overlap") if name in names), "")
-    if asking and policies.target_elsewhere is not None:
+    if asking and policies.target_stream is not None:
         reason = f"is beside {asking}, which asks about messages in the schedule's own stream: expected one of them"
         return PolicyText("X-Target", reason)
     if keeps_acknowledged and policies.asking and "X-Consumer" not in names:
@@ -517,7 +517,7 @@ def _target(policies: Policies, value: str, beside: Beside) -> Policies:
         raise FaultError(f"is a subject of stream {rules.name!r} itself: name it in {PORTABLE.target.decode()}")
     if fault := rules.restrictions.elsewhere_fault(value):
         raise FaultError(fault)
-    return replace(policies, target_elsewhere=value)
+    return replace(policies, target_stream=value)
 
 
 def _done_within_words(policies: Policies) -> str:

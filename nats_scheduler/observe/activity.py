@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
-from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireCounts, FireMetrics
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 
@@ -153,10 +153,10 @@ class ReadFires:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self.recent: deque[FireReadBack] = deque(maxlen=MAX_RECENT_FIRES)
+        self.recent: deque[FireConfirmed] = deque(maxlen=MAX_RECENT_FIRES)
         self.hour = Hour()
 
-    def take(self, fire: FireReadBack) -> None:
+    def take(self, fire: FireConfirmed) -> None:
         """Count a fire; they come in the order in which they were stored."""
         late = fire.stored_at - fire.send_time
         place = _OVERDUE if fire.overdue else _SINGLE + bisect_left(_BOUNDS_NS, late)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from typing_extensions import TypedDict
 
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.engine.events import FireReadBack, HeadersMisnamed
+from nats_scheduler.engine.events import FireConfirmed, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.inactive import Rejected
@@ -364,7 +364,7 @@ def past_fire_document(stream: str, fire: PastFire) -> PastFireDocument:
     }
 
 
-def recent_fire_document(stream: str, fire: FireReadBack) -> RecentFireDocument:
+def recent_fire_document(stream: str, fire: FireConfirmed) -> RecentFireDocument:
     """Return a fire of a stream that was read back."""
     return {
         "stream": stream,

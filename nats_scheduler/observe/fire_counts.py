@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from nats_scheduler.engine.events import FireReadBack, FireStored
+from nats_scheduler.engine.events import FireConfirmed, FireStored
 
 # Metrics with a series for each stream, of which there may be thousands, made one sample at a time.
 #
@@ -131,7 +131,7 @@ class FireMetrics(Collector):
     def __init__(self) -> None:
         self.by_stream: dict[str, FireCounts] = {}
         """The counts of each stream; read in other threads."""
-        self.recent: deque[tuple[str, FireReadBack]] = deque(maxlen=MAX_RECENT_FIRES)
+        self.recent: deque[tuple[str, FireConfirmed]] = deque(maxlen=MAX_RECENT_FIRES)
         """The last fires and their streams, in the order in which they were read back."""
 
     def of(self, stream: str) -> FireCounts:
@@ -149,7 +149,7 @@ class FireMetrics(Collector):
         else:
             counts.stored += 1
 
-    def read_back(self, stream: str, event: FireReadBack, seconds: float) -> None:
+    def read_back(self, stream: str, event: FireConfirmed, seconds: float) -> None:
         """Count a fire that was read back, `seconds` after its time, and keep it among the last ones."""
         counts = self.by_stream.get(stream) or self.of(stream)
         if event.overdue:

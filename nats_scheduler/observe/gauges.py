@@ -33,7 +33,7 @@ STREAMS_PER_SLICE = 8
 """This many streams with few schedules are one unit."""
 
 
-class StreamReading(NamedTuple):
+class StreamFigures(NamedTuple):
     """The values that are read of one stream."""
 
     name: str
@@ -48,7 +48,7 @@ class StreamReading(NamedTuple):
 class Readings(Protocol):
     """The values that the metrics read of the sidecar; called in any thread."""
 
-    def streams(self) -> Sequence[StreamReading]:
+    def streams(self) -> Sequence[StreamFigures]:
         """Return the streams that are served."""
         ...
 
@@ -110,16 +110,16 @@ class Gauges(Collector):
         yield build
 
 
-def _figures(stream: StreamReading) -> Figures:
+def _figures(stream: StreamFigures) -> Figures:
     """Return the figures of a stream, found with pauses if that takes long."""
     return done(stream.figures, lambda: sleep(REST_SECONDS))
 
 
-def _age_seconds(stream: StreamReading, since: int | None) -> float:
+def _age_seconds(stream: StreamFigures, since: int | None) -> float:
     return 0 if since is None else (stream.now - since) / SECOND
 
 
-_OF_STREAMS: Sequence[tuple[str, str, Callable[[StreamReading, Figures], float | None]]] = (
+_OF_STREAMS: Sequence[tuple[str, str, Callable[[StreamFigures, Figures], float | None]]] = (
     (
         "stream_ready",
         "Whether there is contact with a stream that is served, and all of it has been read, so that it fires.",
@@ -141,14 +141,14 @@ _OF_STREAMS: Sequence[tuple[str, str, Callable[[StreamReading, Figures], float |
         lambda stream, found: _age_seconds(stream, found.overdue_since),
     ),
     (
-        "schedules_held_back",
+        "schedules_blocked",
         "Schedules of this instance whose fires wait until the one before is finished.",
-        lambda _stream, found: found.held_back,
+        lambda _stream, found: found.blocked,
     ),
     (
-        "oldest_held_back_age_seconds",
+        "oldest_blocked_age_seconds",
         "How long the oldest of these fires is due; 0 if there is none.",
-        lambda stream, found: _age_seconds(stream, found.held_back_since),
+        lambda stream, found: _age_seconds(stream, found.blocked_since),
     ),
     (
         "next_fire_timestamp_seconds",

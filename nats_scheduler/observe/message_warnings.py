@@ -45,7 +45,7 @@ def warnings_about(
     if header_value(block, b"Nats-Stream-Source"):
         warnings.append("a server of 2.15 or later refuses it for its Nats-Stream-Source, on every stream (10227)")
     warnings += pattern_warnings(definition.pattern)
-    if definition.terms.policies.target_elsewhere is not None and rules.restrictions.elsewhere is None:
+    if definition.terms.policies.target_stream is not None and rules.restrictions.elsewhere is None:
         warnings.append(
             "its X-Target is accepted where the operator allows it: allowed_targets_elsewhere of the sidecar"
         )

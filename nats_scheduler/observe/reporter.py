@@ -18,9 +18,9 @@ from nats_scheduler.engine.events import (
     Event,
     ExpiryFailed,
     FinishUnknown,
+    FireConfirmed,
     FireForged,
     FireNotDone,
-    FireReadBack,
     FireRefused,
     FiresDropped,
     FiresMissed,
@@ -368,7 +368,7 @@ class Reporter:
             fields = {"stored_as": event.stored_sequence, "duplicate": event.duplicate}
             self._log.debug("fire_stored", stream=stream, **_attempt(event.fire), **fields)
 
-    def _seen(self, stream: str, event: FireReadBack) -> None:
+    def _seen(self, stream: str, event: FireConfirmed) -> None:
         late = event.stored_at - event.send_time
         seconds = late / SECOND
         self._fires.read_back(stream, event, seconds)
@@ -377,7 +377,7 @@ class Reporter:
         if late >= self.late_after and not event.waited:
             self._late(stream, event)
 
-    def _late(self, stream: str, event: FireReadBack) -> None:
+    def _late(self, stream: str, event: FireConfirmed) -> None:
         """Report a fire that was late; an `@at` that was past when it was stored could not be fired earlier."""
         lateness = event.stored_at - max(event.send_time, event.schedule_stored_at)
         if lateness < self.late_after or not self._allowance.grants("fire_late", stream):
@@ -582,7 +582,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     ScheduleSilent: Reporter._silent,
     ScheduleOnlyDropped: Reporter._only_dropped,
     FireStored: Reporter._stored,
-    FireReadBack: Reporter._seen,
+    FireConfirmed: Reporter._seen,
     FireUnknown: Reporter._unanswered,
     AttemptRefused: Reporter._attempt_refused,
     FireRefused: Reporter._fire_refused,

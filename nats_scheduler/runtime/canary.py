@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from nats_scheduler.engine.events import Event, FireReadBack
+from nats_scheduler.engine.events import Event, FireConfirmed
 from nats_scheduler.jetstream.api import JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
@@ -175,7 +175,7 @@ class Canary:
 
     def _reported(self, _stream: str, event: Event) -> None:
         """Record a fire that was read back; whatever else happens on the stream is of no interest to users."""
-        if isinstance(event, FireReadBack) and event.schedule == self._schedule:
+        if isinstance(event, FireConfirmed) and event.schedule == self._schedule:
             self._record.setback = self._reported_setback = ""
             self._record.fired(event.send_time, event.stored_at)
 

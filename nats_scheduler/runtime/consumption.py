@@ -160,7 +160,7 @@ class Consumption:
             return {}
         infos = [info async for info in access.api.consumers(state.name)]
         listed = (await self._turns.ask(survey(service.engine.view(), now, (), NONE_FAILING))).schedules
-        ours = {one.terms.target: one.subject for one in listed if one.terms.policies.target_elsewhere is None}
+        ours = {one.terms.target: one.subject for one in listed if one.terms.policies.target_stream is None}
         targets, sampled = {**fired, **ours}, () if of_server is None else of_server.sampled
         received = {*taken, *sampled, *(one.terms.source for one in listed if one.terms.source)}
         suspected = islice(unconsumed(targets, filters_of(infos), stalled(infos, now), received), MAX_SUSPECTED)

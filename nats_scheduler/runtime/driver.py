@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, StreamPort, WakeAt
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import Question, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Question
 from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentRead,
+    ContentFetched,
     DrainRequested,
     ExpiryConcluded,
     FiresStored,
@@ -149,7 +149,7 @@ class WaitingInputs:
             left = [waiting for waiting in self._inputs if not isinstance(waiting[1], CaughtUp)]
             self._inputs = deque([(0, given), *left])
             return
-        self._append(CONTENT_WORK if isinstance(given, ContentRead) else 0, given)
+        self._append(CONTENT_WORK if isinstance(given, ContentFetched) else 0, given)
 
     def _append(self, work: int, given: Input) -> None:
         self._inputs.append((work, given))
@@ -311,9 +311,9 @@ class StreamDriver:
             self.caught_up.set()
         elif isinstance(given, ContactLost) and self.witness is None:
             self.witness = self.engine.last_message
-        elif isinstance(given, ContentRead):
+        elif isinstance(given, ContentFetched):
             self._urgent_reads.discard(given.sequence)
-        elif isinstance(given, Unanswered) and isinstance(given.question, ReadContent):
+        elif isinstance(given, Unanswered) and isinstance(given.question, FetchContent):
             self._urgent_reads.discard(given.question.sequence)
         self._inputs.add(given)
         self._soon()
@@ -440,7 +440,7 @@ class StreamDriver:
             match action:  # the most frequent first: each case that does not match costs about 0.07 us
                 case Report():
                     self._report(action.event)
-                case ReadContent():
+                case FetchContent():
                     self._ask(action)
                 case PurgeSchedule():
                     self._purge(action)
@@ -455,7 +455,7 @@ class StreamDriver:
 
     def _ask(self, question: Question) -> None:
         """Begin to find out something about one fire, or to read its content."""
-        if isinstance(question, ReadContent) and not question.may_wait:
+        if isinstance(question, FetchContent) and not question.may_wait:
             self._urgent_reads.add(question.sequence)
         if self._port is not None:
             self._port.ask(question)

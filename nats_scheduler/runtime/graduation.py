@@ -27,7 +27,7 @@ from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import assembled, refusal_of, too_large
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
-from nats_scheduler.engine.stored import PURGED_KINDS, Cause, Finding, HandedOver, Handover, MakeUp
+from nats_scheduler.engine.stored import PURGED_KINDS, Cause, GraduationFinding, HandedOver, Handover, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -91,7 +91,7 @@ class Graduation:
         self._ahead = 0
         self._handover: Handover | None = None
         self._restrictions = UNRESTRICTED
-        self.findings: list[Finding] = []
+        self.findings: list[GraduationFinding] = []
         """The findings, the gravest first."""
 
     # -- look ----------------------------------------------------------------------------------------------------
@@ -160,19 +160,20 @@ class Graduation:
                 handover.take_buried([message])
                 sequence = message.sequence
 
-    def _of_configuration(self) -> list[Finding]:
+    def _of_configuration(self) -> list[GraduationFinding]:
         if self._state.config.get("sealed"):
-            return [Finding(Cause.REFUSED, SEALED)]
+            return [GraduationFinding(Cause.REFUSED, SEALED)]
         rejection = check_graduation(self._state)
-        return [] if rejection is None else [Finding(Cause.REFUSED, str(rejection))]
+        return [] if rejection is None else [GraduationFinding(Cause.REFUSED, str(rejection))]
 
-    async def _of_copies(self) -> list[Finding]:
+    async def _of_copies(self) -> list[GraduationFinding]:
         """Find the streams that copy from this one: on 2.12 they stall at the first schedule."""
         if self._server.schedules_all:
             return []
         names = [info["config"]["name"] async for info in self._api.streams() if self._is_origin(info["config"])]
         return [
-            Finding(Cause.COPIED, f"stream {name} takes from it, and stalls at the first schedule") for name in names
+            GraduationFinding(Cause.COPIED, f"stream {name} takes from it, and stalls at the first schedule")
+            for name in names
         ]
 
     def _is_origin(self, config: dict[str, object]) -> bool:
@@ -196,7 +197,7 @@ class Graduation:
         handed_over = self._handover.handed_over(sent)
         return Graduated(len(removed), len(made_up) + len(late), handed_over, doubtful)
 
-    async def _remove(self, finding: Finding) -> None:
+    async def _remove(self, finding: GraduationFinding) -> None:
         """Remove one schedule message; what was stored on its subject later stays."""
         assert finding.subject is not None
         assert finding.sequence is not None

@@ -35,7 +35,7 @@ from nats_scheduler.engine.ownership.owners import (
     GONE_AFTER_NS,
     HEARTBEAT_INTERVAL_NS,
     NO_OWNER,
-    Change,
+    OwnerChange,
     Owners,
     Reason,
     Record,
@@ -686,7 +686,7 @@ class Instances:
         async with _within_limit():
             await self._registry.purge(f"{INSTANCE}{name}")
 
-    async def _record(self, key: str, change: Change) -> bool:
+    async def _record(self, key: str, change: OwnerChange) -> bool:
         """Write who owns a stream; returns False if another instance has written the record since."""
         async with _within_limit():
             known = self._owners.record(key)

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from nats_scheduler.engine.inputs import MessagesRead
-from nats_scheduler.engine.restart import Document
+from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.stored import StoredMessage
@@ -81,7 +81,7 @@ async def continue_from(
 
 
 async def _fitting(
-    rows: StreamRows, document: Document, api: StreamContents, stream: str
+    rows: StreamRows, document: RestartDocument, api: StreamContents, stream: str
 ) -> tuple[StoredMessage, Sequence[StoredMessage]]:
     """Return the last message that was read, and those to be read again; raises `_UnfitError` if it does not fit."""
     state = await _soon(reaches(api, stream, rows.ends))

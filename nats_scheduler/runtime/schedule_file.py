@@ -37,7 +37,7 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 
 from nats_scheduler.engine.holding.table import DamagedTableError, Table, checksum, create, in_memory, prepare
-from nats_scheduler.engine.restart import Document
+from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.file_views import OF_FILE, FileViews
@@ -102,7 +102,7 @@ PASSING = frozenset(
 """The errors of SQLite that say nothing about what was committed: the next start may continue from it."""
 
 
-_DOCUMENTS = TypeAdapter(Document)
+_DOCUMENTS = TypeAdapter(RestartDocument)
 
 _BINARY = getattr(os, "O_BINARY", 0)
 
@@ -120,7 +120,7 @@ class StreamRows:
         self.name = name
         self._mode = mode
         self._basis = basis
-        self.document: Document | None = None
+        self.document: RestartDocument | None = None
         """What the engine may continue from."""
         self.kinds: Mapping[PatternKind, int] = {}
         """The numbers of the rows of each kind."""
@@ -646,12 +646,12 @@ def _is_damage(error: Exception) -> bool:
     return not isinstance(error, OSError) and code & 0xFF not in PASSING
 
 
-def written_document(document: Document) -> str:
+def written_document(document: RestartDocument) -> str:
     """Return a document as JSON, in which subjects may have bytes that are no UTF-8."""
     return json.dumps({one.name: getattr(document, one.name) for one in fields(document)})
 
 
-def read_document(text: str) -> Document | None:
+def read_document(text: str) -> RestartDocument | None:
     """Return a document that was written, None if it is none."""
     try:
         return _DOCUMENTS.validate_python(json.loads(text))

@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
 from nats_scheduler.observe.canary import CanaryRecord
-from nats_scheduler.observe.gauges import StreamReading
+from nats_scheduler.observe.gauges import StreamFigures
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.account import Account
@@ -263,11 +263,11 @@ class Sidecar:
 
     # -- what the metrics read in the thread of a scrape: copies or single values, and nothing waits ---------------
 
-    def streams(self) -> Sequence[StreamReading]:
+    def streams(self) -> Sequence[StreamFigures]:
         """Return the streams that are served."""
         now = self._clock.now()
         return [
-            StreamReading(one.state.name, str(one.mode), one.is_ready, one.engine.figures(now), now)
+            StreamFigures(one.state.name, str(one.mode), one.is_ready, one.engine.figures(now), now)
             for one in list(self.served.values())
         ]
 

@@ -27,7 +27,7 @@ from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, ad
 from nats_scheduler.service.endpoint import Answers, Asked, Document, Endpoint, Handler
 from nats_scheduler.service.micro import FORBIDDEN, Limited, MicroService, Responder, Served, ServiceError
 from nats_scheduler.service.rules import MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, Rule
-from nats_scheduler.service.shares import Budget, Places
+from nats_scheduler.service.shares import Budget, RequestPlaces
 from nats_scheduler.version import VERSION
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -265,9 +265,9 @@ async def serve(
     """
     identity = {"name": SERVICE_NAME, "id": asked.instance, "version": VERSION}
     budget, kept = Budget(TIME_SHARE, TIME_SHARE_OF_ONE), Budget(RESERVED_TIME_SHARE, RESERVED_TIME_SHARE_OF_ONE)
-    reading = Places(MAX_READING, MAX_READING_OF_ONE, MAX_READING_WAITING, budget)
-    changing = Places(MAX_CHANGING, MAX_CHANGING_OF_ONE, MAX_CHANGING_WAITING, budget)
-    reserved = Places(MAX_RESERVED, MAX_RESERVED_OF_ONE, MAX_RESERVED_WAITING, kept)
+    reading = RequestPlaces(MAX_READING, MAX_READING_OF_ONE, MAX_READING_WAITING, budget)
+    changing = RequestPlaces(MAX_CHANGING, MAX_CHANGING_OF_ONE, MAX_CHANGING_WAITING, budget)
+    reserved = RequestPlaces(MAX_RESERVED, MAX_RESERVED_OF_ONE, MAX_RESERVED_WAITING, kept)
     allowed = {"allow_control": "true" if asked.allows_control else "false"}
     served = [_served(one, asked, reserved if one.name in RESERVED else reading, {}) for one in ENDPOINTS]
     served += [_served(one, asked, changing, allowed) for one in CONTROL_ENDPOINTS]
@@ -307,7 +307,9 @@ def _served_by_rules(asked: Asked, budget: Budget) -> Iterator[Served]:
     schedules = [subject for rule in asked.control_rules for subject in rule.subjects]
     for allowed in asked.control_rules:
         under = asked.under(Rule(allowed, schedules, asyncio.get_running_loop().time))
-        places = Places(MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, budget, allowed.name.encode())
+        places = RequestPlaces(
+            MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, budget, allowed.name.encode()
+        )
         for one in (*CONTROL_ENDPOINTS, *map(_within_a_rule, ENDPOINTS_WITHIN_RULES)):
             prefix = f"{CONTROL_SUBJECTS}.for.{allowed.name}"
             own = replace(one, prefix=prefix, admit=admit, is_for_one=False, answers=Answers.ANY)
@@ -321,7 +323,9 @@ def _answering_one(one: Endpoint[Any], asked: Asked) -> Responder | None:
     return one.answering(asked.relayed()) if one.answers is not Answers.ANY else None
 
 
-def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str], suffix: str = "") -> Served:
+def _served(
+    one: Endpoint[Any], asked: Asked, places: RequestPlaces, metadata: Mapping[str, str], suffix: str = ""
+) -> Served:
     return Served(
         one.name.replace(".", "-") + suffix,
         one.subject,

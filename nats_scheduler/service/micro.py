@@ -35,7 +35,7 @@ from nats_scheduler.jetstream.wire import Sink
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.shares import Buckets, Places, Refused, Shares, client_of
+from nats_scheduler.service.shares import Buckets, RequestPlaces, ShareRefused, Shares, client_of
 
 # A question of one instance to another, on an inbox that is for nothing else; also whether it is still there.
 #
@@ -141,7 +141,7 @@ class Served:
 
     name: str
     subject: str
-    places: Places
+    places: RequestPlaces
     answer: Responder
     answer_alone: Responder | None = None
     """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
@@ -419,7 +419,7 @@ class MicroService:
         request = _Request(one, answer, client, reply, body)
         if size > MAX_REQUEST_BYTES:
             too_long = f"a request of {size} bytes: at most {MAX_REQUEST_BYTES} are expected"
-            self._limit(Refused(request, too_long), now, BAD_REQUEST)
+            self._limit(ShareRefused(request, too_long), now, BAD_REQUEST)
             return
         refused = self._shares.add(one.places, client, request, size + REQUEST_BYTES, now)
         if refused is not None:
@@ -503,7 +503,7 @@ class MicroService:
 
     # -- limits --------------------------------------------------------------------------------------------------
 
-    def _limit(self, refused: Refused[_Request], now: float, code: int = TOO_MANY_REQUESTS) -> None:
+    def _limit(self, refused: ShareRefused[_Request], now: float, code: int = TOO_MANY_REQUESTS) -> None:
         """Refuse a request, or drop it if too many are refused."""
         one, _answer, client, reply, _body = refused.item
         if self._connection.unsent_bytes() > MAX_UNSENT_BYTES or not one.places.may_refuse(client, now):

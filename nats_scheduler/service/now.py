@@ -25,7 +25,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.engine.views.pages import NO_FIRE
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -246,7 +246,7 @@ async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     return await _recent_answer(asked, of_all[: request.limit], unanswered)
 
 
-def newest(read_back: Iterable[tuple[str, FireReadBack]], request: RecentFiresRequest) -> list[RecentFireDocument]:
+def newest(read_back: Iterable[tuple[str, FireConfirmed]], request: RecentFiresRequest) -> list[RecentFireDocument]:
     """Return those of the last fires and their streams that are wanted, newest first.
 
     They were read back in nearly this order: what another instance stored may be read back before ours.
@@ -260,7 +260,7 @@ def newest(read_back: Iterable[tuple[str, FireReadBack]], request: RecentFiresRe
     return [recent_fire_document(stream, fire) for stream, fire in wanted[: request.limit]]
 
 
-def _stored(read_back: tuple[str, FireReadBack]) -> tuple[int, int]:
+def _stored(read_back: tuple[str, FireConfirmed]) -> tuple[int, int]:
     _stream, fire = read_back
     return fire.stored_at, fire.stored_sequence
 

@@ -2,14 +2,14 @@
 
 The rules:
 
-- Endpoints that share `Places` have a number of requests in work at once, of which one client has a part. Others wait,
-  and begin in turn by client, however many each has sent. Who has too many that wait is refused; if all together have
-  too many, one gives way of a client that has several, and not the only one of another client.
+- Endpoints that share `RequestPlaces` have a number of requests in work at once, of which one client has a part.
+  Others wait, and begin in turn by client, however many each has sent. Who has too many that wait is refused; if all
+  together have too many, one gives way of a client that has several, and not the only one of another client.
 - Requests take at most `Budget.share` of a second of process time, and one client or one team `share_of_one` of it.
   What takes more is paid back: the next one begins that much later. Slices (`service.turns`) are not counted: they give
   way to fires by themselves, and take turns.
-- Each of the `Places` has its own room for requests that wait, so those of `health.get` and of each team are reserved:
-  no other request takes them. With a budget of their own, their process time is reserved too.
+- Each of the `RequestPlaces` has its own room for requests that wait, so those of `health.get` and of each team are
+  reserved: no other request takes them. With a budget of their own, their process time is reserved too.
 - A client is the first two tokens of the inbox that it names, which is a connection or a process of the usual clients.
   Requests through an import of another account are those of the account, user and connection that the server names, if
   it does.
@@ -75,7 +75,7 @@ def client_of(reply: bytes, block: bytes) -> bytes:
     return client
 
 
-class Bucket:
+class TokenBucket:
     """A number that is used, and grows back: `rate` a second, up to `most`."""
 
     __slots__ = ("_at", "_level", "_most", "_rate")
@@ -105,8 +105,8 @@ class Buckets:
     def __init__(self, rate: float, rate_of_one: float, burst_seconds: float) -> None:
         """Let use `rate` a second, and `rate_of_one` each; what was not used for `burst_seconds` is used at once."""
         self._rate, self._rate_of_one, self._burst = rate, rate_of_one, burst_seconds
-        self._all = Bucket(rate, rate * burst_seconds, 0.0)
-        self._each: OrderedDict[bytes, Bucket] = OrderedDict()
+        self._all = TokenBucket(rate, rate * burst_seconds, 0.0)
+        self._each: OrderedDict[bytes, TokenBucket] = OrderedDict()
 
     def seconds(self, client: bytes | None, now: float) -> float:
         """Return how long (s) a client has to wait; None: any client."""
@@ -118,7 +118,7 @@ class Buckets:
         self._all.use(amount, now, debt)
         one = self._each.get(client)
         if one is None:
-            one = self._each[client] = Bucket(self._rate_of_one, self._rate_of_one * self._burst, now)
+            one = self._each[client] = TokenBucket(self._rate_of_one, self._rate_of_one * self._burst, now)
             if len(self._each) > MAX_CLIENTS:
                 self._each.popitem(last=False)
         else:
@@ -161,7 +161,7 @@ class Waiting(NamedTuple, Generic[T]):
 
 
 @dataclass(eq=False)
-class Places:
+class RequestPlaces:
     """The places for requests in work, which some endpoints share, and the room for those that wait."""
 
     most: int
@@ -224,7 +224,7 @@ class Places:
         return self.budget.seconds(self.owner or client, now)
 
 
-class Refused(NamedTuple, Generic[T]):
+class ShareRefused(NamedTuple, Generic[T]):
     """A request that does not wait any more, and the sentence that says why."""
 
     item: T
@@ -235,7 +235,7 @@ class Shares(Generic[T]):
     """The requests of one service that wait, and those in work."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Places, None] = OrderedDict()
+        self._waiting: OrderedDict[RequestPlaces, None] = OrderedDict()
         """The places for which any request waits, in the order of their turns."""
 
     @property
@@ -243,19 +243,19 @@ class Shares(Generic[T]):
         """True if any request waits."""
         return bool(self._waiting)
 
-    def add(self, places: Places, client: bytes, item: T, size: int, now: float) -> Refused[T] | None:
+    def add(self, places: RequestPlaces, client: bytes, item: T, size: int, now: float) -> ShareRefused[T] | None:
         """Let a request wait; return the one that is refused for it, if any: this one, or one of another client."""
         queue = places.queues.get(client)
         if queue is not None and len(queue) >= MAX_WAITING_OF_ONE:
-            return Refused(item, places.too_many_of_one)
+            return ShareRefused(item, places.too_many_of_one)
         if sum(one.size for one in queue or ()) + size > places.most_bytes // 4:
-            return Refused(item, places.too_long_of_one)
-        refused: Refused[T] | None = None
+            return ShareRefused(item, places.too_long_of_one)
+        refused: ShareRefused[T] | None = None
         if places.waiting >= places.most_waiting or places.waiting_bytes + size > places.most_bytes:
             crowded = next((one for one in places.crowded if places.queues[one][-1].size >= size), None)
             if queue is not None or crowded is None:
-                return Refused(item, places.too_many)
-            refused = Refused(self._out(places, crowded, places.queues[crowded].pop()), places.too_many)
+                return ShareRefused(item, places.too_many)
+            refused = ShareRefused(self._out(places, crowded, places.queues[crowded].pop()), places.too_many)
         if queue is None:
             queue = places.queues[client] = deque()
         else:
@@ -280,7 +280,7 @@ class Shares(Generic[T]):
                 return self._out(places, client, places.queues[client].popleft())
         return None
 
-    def end(self, places: Places, client: bytes) -> None:
+    def end(self, places: RequestPlaces, client: bytes) -> None:
         """Give a place back."""
         places.taken -= 1
         places.of_each[client] -= 1
@@ -296,25 +296,25 @@ class Shares(Generic[T]):
                 found += [wait] if wait else [places.seconds(client, now) for client in places.queues]
         return min((one for one in found if one is not None), default=None)
 
-    def overdue(self, now: float) -> list[Refused[T]]:
+    def overdue(self, now: float) -> list[ShareRefused[T]]:
         """Return the requests that have waited for too long, and let them wait no more."""
-        refused: list[Refused[T]] = []
+        refused: list[ShareRefused[T]] = []
         for places in list(self._waiting):
             late = self._taken(places, now - WAIT_LIMIT_SECONDS)
-            refused += [Refused(item, places.too_late) for item in late]
+            refused += [ShareRefused(item, places.too_late) for item in late]
         return refused
 
     def clear(self) -> list[T]:
         """Let none wait any more; return those that did."""
         return [item for places in list(self._waiting) for item in self._taken(places, math.inf)]
 
-    def _taken(self, places: Places, until: float) -> Iterator[T]:
+    def _taken(self, places: RequestPlaces, until: float) -> Iterator[T]:
         """Take out what has waited since `until` (s) or longer."""
         for client, queue in list(places.queues.items()):
             while queue and queue[0].since <= until:
                 yield self._out(places, client, queue.popleft())
 
-    def _out(self, places: Places, client: bytes, waiting: Waiting[T]) -> T:
+    def _out(self, places: RequestPlaces, client: bytes, waiting: Waiting[T]) -> T:
         """Note that a request has left its queue; return it."""
         left = len(places.queues[client])
         places.waiting -= 1

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from nats_scheduler.settings.connection import split_servers
 from nats_scheduler.settings.control_rules import ControlRule
 from nats_scheduler.settings.fields import SettingField, setting_fields
-from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
+from nats_scheduler.settings.problems import SettingsError, SettingsProblem, looks_secret, shown
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.sources import (
     CONTEXT_VARIABLE,
@@ -32,7 +32,7 @@ from nats_scheduler.settings.sources import (
     unknown_variables,
 )
 
-__all__ = ["Problem", "ResolvedSettings", "SettingsError", "load_settings", "resolve_settings"]
+__all__ = ["ResolvedSettings", "SettingsError", "SettingsProblem", "load_settings", "resolve_settings"]
 
 TRUE, FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
 
@@ -137,10 +137,10 @@ def _merge(layers: Iterable[Layer]) -> dict[str, tuple[object, str]]:
     return merged
 
 
-def _convert(merged: Layer, environ: Mapping[str, str]) -> tuple[dict[str, tuple[object, str]], list[Problem]]:
+def _convert(merged: Layer, environ: Mapping[str, str]) -> tuple[dict[str, tuple[object, str]], list[SettingsProblem]]:
     """Convert text to the JSON values of the file; report unknown keys and missing files."""
     ready: dict[str, tuple[object, str]] = {}
-    problems: list[Problem] = []
+    problems: list[SettingsProblem] = []
     for key, (value, source) in merged.items():
         field = setting_fields().get(key)
         if field is None:
@@ -148,7 +148,7 @@ def _convert(merged: Layer, environ: Mapping[str, str]) -> tuple[dict[str, tuple
             continue
         if isinstance(value, str) and not value.isprintable():
             problems.append(
-                Problem(key, shown(value, secret=field.kind == "secret"), "text that can be printed", source)
+                SettingsProblem(key, shown(value, secret=field.kind == "secret"), "text that can be printed", source)
             )
             continue
         converted = _from_text(field, value, is_text=source.startswith(("-", "$")))
@@ -173,24 +173,24 @@ def _from_text(field: SettingField, value: object, *, is_text: bool) -> object:
     return value
 
 
-def _unknown_key(key: str, value: object, source: str) -> Problem:
+def _unknown_key(key: str, value: object, source: str) -> SettingsProblem:
     similar = get_close_matches(key, setting_fields(), n=1)
     expected = f"a key that is a setting{f', such as {similar[0]}' if similar else ''}"
-    return Problem(key, shown(value, secret=looks_secret(key)), expected, source)
+    return SettingsProblem(key, shown(value, secret=looks_secret(key)), expected, source)
 
 
-def _missing(key: str, path: str, source: str) -> list[Problem]:
+def _missing(key: str, path: str, source: str) -> list[SettingsProblem]:
     """Return a problem if a path does not exist, unless it is that of a folder which the sidecar creates."""
     if path.startswith("op://"):
-        return [Problem(key, shown(path), "a file: references to 1Password are not supported", source)]
+        return [SettingsProblem(key, shown(path), "a file: references to 1Password are not supported", source)]
     if key == "data":
         return []
     if key == "streams_folder":
-        return [] if Path(path).is_dir() else [Problem(key, shown(path), "a folder that exists", source)]
-    return [] if Path(path).is_file() else [Problem(key, shown(path), "a file that exists", source)]
+        return [] if Path(path).is_dir() else [SettingsProblem(key, shown(path), "a folder that exists", source)]
+    return [] if Path(path).is_file() else [SettingsProblem(key, shown(path), "a file that exists", source)]
 
 
-def _validate(ready: Layer, problems: list[Problem]) -> SidecarSettings:
+def _validate(ready: Layer, problems: list[SettingsProblem]) -> SidecarSettings:
     """Build the settings, or raise `SettingsError` with all problems."""
     document: dict[str, Any] = {"connection": {}}
     for key, (value, _) in ready.items():
@@ -206,8 +206,8 @@ def _validate(ready: Layer, problems: list[Problem]) -> SidecarSettings:
     return settings
 
 
-def _problem(detail: Any, ready: Layer) -> Problem:
-    """Turn one of pydantic's errors into a `Problem`."""
+def _problem(detail: Any, ready: Layer) -> SettingsProblem:
+    """Turn one of pydantic's errors into a `SettingsProblem`."""
     context = detail.get("ctx") or {}
     field = setting_fields().get(str(next(iter(detail["loc"]), "")))
     if field is not None and field.kind == "objects" and len(detail["loc"]) > 1:
@@ -220,11 +220,11 @@ def _problem(detail: Any, ready: Layer) -> Problem:
     expected = context["expected"] if "expected" in context and "key" in context else None
     if detail["type"] in ("duration", "server", "rules"):
         expected = context["expected"]
-    return Problem(key, shown(value, secret=field.kind == "secret"), expected or field.expected, source)
+    return SettingsProblem(key, shown(value, secret=field.kind == "secret"), expected or field.expected, source)
 
 
-def _problem_inside(detail: Any, source: str) -> Problem:
-    """Turn an error inside `control_rules` into a `Problem`, such as that of `control_rules[1].targets[0]`."""
+def _problem_inside(detail: Any, source: str) -> SettingsProblem:
+    """Turn an error inside `control_rules` into a `SettingsProblem`, such as that of `control_rules[1].targets[0]`."""
     loc = detail["loc"]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
     expected = detail["msg"].removeprefix("Value error, ")
@@ -233,4 +233,4 @@ def _problem_inside(detail: Any, source: str) -> Problem:
     elif detail["type"] not in ("value_error", "duration") and len(loc) > 2:
         text = ControlRule.model_fields[loc[2]].description or ""
         expected = f"{text[0].lower()}{text[1:].rstrip('.')}"
-    return Problem(key, "nothing" if detail["type"] == "missing" else shown(detail["input"]), expected, source)
+    return SettingsProblem(key, "nothing" if detail["type"] == "missing" else shown(detail["input"]), expected, source)

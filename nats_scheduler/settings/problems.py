@@ -16,7 +16,7 @@ _SECRET_NAME = re.compile(r"pas|pw|tok|sec|seed|jwt|cred|key|auth", re.IGNORECAS
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingsProblem:
     """One setting that cannot be used."""
 
     key: str
@@ -37,7 +37,7 @@ class Problem:
 class SettingsError(Exception):
     """The settings cannot be used; the operator has to change them. A command then ends with exit code 2."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[SettingsProblem]) -> None:
         """Join the problems, one per line."""
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))

@@ -19,7 +19,7 @@ from pathlib import Path
 from nats_scheduler.settings.connection import split_servers
 from nats_scheduler.settings.fields import FILE_VARIABLE, VARIABLE_PREFIX, setting_fields
 from nats_scheduler.settings.json_files import read_bounded
-from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
+from nats_scheduler.settings.problems import SettingsError, SettingsProblem, looks_secret, shown
 
 
 def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
@@ -32,7 +32,7 @@ def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
     content.pop("$schema", None)
     connection = content.pop("connection", {})
     if not isinstance(connection, dict):
-        raise SettingsError([Problem("connection", shown(connection), "an object", source)])
+        raise SettingsError([SettingsProblem("connection", shown(connection), "an object", source)])
     flat = {**content, **{f"connection.{name}": value for name, value in connection.items()}}
     return {key: (value, source) for key, value in flat.items() if not _is_absent(key, value)}
 
@@ -48,16 +48,16 @@ def _parse(path: Path, source: str) -> dict[str, object]:
         content = json.loads(read_bounded(path), object_pairs_hook=_without_duplicate_keys)
     except OSError as error:
         expected = f"a file that can be read ({error.strerror or error})"
-        raise SettingsError([Problem("settings", shown(str(path)), expected, "--settings")]) from None
+        raise SettingsError([SettingsProblem("settings", shown(str(path)), expected, "--settings")]) from None
     except _DuplicateKeyError as error:
-        raise SettingsError([Problem(str(error), "two values", "each key once", source)]) from None
+        raise SettingsError([SettingsProblem(str(error), "two values", "each key once", source)]) from None
     except json.JSONDecodeError as error:
         expected = f"JSON ({error.msg.lower()}, line {error.lineno}, column {error.colno})"
-        raise SettingsError([Problem("settings", shown(str(path)), expected, source)]) from None
+        raise SettingsError([SettingsProblem("settings", shown(str(path)), expected, source)]) from None
     except (ValueError, RecursionError):  # not UTF-8, or a number of thousands of digits
-        raise SettingsError([Problem("settings", shown(str(path)), "JSON in UTF-8", source)]) from None
+        raise SettingsError([SettingsProblem("settings", shown(str(path)), "JSON in UTF-8", source)]) from None
     if not isinstance(content, dict):
-        raise SettingsError([Problem("settings", shown(str(path)), "a JSON object", source)])
+        raise SettingsError([SettingsProblem("settings", shown(str(path)), "a JSON object", source)])
     return content
 
 
@@ -99,7 +99,7 @@ def read_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+def unknown_variables(environ: Mapping[str, str]) -> list[SettingsProblem]:
     """Return a problem for each variable that looks like a setting but is not one, or that is not supported."""
     known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
     problems = []
@@ -108,10 +108,12 @@ def unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
             continue
         similar = get_close_matches(name, known, n=1)
         expected = f"a variable that is a setting, such as {similar[0] if similar else VARIABLE_PREFIX + 'WINDOW'}"
-        problems.append(Problem(name, shown(value, secret=looks_secret(name)), expected, "environment"))
+        problems.append(SettingsProblem(name, shown(value, secret=looks_secret(name)), expected, "environment"))
     if environ.get(PROXY_VARIABLE):
         proxy = shown(environ[PROXY_VARIABLE])
-        problems.append(Problem(PROXY_VARIABLE, proxy, "no proxy: the client does not support SOCKS", "environment"))
+        problems.append(
+            SettingsProblem(PROXY_VARIABLE, proxy, "no proxy: the client does not support SOCKS", "environment")
+        )
     return problems
 
 
@@ -204,7 +206,7 @@ def load_context(name: str | None, source: str, environ: Mapping[str, str]) -> C
     if chosen.endswith(".json") and Path(chosen).is_file():
         return _read_context(Path(chosen).stem, Path(chosen), where)
     if ".." in chosen or "/" in chosen or "\\" in chosen:
-        raise SettingsError([Problem("context", shown(chosen), "a name without '..', '/' and '\\'", where)])
+        raise SettingsError([SettingsProblem("context", shown(chosen), "a name without '..', '/' and '\\'", where)])
     return _read_context(chosen, folder / "context" / f"{chosen}.json", where)
 
 
@@ -236,12 +238,12 @@ def _read_context(name: str, path: Path, where: str) -> Context:
         content = json.loads(read_bounded(path))
     except OSError as error:
         expected = f"a saved context, such as `nats context save {name}` writes to {path} ({error.strerror or error})"
-        raise SettingsError([Problem("context", shown(name), expected, where)]) from None
+        raise SettingsError([SettingsProblem("context", shown(name), expected, where)]) from None
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         expected = f"a JSON object in {path}"
-        raise SettingsError([Problem("context", shown(name), expected, where)])
+        raise SettingsError([SettingsProblem("context", shown(name), expected, where)])
     return _translate(name, content)
 
 
@@ -249,7 +251,7 @@ def _translate(name: str, content: Mapping[str, object]) -> Context:
     """Turn the CLI's fields into settings; an empty field counts as not set."""
     given = {field: value for field, value in content.items() if value not in ("", None, False, [])}
     problems = [
-        Problem(field, shown(given[field], secret=looks_secret(field)), expected, f"context {name}")
+        SettingsProblem(field, shown(given[field], secret=looks_secret(field)), expected, f"context {name}")
         for field, expected in UNSUPPORTED_FIELDS.items()
         if field in given
     ]

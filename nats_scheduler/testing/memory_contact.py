@@ -19,11 +19,11 @@ from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
     CompareBodies,
+    FetchContent,
+    FetchDuplicate,
     Fire,
     LookForFire,
     Question,
-    ReadContent,
-    ReadDuplicate,
     consumer_missing,
     target_not_received,
 )
@@ -31,8 +31,8 @@ from nats_scheduler.engine.inputs import (
     NO_STREAM,
     BodiesCompared,
     CaughtUp,
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     ExpiryConcluded,
     FinishAnswer,
     FinishChecked,
@@ -151,22 +151,22 @@ class MemoryContact:
         A question is sent again while it is not answered if the answer may change nothing.
         """
         match question:
-            case ReadContent():
+            case FetchContent():
                 self._begin(self._network.read(question), self._reading(question))
-            case ReadDuplicate(fire):
-                read = ReadContent(fire.schedule, fire.sequence, None)
+            case FetchDuplicate(fire):
+                read = FetchContent(fire.schedule, fire.sequence, None)
                 self._begin(self._network.read(read), self._comparing(question))
             case LookForFire(fire):
-                read = ReadContent(fire.schedule, fire.sequence, None)
+                read = FetchContent(fire.schedule, fire.sequence, None)
                 self._begin(self._network.read(read), self._looking(question))
             case AwaitProposals(fire):
                 purge = PurgeSchedule(fire.schedule, 0)
                 self._begin_repeated(self._applying(question), lambda: self._network.purge(purge))
             case CompareBodies(schedule, sequence):
-                read = ReadContent(schedule, sequence, None)
+                read = FetchContent(schedule, sequence, None)
                 self._begin(self._network.read(read), self._comparing_bodies(question))
             case CheckFinished(schedule, sequence):
-                read = ReadContent(schedule, sequence, None)
+                read = FetchContent(schedule, sequence, None)
                 self._begin_repeated(self._checking(question), lambda: self._network.read(read))
 
     def purge(self, request: PurgeSchedule) -> None:
@@ -299,7 +299,7 @@ class MemoryContact:
         target, block, body = fire.target, fire.block, fire.body  # the values at the time of sending
 
         def do() -> Input:
-            if not fire.is_elsewhere:
+            if not fire.is_to_other_stream:
                 return PublishConcluded(fire, self._stream.publish(target, block, body))
             stream = self._stream_of(target)
             outcome = NO_STREAM if stream is None else stream.publish(target, block, body)
@@ -312,7 +312,7 @@ class MemoryContact:
             fail=lambda reason, refusal: PublishConcluded(fire, refusal or Unknown(reason)),
         )
 
-    def _reading(self, request: ReadContent) -> _Request:
+    def _reading(self, request: FetchContent) -> _Request:
         schedule, sequence, source = request.schedule, request.sequence, request.source
 
         def do() -> Input:
@@ -321,11 +321,11 @@ class MemoryContact:
                 message = self._stream.message(sequence)
                 message = message if message is not None and message.subject == schedule else None
             above = next(self._stream.messages(schedule, request.above), None) if request.above else None
-            return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None, above)
+            return ContentFetched(schedule, sequence, message, self._stream.last(source) if source else None, above)
 
         return _asking(request, do)
 
-    def _comparing(self, request: ReadDuplicate) -> _Request:
+    def _comparing(self, request: FetchDuplicate) -> _Request:
         fire, sequence, name = request
 
         def do() -> Input:
@@ -333,7 +333,7 @@ class MemoryContact:
             stream = named[0] if named else self._stream
             message = stream.message(sequence)
             behind = message or next(stream.messages(after=sequence), None)
-            return DuplicateRead(fire, sequence, message, None if behind is None else behind.stored_at)
+            return DuplicateFetched(fire, sequence, message, None if behind is None else behind.stored_at)
 
         return _asking(request, do)
 

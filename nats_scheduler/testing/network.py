@@ -8,7 +8,7 @@ The rule: a network decides once for each request, when it begins; `MemoryContac
 from typing import NamedTuple
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
 
@@ -41,7 +41,7 @@ class Perfect:
         """Decide what happens to a fire."""
         return DONE
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         """Decide what happens to a read."""
         return DONE
 

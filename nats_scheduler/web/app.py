@@ -22,7 +22,7 @@ from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSetting
 from nats_scheduler.web.attempts import Attempts, Proxies
 from nats_scheduler.web.control import Asking, Control
 from nats_scheduler.web.editing import Editing
-from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, Controllers, Guard, Sessions
+from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, Controllers, RequestGuard, Sessions
 from nats_scheduler.web.link import Link
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
 
@@ -51,7 +51,9 @@ def application(
             Route("/healthz", healthz),
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, sessions=sessions, controllers=controllers, attempts=attempts)],
+        middleware=[
+            Middleware(RequestGuard, hosts=hosts, sessions=sessions, controllers=controllers, attempts=attempts)
+        ],
         exception_handlers={NOT_FOUND: pages.missing},
     )
 

@@ -86,7 +86,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FormRow:
     """One schedule of a page, and what was answered to its change."""
 
     subject: str
@@ -153,7 +153,7 @@ class Control:
         }
         return await self.pages.page(name, title, partial(_given, shown), request)
 
-    async def shown_done(self, request: Request, words: str, stream: str, rows: Sequence[Row]) -> Response:
+    async def shown_done(self, request: Request, words: str, stream: str, rows: Sequence[FormRow]) -> Response:
         """Render what was done, and what was refused."""
         return await self.shown(request, "changed", words, {"words": words, "stream": stream, "rows": rows})
 
@@ -207,24 +207,24 @@ class Control:
             return {"set": lines_of(query.text("set")), "unset": names_of(query.text("unset"))}
         return {"drop": True} if do == "resume" and query.text("drop") else {}
 
-    async def _selected(self, query: Form) -> tuple[list[Row], str | None]:
+    async def _selected(self, query: Form) -> tuple[list[FormRow], str | None]:
         """Return the schedules that are meant, and the cursor of those that follow; raises `QuestionError`."""
         stream, subject = query.text("stream"), query.text("subject")
         if subject:
             one = read(ScheduleAnswer, await self.link.ask("schedules.get", {"stream": stream, "subject": subject}))
             stored = one["schedule"] or one["rejected"]
-            return [] if stored is None else [Row(subject, stored["sequence"], one["schedule"])], None
+            return [] if stored is None else [FormRow(subject, stored["sequence"], one["schedule"])], None
         wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind", "cursor")}
         asked = {**wanted, "stream": stream, "limit": MAX_SELECTED}
         found = read(SchedulesAnswer, await self.link.ask("schedules.list", asked))
-        rows = [Row(one["subject"], one["sequence"], one) for one in found["schedules"]]
+        rows = [FormRow(one["subject"], one["sequence"], one) for one in found["schedules"]]
         return rows, found["cursor"]
 
-    async def _asked(self, do: str, stream: str, rows: Iterable[Row], given: Mapping[str, object]) -> list[Row]:
+    async def _asked(self, do: str, stream: str, rows: Iterable[FormRow], given: Mapping[str, object]) -> list[FormRow]:
         """Ask for an operation on each schedule, and return what was answered."""
         places, ends = asyncio.Semaphore(MAX_AT_ONCE), asyncio.get_running_loop().time() + BEGIN_SECONDS
 
-        async def answered(row: Row) -> Row:
+        async def answered(row: FormRow) -> FormRow:
             async with places:
                 if asyncio.get_running_loop().time() > ends:
                     return replace(row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, and not done: do it again")
@@ -268,10 +268,10 @@ def names_of(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 
-def _row(text: str) -> Row:
+def _row(text: str) -> FormRow:
     """Return a schedule as a form names it: its sequence, a blank, its subject."""
     sequence, _, subject = text.partition(" ")
-    return Row(subject, sequence_of(sequence))
+    return FormRow(subject, sequence_of(sequence))
 
 
 def author_of(who: Controller, form: Form) -> dict[str, str]:

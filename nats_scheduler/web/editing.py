@@ -30,9 +30,9 @@ from nats_scheduler.service.schemas import ScheduleAnswer
 from nats_scheduler.web.control import (
     Control,
     Form,
+    FormRow,
     Header,
     Route,
-    Row,
     WrongFormError,
     author_of,
     code_of,
@@ -193,7 +193,7 @@ class Editing:
                 answer, refusal, code = await self._control.done(f"schedules.{do}", self._asked(do, written) | author)
                 if answer is not None:
                     return await self._control.shown_done(
-                        request, do.title(), written.stream, [Row(written.subject, written.sequence, None, answer)]
+                        request, do.title(), written.stream, [FormRow(written.subject, written.sequence, None, answer)]
                     )
                 wrong, stale = refusal, code == CONFLICT
                 preview = replace(preview, answer=None, refusal=refusal, code=code)

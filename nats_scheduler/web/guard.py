@@ -175,7 +175,7 @@ def _digest(value: bytes) -> bytes:
     return hashlib.sha256(value).digest()
 
 
-class Guard:
+class RequestGuard:
     """The ASGI application before all others."""
 
     def __init__(

@@ -31,7 +31,7 @@ WORDS: dict[Level, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class StatusReason:
     """One thing that is not as it should be."""
 
     level: Level
@@ -40,11 +40,11 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StatusVerdict:
     """The verdict: whether all is well, and the reasons if not."""
 
     level: Level
-    reasons: Sequence[Reason] = field(default=())
+    reasons: Sequence[StatusReason] = field(default=())
     is_blind: bool = False
     """True if no sidecar can be asked: what is shown is old."""
 
@@ -82,7 +82,7 @@ def verdict(
     instances: Part[InstancesAnswer],
     findings: Part[FindingsAnswer],
     last_good_at: int | None,
-) -> Verdict:
+) -> StatusVerdict:
     """Return the verdict on what is known; `last_good_at` is when anything was answered last (ns).
 
     `health` is that of one instance, whichever answered; `each` is that of each instance, if there are several.
@@ -95,13 +95,13 @@ def verdict(
         *([] if findings.data is None else _of_findings(findings.data)),
     ]
     reasons.sort(key=lambda one: -SEVERITY[one.level])
-    return Verdict(reasons[0].level if reasons else "ok", reasons, is_blind=bool(reach))
+    return StatusVerdict(reasons[0].level if reasons else "ok", reasons, is_blind=bool(reach))
 
 
-def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]:
+def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[StatusReason]:
     """Return why no sidecar can be asked."""
     if health.is_waiting or (health.data is None and not health.fault):
-        return [Reason("warn", "No answer yet.")]
+        return [StatusReason("warn", "No answer yet.")]
     if not health.fault:
         return []
     shown = (
@@ -112,76 +112,84 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]
     if health.is_absent:
         shown += " What a server of 2.12 or later fires by itself goes on, and nats-scheduler top shows it."
     what = "No sidecar answers" if health.is_connected else "The connection to NATS is lost"
-    return [Reason("bad", f"{what}: {health.fault}. {shown}")]
+    return [StatusReason("bad", f"{what}: {health.fault}. {shown}")]
 
 
-def _of_health(health: Part[HealthAnswer], each: Sequence[HealthAnswer]) -> list[Reason]:
+def _of_health(health: Part[HealthAnswer], each: Sequence[HealthAnswer]) -> list[StatusReason]:
     """Return why instances are not ready; while another one is, its work is taken over."""
     if not each:
-        return [Reason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]
+        return [StatusReason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]
     level: Level = "warn" if any(one["ready"] for one in each) else "bad"
-    return [Reason(level, f"Instance {one['instance']}: {reason}") for one in each for reason in one["reasons"]]
+    return [StatusReason(level, f"Instance {one['instance']}: {reason}") for one in each for reason in one["reasons"]]
 
 
-def _of_streams(answer: StreamsAnswer) -> list[Reason]:
+def _of_streams(answer: StreamsAnswer) -> list[StatusReason]:
     now = instant_of(answer["at"])
     reasons = [reason for one in answer["streams"] for reason in _of_stream(one, now)]
     if answer["cursor"] is not None:
-        reasons.append(Reason("note", f"Only the first {len(answer['streams']):,} streams are judged.", "/streams"))
+        reasons.append(
+            StatusReason("note", f"Only the first {len(answer['streams']):,} streams are judged.", "/streams")
+        )
     return reasons
 
 
-def _of_instances(answer: InstancesAnswer) -> list[Reason]:
+def _of_instances(answer: InstancesAnswer) -> list[StatusReason]:
     reasons = []
     for one in answer["instances"]:
         if one["state"] == "silent":
-            reasons.append(Reason("warn", f"Instance {one['id']} is silent: its heartbeats stopped.", "/instances"))
+            reasons.append(
+                StatusReason("warn", f"Instance {one['id']} is silent: its heartbeats stopped.", "/instances")
+            )
         if one["state"] == "alive" and one["unable"]:
             number = plural(len(one["unable"]), "stream")
-            reasons.append(Reason("warn", f"Instance {one['id']} cannot serve {number}.", "/instances"))
+            reasons.append(StatusReason("warn", f"Instance {one['id']} cannot serve {number}.", "/instances"))
     streams = ownership_of(answer["instances"])
     alone = [one["stream"] for one in streams if one["lacks_standby"]]
     if alone:
         which = f"Stream {alone[0]} has" if len(alone) == 1 else f"{len(alone):,} streams have"
         sentence = f"{which} no standby: if the owner goes, another instance has to read it first."
-        reasons.append(Reason("warn", sentence, "/instances"))
+        reasons.append(StatusReason("warn", sentence, "/instances"))
     return reasons
 
 
-def _of_findings(known: FindingsAnswer) -> list[Reason]:
+def _of_findings(known: FindingsAnswer) -> list[StatusReason]:
     """Return how many findings of the doctor there are; those about one schedule are its publisher's to mend."""
     bad = [one for one in known["findings"] if one["severity"] in ("error", "warning")]
-    found: list[Reason] = []
+    found: list[StatusReason] = []
     for severity in ("error", "warning"):
         number = sum(one["severity"] == severity and one["subject"] is None for one in bad)
         if number:
-            found.append(Reason("warn", f"The doctor found {plural(number, severity)}.", "/findings"))
+            found.append(StatusReason("warn", f"The doctor found {plural(number, severity)}.", "/findings"))
     single = sum(one["subject"] is not None for one in bad)
     if single:
-        found.append(Reason("note", f"The doctor found {plural(single, 'mistake')} in single messages.", "/findings"))
+        found.append(
+            StatusReason("note", f"The doctor found {plural(single, 'mistake')} in single messages.", "/findings")
+        )
     return found
 
 
-def _of_stream(stream: StreamDocument, now: int) -> list[Reason]:
+def _of_stream(stream: StreamDocument, now: int) -> list[StatusReason]:
     name, counts = stream["stream"], stream["schedules"]
-    reasons: list[Reason] = []
+    reasons: list[StatusReason] = []
     if not stream["ready"]:
-        reasons.append(Reason("warn", f"Stream {name} is not read to its end: its schedules do not all fire yet."))
+        reasons.append(
+            StatusReason("warn", f"Stream {name} is not read to its end: its schedules do not all fire yet.")
+        )
     if stream["mode"] == "dormant":
-        reasons.append(Reason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it."))
+        reasons.append(StatusReason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it."))
     if counts is not None and counts["total"] and stream["owner"] is None and stream["mode"] != "native":
-        reasons.append(Reason("bad", f"Stream {name} has no owner: nothing fires its schedules.", "/instances"))
+        reasons.append(StatusReason("bad", f"Stream {name} has no owner: nothing fires its schedules.", "/instances"))
     if stream["failing"]:
         subject = plural(stream["failing"], "schedule")
         href = address("/schedules", stream=name, state="failing")
-        reasons.append(Reason("warn", f"The server refuses the fires of {subject} in stream {name}.", href))
+        reasons.append(StatusReason("warn", f"The server refuses the fires of {subject} in stream {name}.", href))
     overdue = 0 if counts is None else counts["states"].get("overdue", 0)
     first = None if stream["next"] is None else stream["next"]["next_fire"]
     if overdue and first is not None and now - first["nanoseconds"] > MAX_USUAL_LATENESS_NS:
         href = address("/schedules", stream=name, state="overdue")
-        reasons.append(Reason("warn", f"{plural(overdue, 'schedule')} of stream {name}: overdue.", href))
+        reasons.append(StatusReason("warn", f"{plural(overdue, 'schedule')} of stream {name}: overdue.", href))
     bad = stream["rejected"] + stream["misnamed"]
     if bad:
         sentence = f"{plural(bad, 'message')} of stream {name} looked like a schedule and will never fire."
-        reasons.append(Reason("note", sentence, address("/rejected", stream=name)))
+        reasons.append(StatusReason("note", sentence, address("/rejected", stream=name)))
     return reasons

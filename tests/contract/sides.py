@@ -120,7 +120,9 @@ class PortSide:
         name = self.subject(schedule)
         block = with_headers(None, [(b"X-Nats-Scheduler", name.encode()), (b"X-Nats-Schedule-Next", b"purge")])
         block = with_identity(block, fire_identity(name, sequence, fire_time))
-        return Fire(name, sequence, fire_time, None, f"{self.name}_OTHER.{target}", block, b"body", is_elsewhere=True)
+        return Fire(
+            name, sequence, fire_time, None, f"{self.name}_OTHER.{target}", block, b"body", is_to_other_stream=True
+        )
 
     async def looked_for(
         self, fire: Fire, since: int = 0, first: int | None = None, *, was_sent: bool = True

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.inputs import ContentRead, Unanswered
+from nats_scheduler.engine.fire import FetchContent
+from nats_scheduler.engine.inputs import ContentFetched, Unanswered
 from nats_scheduler.jetstream.contents import MAX_RUN_GAP, MAX_RUN_OTHERS, MAX_RUN_SCHEDULES, MIN_RUN_SCHEDULES, runs_of
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.stretches import StretchReader
@@ -24,25 +24,25 @@ from tests.harness.waiting import eventually, one_turn
 BURST = 3 * MIN_RUN_SCHEDULES
 
 
-async def store_burst(side: PortSide) -> list[ReadContent]:
+async def store_burst(side: PortSide) -> list[FetchContent]:
     """Store schedules with a message of another client between each two; return the requests for them."""
     requests = []
     for number in range(BURST):
         block = with_headers(b"", [(b"X-Nats-Schedule", b"@at 2030-01-01T00:00:00Z"), (b"N", b"%d" % number)])
         sequence = await side.store(f"s.{number}", block, b"\x00\xff\r\n" * number)
-        requests.append(ReadContent(side.subject(f"s.{number}"), sequence, None, by_sequence=True))
+        requests.append(FetchContent(side.subject(f"s.{number}"), sequence, None, by_sequence=True))
         await side.store("other", b"", b"between")
     return requests
 
 
-async def read(side: PortSide, requests: list[ReadContent], *, turns: bool = False) -> dict[int, ContentRead]:
+async def read(side: PortSide, requests: list[FetchContent], *, turns: bool = False) -> dict[int, ContentFetched]:
     """Read, all at once or with a turn of the event loop between each two; return the answers, one for each request."""
     side.inputs.clear()
     for request in requests:
         side.contact.ask(request)
         if turns:
             await one_turn()
-    answers = await side.hears(ContentRead, len(requests))
+    answers = await side.hears(ContentFetched, len(requests))
     assert Counter(answer.sequence for answer in answers) == Counter(request.sequence for request in requests)
     return {answer.sequence: answer for answer in answers}
 
@@ -82,9 +82,9 @@ async def test_those_that_wait_are_answered_when_the_contact_ends(side: PortSide
     for request in requests:
         side.contact.ask(request._replace(may_wait=True))
     side.contact.end("enough")
-    answered = [answer.sequence for answer in side.received(ContentRead)]
+    answered = [answer.sequence for answer in side.received(ContentFetched)]
     questions = [answer.question for answer in side.received(Unanswered)]
-    answered += [question.sequence for question in questions if isinstance(question, ReadContent)]
+    answered += [question.sequence for question in questions if isinstance(question, FetchContent)]
     assert Counter(answered) == Counter(request.sequence for request in requests)
 
 
@@ -123,8 +123,8 @@ async def test_within_the_limits_of_server_account_and_stream_all_is_read(
 # -- what is read together -------------------------------------------------------------------------------------------
 
 
-def asked(*sequences: int) -> list[ReadContent]:
-    return [ReadContent(f"s.{sequence}", sequence, None, by_sequence=True) for sequence in sequences]
+def asked(*sequences: int) -> list[FetchContent]:
+    return [FetchContent(f"s.{sequence}", sequence, None, by_sequence=True) for sequence in sequences]
 
 
 def test_runs_are_of_neighbours_and_the_others_are_single() -> None:

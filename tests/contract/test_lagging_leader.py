@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, PurgeConcluded, Unanswered, Version
+from nats_scheduler.engine.fire import FetchContent
+from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, PurgeConcluded, Unanswered, Version
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from tests.conftest import SharedServer
@@ -57,18 +57,18 @@ async def test_a_schedule_that_the_leader_does_not_know_yet_is_unread_and_not_go
     before = await side.store("schedule", body=b"older")
     lagging.fall_behind(before)
     after = await side.store("schedule", body=b"newer")
-    side.contact.ask(ReadContent(schedule, after, None))
+    side.contact.ask(FetchContent(schedule, after, None))
     (unread,) = await side.hears(Unanswered)
-    assert unread.question == ReadContent(schedule, after, None)
+    assert unread.question == FetchContent(schedule, after, None)
     lagging.catch_up()
-    side.contact.ask(ReadContent(schedule, after, None))
-    (read,) = await side.hears(ContentRead)
+    side.contact.ask(FetchContent(schedule, after, None))
+    (read,) = await side.hears(ContentFetched)
     assert read.message is not None
     assert (read.message.sequence, read.message.body) == (after, b"newer")
     await side.delete(after)
     await side.delete(before)
-    side.contact.ask(ReadContent(schedule, after, None))
-    gone = (await side.hears(ContentRead, 2))[1]
+    side.contact.ask(FetchContent(schedule, after, None))
+    gone = (await side.hears(ContentFetched, 2))[1]
     assert (gone.message, len(side.received(Unanswered))) == (None, 1), "it is gone where the leader has come past it"
 
 
@@ -78,9 +78,9 @@ async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it
     for number in range(count):
         name = f"herd.{number}"
         sequence = await lagging.side.store(name)
-        lagging.side.contact.ask(ReadContent(lagging.side.subject(name), sequence, None, by_sequence=True))
+        lagging.side.contact.ask(FetchContent(lagging.side.subject(name), sequence, None, by_sequence=True))
     await lagging.side.hears(Unanswered, count)
-    assert lagging.side.received(ContentRead) == []
+    assert lagging.side.received(ContentFetched) == []
 
 
 async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_know_it_yet(lagging: Lagging) -> None:
@@ -99,8 +99,8 @@ async def test_a_subject_that_json_cannot_name_is_purged_once_the_leader_knows_i
     side.contact.purge(PurgeSchedule(subject, sequence, None, Version(sequence, 0)))
     await side.hears(PurgeConcluded)
     lagging.catch_up()
-    side.contact.ask(ReadContent(subject, sequence, None))
-    (read,) = await side.hears(ContentRead)
+    side.contact.ask(FetchContent(subject, sequence, None))
+    (read,) = await side.hears(ContentFetched)
     stored_at = 0 if read.message is None else read.message.stored_at  # in memory the first purge was enough
     side.contact.purge(PurgeSchedule(subject, sequence, None, Version(sequence, stored_at)))
     tried, purged = await side.hears(PurgeConcluded, 2)

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
+from nats_scheduler.engine.fire import FetchContent, FetchDuplicate
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     ExpiryConcluded,
     MessagesRead,
     PublishConcluded,
@@ -95,10 +95,10 @@ async def test_where_no_stream_listens_the_outcome_is_unknown(open_side: OpenSid
 async def test_what_a_duplicate_is_of_is_told_and_where_it_is_gone_by_when_it_was_there(side: PortSide) -> None:
     fire = side.fire()
 
-    async def read(sequence: int) -> DuplicateRead:
-        before = len(side.received(DuplicateRead))
-        side.contact.ask(ReadDuplicate(fire, sequence))
-        return (await side.hears(DuplicateRead, before + 1))[before]
+    async def read(sequence: int) -> DuplicateFetched:
+        before = len(side.received(DuplicateFetched))
+        side.contact.ask(FetchDuplicate(fire, sequence))
+        return (await side.hears(DuplicateFetched, before + 1))[before]
 
     sequence = await side.store("out", ODD_BLOCK, b"body")
     behind = await side.store("another")
@@ -125,15 +125,15 @@ async def test_what_a_duplicate_is_of_is_told_and_where_it_is_gone_by_when_it_wa
 async def test_schedule_and_source_are_read_byte_for_byte_and_a_replacement_in_place_of_what_was_asked_for(
     side: PortSide,
 ) -> None:
-    request = ReadContent(side.subject("schedule"), 1, side.subject("source"))
+    request = FetchContent(side.subject("schedule"), 1, side.subject("source"))
     side.contact.ask(request)
-    assert await side.hears(ContentRead) == [ContentRead(request.schedule, 1, None, None)]
+    assert await side.hears(ContentFetched) == [ContentFetched(request.schedule, 1, None, None)]
     first = await side.store("schedule")
     second = await side.store("schedule", ODD_BLOCK, b"\x00\xff")
     await side.store("source", b"", b"sampled")
     for asked in (first, second):
         side.contact.ask(request._replace(sequence=asked))
-        read = (await side.hears(ContentRead, asked + 1))[-1]
+        read = (await side.hears(ContentFetched, asked + 1))[-1]
         assert read.sequence == asked
         assert read.message is not None
         assert read.source is not None
@@ -147,8 +147,8 @@ async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(side
     for by_sequence in (False, True):
         side.inputs.clear()
         for number in asked:
-            side.contact.ask(ReadContent(side.subject("schedule"), number, None, by_sequence))
-        answers = await side.hears(ContentRead, len(asked))
+            side.contact.ask(FetchContent(side.subject("schedule"), number, None, by_sequence))
+        answers = await side.hears(ContentFetched, len(asked))
         assert Counter(answer.sequence for answer in answers) == Counter(asked), by_sequence
 
 
@@ -279,8 +279,8 @@ async def test_the_end_answers_everything_that_is_open_exactly_once(side: PortSi
     await side.store("schedule")
     side.contact.publish([side.fire() for _ in range(300)])
     for number in range(300):
-        side.contact.ask(ReadContent(side.subject("schedule"), number, None))
-        side.contact.ask(ReadContent(side.subject("schedule"), 300 + number, None, by_sequence=True))
+        side.contact.ask(FetchContent(side.subject("schedule"), number, None))
+        side.contact.ask(FetchContent(side.subject("schedule"), 300 + number, None, by_sequence=True))
         side.contact.purge(PurgeSchedule(side.subject("purged"), number))
         side.contact.remove(RemoveExpired(number, LATER))
     for _ in range(turns):
@@ -288,9 +288,9 @@ async def test_the_end_answers_everything_that_is_open_exactly_once(side: PortSi
     side.contact.end("enough")
     side.contact.end("enough")
     assert Counter(answer.fire.fire_time for answer in side.received(PublishConcluded)) == Counter(range(1, 301))
-    reads = [read.sequence for read in side.received(ContentRead)]
+    reads = [read.sequence for read in side.received(ContentFetched)]
     questions = [unread.question for unread in side.received(Unanswered)]
-    reads += [question.sequence for question in questions if isinstance(question, ReadContent)]
+    reads += [question.sequence for question in questions if isinstance(question, FetchContent)]
     assert sorted(reads) == list(range(600))
     assert sorted(answer.through for answer in side.received(PurgeConcluded)) == list(range(300))
     assert sorted(answer.sequence for answer in side.received(ExpiryConcluded)) == list(range(300))
@@ -302,7 +302,7 @@ async def test_the_end_answers_everything_that_is_open_exactly_once(side: PortSi
 async def test_what_is_asked_after_the_end_is_answered_too(side: PortSide) -> None:
     side.contact.end("enough")
     side.contact.publish([side.fire()])
-    side.contact.ask(ReadContent(side.subject("schedule"), 1, None))
+    side.contact.ask(FetchContent(side.subject("schedule"), 1, None))
     side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
     side.contact.remove(RemoveExpired(1, LATER))
     outcomes = [answer.outcome for answer in side.received(PublishConcluded)]

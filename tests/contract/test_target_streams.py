@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.fire import LookForFire, ReadDuplicate
+from nats_scheduler.engine.fire import FetchDuplicate, LookForFire
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
-    DuplicateRead,
+    DuplicateFetched,
     FireLookedFor,
     PublishConcluded,
     Refused,
@@ -39,8 +39,8 @@ async def test_an_acknowledgement_names_the_other_stream(side: PortSide) -> None
     assert await side.outcome(fire) == Stored(2, stream=f"{side.name}_OTHER")
     assert await side.outcome(fire) == Stored(2, duplicate=True, stream=f"{side.name}_OTHER")
     assert await side.stored() == [], "nothing of it is in the stream of the schedule"
-    side.contact.ask(ReadDuplicate(fire, 2, f"{side.name}_OTHER"))
-    [read] = await side.hears(DuplicateRead)
+    side.contact.ask(FetchDuplicate(fire, 2, f"{side.name}_OTHER"))
+    [read] = await side.hears(DuplicateFetched)
     assert read.message is not None
     assert (read.message.subject, read.message.block, read.message.body) == (fire.target, fire.block, b"body")
 

@@ -32,7 +32,7 @@ GAUGES = {
     **dict.fromkeys(("schedules_failing", "schedules_overdue", "oldest_overdue_age_seconds"), 0.0),
     "stream_ready": 1.0,
     "stream_owner": 0.0,
-    "oldest_held_back_age_seconds": 60.0,
+    "oldest_blocked_age_seconds": 60.0,
     "purges_pending": 3.0,
     'stream_mode|mode="emulated"': 1.0,
     'stream_mode|mode="dormant"': 0.0,

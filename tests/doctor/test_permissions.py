@@ -1,7 +1,7 @@
 """The permissions that the doctor asks for are those of `docs/operating/security.md`, and how a list is judged."""
 
 from nats_scheduler.doctor.facts import Need, StreamFacts
-from nats_scheduler.doctor.permissions import COLUMNS, PUBLISH, ROWS, SUBSCRIBE, Place, needs_of, permits
+from nats_scheduler.doctor.permissions import COLUMNS, PUBLISH, ROWS, SUBSCRIBE, PermissionPlace, needs_of, permits
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.runtime.modes import Mode
@@ -9,7 +9,7 @@ from tests.harness.permissions import MODES, listed
 
 FAILURES = "nats_scheduler_failures"
 V2_11, V2_14 = capabilities_of("2.11.0"), capabilities_of("2.14.0")
-PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
+PLACE = PermissionPlace("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
 NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary"}
 

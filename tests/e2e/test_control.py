@@ -12,7 +12,7 @@ from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.fires import backfill, fire
 from nats_scheduler.control.store import current
 from nats_scheduler.control.words import Edit
-from nats_scheduler.engine.events import FireForged, FireReadBack, ScheduleRejected
+from nats_scheduler.engine.events import FireConfirmed, FireForged, ScheduleRejected
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import parse_beside
 from nats_scheduler.message.stored import StoredMessage
@@ -105,7 +105,7 @@ async def test_fires_on_request_and_missing_ones_that_are_filled_in_disturb_no_r
     assert [fire_time_of(one) for one in await own_fires(served, 1, target="once.out")] == [due]
     assert len(await served.messages("once.out")) == 2
     await is_read(served, left[-1].sequence)
-    assert change.fires[0] not in [one.fire_time for one in served.of(FireReadBack)]
+    assert change.fires[0] not in [one.fire_time for one in served.of(FireConfirmed)]
     assert faults(served) == []
 
 
@@ -132,7 +132,7 @@ async def test_what_a_sidecar_skipped_is_filled_in_once(start_server: StartServe
         covered = [time for time in times if time <= missed_until]
         assert sorted(covered) == list(range(min(times), missed_until + 1, SECOND))
         assert faults(served) == []
-        assert all(one.overdue for one in served.of(FireReadBack) if one.fire_time in filled)
+        assert all(one.overdue for one in served.of(FireConfirmed) if one.fire_time in filled)
 
 
 @pytest.mark.parametrize("version", [V2_11, V2_15])

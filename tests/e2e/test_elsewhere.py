@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, ScheduleRejected
+from nats_scheduler.engine.events import FireConfirmed, FireRefused, FireStored, ScheduleRejected
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import fire_identity
@@ -124,7 +124,7 @@ async def test_schedules_of_one_stream_fire_into_three_others(
             assert b"Nats-Expected" not in first.block
         await streams.other("A").wait_for("once")
         await streams.gone("once")
-        assert {event.target for event in running.of(streams.name, FireReadBack)} >= set(targets.values())
+        assert {event.target for event in running.of(streams.name, FireConfirmed)} >= set(targets.values())
         assert await streams.messages("run") == []
         await streams.schedule_into("denied", "@every 1s", "elsewhere.run")
         await streams.schedule_into("own", "@every 1s", streams.subject("run"))

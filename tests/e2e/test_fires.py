@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, FireUnknown
+from nats_scheduler.engine.events import FireConfirmed, FireRefused, FireStored, FireUnknown
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.jetstream import purge as block_indexes
@@ -180,7 +180,7 @@ async def test_where_the_stream_acknowledges_nothing_a_strangers_refusal_repeats
     lines = block_to_send(stream.headers(f"@at {in_seconds(0.5)}"))
     watched.account.connection.write(frame(stream.subject("s"), "", lines, b"body"))
     await stream.wait_for("out")
-    await watched.sidecar.reported(watched.name, FireReadBack)
+    await watched.sidecar.reported(watched.name, FireConfirmed)
     assert (len(published), watched.sidecar.of(watched.name, FireRefused)) == (1, [])
 
 

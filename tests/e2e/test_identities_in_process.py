@@ -110,7 +110,7 @@ async def test_what_another_stream_has_accepted_is_found_although_it_is_not_appl
         sent = side.fire(with_header(EMPTY_BLOCK, b"Nats-Scheduler", side.subject("schedule").encode()))
         identity = fire_identity(sent.schedule, 1, 1).encode()
         block = with_header(sent.block.replace(header_value(sent.block, MSG_ID) or b"", identity), b"X-Of", b"a test")
-        fire = Fire(sent.schedule, 1, 1, None, sent.target, block, b"", is_elsewhere=True)
+        fire = Fire(sent.schedule, 1, 1, None, sent.target, block, b"", is_to_other_stream=True)
         look = LookForFire(fire, CLOCK.now(), 1, was_sent=True)
         side.contact.ask(look)  # from now on it is known which stream has the target
         await side.hears(FireLookedFor)

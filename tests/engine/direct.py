@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, ScheduleRejected
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContentRead,
+    ContentFetched,
     Input,
     MessagesRead,
     Outcome,
@@ -150,7 +150,7 @@ class Desk:
         """Answer the read of a schedule (`of`, or the message itself) with what is stored on its subject."""
         asked = of or message
         assert asked is not None
-        self.step(ContentRead(asked.subject, asked.sequence, message, source))
+        self.step(ContentFetched(asked.subject, asked.sequence, message, source))
 
     def concluded(self, fire: Fire, outcome: Outcome) -> None:
         """Answer a fire."""
@@ -180,7 +180,7 @@ class Desk:
     @property
     def reads(self) -> list[tuple[str, int]]:
         """The schedules that the last step reads."""
-        return [(action.schedule, action.sequence) for action in self.asked(ReadContent)]
+        return [(action.schedule, action.sequence) for action in self.asked(FetchContent)]
 
     @property
     def purges(self) -> list[tuple[str, int]]:

@@ -13,7 +13,7 @@ import pytest
 from nats_scheduler.engine import stream
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import ScheduleRejected
-from nats_scheduler.engine.fire import AwaitProposals, Fire, LookForFire, ReadContent
+from nats_scheduler.engine.fire import AwaitProposals, FetchContent, Fire, LookForFire
 from nats_scheduler.engine.firing import advancing, sending
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.firing.machine import stage_of
@@ -27,8 +27,8 @@ from nats_scheduler.engine.inputs import (
     CalendarsRead,
     Checkpoint,
     ContactLost,
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     FinishChecked,
     FireLookedFor,
     Input,
@@ -126,7 +126,7 @@ class Rough(Perfect):
             return Fate(answered=False) if self._random.random() < 0.5 else Fate(refusal=SILENCE)
         return self._fate(FULL, BY_GUARD, DENIED, NO_STREAM)
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         """Decide what happens to a read."""
         return self._fate()
 
@@ -275,11 +275,11 @@ class Life:
             case PublishConcluded(fire):
                 outcomes += [BY_GUARD, DENIED]
                 return PublishConcluded(fire, choose(outcomes))
-            case ContentRead(schedule, sequence):
+            case ContentFetched(schedule, sequence):
                 held = self.engine.held.exactly(schedule, sequence)
-                question = ReadContent(schedule, sequence, None if held is None else held.terms.source)
+                question = FetchContent(schedule, sequence, None if held is None else held.terms.source)
                 return Unanswered(question, no_answer, denied=choose([True, False]))
-            case DuplicateRead():
+            case DuplicateFetched():
                 return replace(given, message=None, stored_by=choose([None, self.clock.now(), 0]))
             case FireLookedFor(fire, _found, first):
                 return Unanswered(LookForFire(fire, first, first), no_answer, refusal=choose([NO_STREAM, None]))
@@ -377,7 +377,7 @@ class Life:
     def _store_of_another(self, held: Held | None) -> None:
         fire = None if held is None else self._fire_of(held)
         if held is not None and fire is not None:
-            (self.other if held.is_elsewhere else self.stream).publish(*fire)
+            (self.other if held.is_to_other_stream else self.stream).publish(*fire)
 
     def _forge(self) -> None:
         """Store a message with the identity of a fire that is not that fire."""

@@ -1,7 +1,7 @@
 """Instances that own one stream or stand by, for the tests of owners and of what is judged by them."""
 
 from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.engine.ownership.owners import Change, Owners, Record
+from nats_scheduler.engine.ownership.owners import OwnerChange, Owners, Record
 from nats_scheduler.schedule.instants import MILLISECOND
 
 KEY = "emulated.ORDERS"
@@ -25,7 +25,7 @@ def owned(owners: Owners, owner: str, revision: int = 1) -> Owners:
     return owners
 
 
-def write(owners: Owners, revision: int, now: int = 0) -> Change:
+def write(owners: Owners, revision: int, now: int = 0) -> OwnerChange:
     """Carry out the change that an instance wants."""
     change = owners.change(KEY, now)
     assert change is not None

@@ -9,7 +9,7 @@ from nats_scheduler.engine.ownership.ability import (
     TRIAL_WAIT_LIMIT_NS,
     Ability,
 )
-from nats_scheduler.engine.ownership.owners import Change, Owners, Reason, Record
+from nats_scheduler.engine.ownership.owners import OwnerChange, Owners, Reason, Record
 from nats_scheduler.schedule.instants import SECOND
 from tests.engine.owner_builders import KEY, A, B, instance, owned, write
 
@@ -26,9 +26,9 @@ def receives(owners: Owners, other: str, now: int, *, unable: tuple[str, ...] = 
 def test_one_that_can_owns_what_one_that_cannot_owned() -> None:
     unable, able = owned(instance(A, B), A), owned(instance(B, A), A)
     assert unable.ability.denied(KEY, WHY, 0)
-    assert write(unable, 2) == Change(B, Reason.UNABLE), "it hands over what it owns"
+    assert write(unable, 2) == OwnerChange(B, Reason.UNABLE), "it hands over what it owns"
     receives(able, A, 0, unable=(KEY,))
-    assert write(able, 2) == Change(B, Reason.UNABLE), "and what another one owns is claimed"
+    assert write(able, 2) == OwnerChange(B, Reason.UNABLE), "and what another one owns is claimed"
 
 
 def test_one_that_cannot_keeps_everything_while_it_is_alone() -> None:
@@ -114,7 +114,7 @@ def passing_over() -> Owners:
 
 
 def test_an_owner_none_of_whose_fires_is_seen_is_passed_over_once_that_is_sure() -> None:
-    assert write(passing_over(), 2, IDLE_CONFIRMED_AFTER_NS) == Change(B, Reason.IDLE)
+    assert write(passing_over(), 2, IDLE_CONFIRMED_AFTER_NS) == OwnerChange(B, Reason.IDLE)
     fires = owned(instance(B, A), A)
     assert judged(fires, 10, 9, 0) is None
     for turn, fired in enumerate((10, 11), 1):
@@ -169,7 +169,7 @@ def test_two_that_suspect_each_other_come_to_rest_and_both_fire_until_that_ends(
     for time in (0, now):
         suspected = judged(b, 10, 9, time)
     assert suspected == A
-    assert write(b, 2, now) == Change(B, Reason.IDLE)
+    assert write(b, 2, now) == OwnerChange(B, Reason.IDLE)
     owned(a, B, 2)
     for time in (now, 2 * now):
         receives(b, A, time)
@@ -194,14 +194,14 @@ def test_what_an_idle_owner_took_back_is_claimed_when_it_is_gone_or_does_not_ser
     again = now + FIRST_PASS_NS + IDLE_CONFIRMED_AFTER_NS
     for time in (again, again + IDLE_CONFIRMED_AFTER_NS):
         judged(standby, 10, 9, time)
-    assert write(standby, 4, again + IDLE_CONFIRMED_AFTER_NS) == Change(B, Reason.IDLE)
+    assert write(standby, 4, again + IDLE_CONFIRMED_AFTER_NS) == OwnerChange(B, Reason.IDLE)
     gone = passing_over()
     write(gone, 2, now)
     owned(gone, A, 3)
     gone.received(A, frozenset(), now, now)
-    assert gone.change(KEY, now) == Change(B, Reason.IDLE), "it does not serve the stream"
+    assert gone.change(KEY, now) == OwnerChange(B, Reason.IDLE), "it does not serve the stream"
     gone.left(A)
-    assert gone.change(KEY, now) == Change(B, Reason.GONE)
+    assert gone.change(KEY, now) == OwnerChange(B, Reason.GONE)
 
 
 def test_no_more_idle_owners_are_noted_than_there_can_be() -> None:

@@ -1,6 +1,5 @@
 """Messages that are read many at once mean what each of them means alone."""
 
-from nats_scheduler.engine.holding.roster import MIN_MANY
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND
@@ -9,6 +8,8 @@ from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, message_on, plain, schedule
 from tests.engine.paused_builders import paused
 from tests.harness.seeds import generator, seeds
+
+MANY = 16
 
 
 def at(sequence: int, subject: str, after: int = HOUR) -> StoredMessage:
@@ -20,9 +21,9 @@ def held(desk: Desk) -> dict[str, tuple[int, int]]:
 
 
 def test_a_subject_that_comes_again_after_another_kind_of_message_is_held_once() -> None:
-    first = [at(number, f"s.{number}") for number in range(1, MIN_MANY + 1)]
+    first = [at(number, f"s.{number}") for number in range(1, MANY + 1)]
     desk = Desk(*first, schedule("@daily", 50, "s.daily"), at(51, "s.5"), at(52, "s.daily"))
-    assert len(desk.engine.held) == MIN_MANY + 1
+    assert len(desk.engine.held) == MANY + 1
     assert (desk.held("s.5").sequence, desk.held("s.daily").sequence) == (51, 52)
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import Ending, FireReadBack, FireStored
+from nats_scheduler.engine.events import Ending, FireConfirmed, FireStored
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.in_flight import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
-    ContentRead,
+    ContentFetched,
     DrainRequested,
     FiresStored,
     MessagesRead,
@@ -36,7 +36,7 @@ def burst(*patterns: str) -> tuple[Desk, list[Fire]]:
         while desk.reads or desk.fires:
             fires += desk.fires
             asked = {sequence for _subject, sequence in desk.reads}
-            desk.step(*(ContentRead(m.subject, m.sequence, m, None) for m in messages if m.sequence in asked))
+            desk.step(*(ContentFetched(m.subject, m.sequence, m, None) for m in messages if m.sequence in asked))
     fires += desk.at(6).fires
     assert len(fires) == COUNT
     return desk, fires
@@ -133,12 +133,12 @@ def test_what_is_replaced_or_overwritten_while_it_waits_is_removed_once_and_its_
 
 def test_what_is_read_back_while_it_waits_is_removed_once() -> None:
     desk, fires = burst(*[AT_5S] * COUNT)
-    seen, purges = list[FireReadBack](), list[tuple[str, int]]()
+    seen, purges = list[FireConfirmed](), list[tuple[str, int]]()
     stored = [stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)]
     first, last = range(FIRST, FIRST + 30), range(FIRST + 30, FIRST + COUNT)
     for given in (MessagesRead(stored), FiresStored(fires[:30], first), FiresStored(fires[30:], last)):
         desk.step(given)
-        seen += desk.reported(FireReadBack)
+        seen += desk.reported(FireConfirmed)
         purges += desk.purges
     assert (len(seen), sorted(purges)) == (COUNT, sorted((fire.schedule, fire.sequence) for fire in fires))
 

@@ -4,13 +4,13 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending, FireForged, FiresMissed
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
     Checkpoint,
     ContactLost,
-    DuplicateRead,
+    DuplicateFetched,
     MessagesRead,
     OwnershipChanged,
     Refused,
@@ -355,7 +355,7 @@ def test_an_edit_does_not_recall_what_is_in_flight(outcome: Stored | Unknown | R
     assert desk.fires == []
     desk.concluded(fire, outcome)
     if isinstance(outcome, Stored) and outcome.duplicate:
-        desk.step(DuplicateRead(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
+        desk.step(DuplicateFetched(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
     desk.at(25)
     if isinstance(outcome, Unknown):
         assert desk.fire is fire, "it may be stored, so the same is sent again"
@@ -429,7 +429,7 @@ def test_what_is_excepted_after_fires_that_an_earlier_owner_settled_is_looked_at
     assert desk.is_held()
     aged = Desk(message, live=False, max_age=60 * SECOND)
     aged.step(CalendarsRead(TODAY), OwnershipChanged(True, Checkpoint(START + 50 * SECOND, 1)), CaughtUp())
-    assert aged.at(70).asked(ReadContent) != [], "the stream may have removed it"
+    assert aged.at(70).asked(FetchContent) != [], "the stream may have removed it"
 
 
 def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:

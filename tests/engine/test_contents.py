@@ -3,7 +3,7 @@
 from typing import Any
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
@@ -37,12 +37,12 @@ class Loaded:
         self.fired: list[int] = []
         for desk, load in zip(self.desks, loads, strict=True):
             desk.read(*(as_followed(message) if has_sizes else message._replace(body=None) for message in load))
-        self.reads: list[tuple[int, ReadContent]] = []
+        self.reads: list[tuple[int, FetchContent]] = []
         self.fires: list[tuple[int, Fire]] = []
 
     def _collect(self, number: int) -> None:
         desk = self.desks[number]
-        self.reads += [(number, one) for one in desk.asked(ReadContent)]
+        self.reads += [(number, one) for one in desk.asked(FetchContent)]
         self.fires += [(number, one) for one in desk.fires]
         in_use = sum(desk.engine.contents.used for desk in self.desks)
         assert in_use == self.memory.small + self.memory.large

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from nats_scheduler.engine.events import FinishUnknown, FireNotDone
-from nats_scheduler.engine.fire import CheckFinished, ReadContent
+from nats_scheduler.engine.fire import CheckFinished, FetchContent
 from nats_scheduler.engine.holding import deadlines
 from nats_scheduler.engine.holding.deadlines import KEPT_BY_STANDBYS_NS
 from nats_scheduler.engine.inputs import (
@@ -227,7 +227,7 @@ class Failing(Perfect):
 
     refuses_reads = False
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         return Fate(refusal=Refused(503, 10008, "not now")) if self.refuses_reads else super().read(request)
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.events import FireForged, FireReadBack, FireRefused, FiresMissed, FireStored, ScheduleEnded
-from nats_scheduler.engine.fire import Fire, LookForFire, ReadContent
+from nats_scheduler.engine.events import FireConfirmed, FireForged, FireRefused, FiresMissed, FireStored, ScheduleEnded
+from nats_scheduler.engine.fire import FetchContent, Fire, LookForFire
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CaughtUp,
     Checkpoint,
-    DuplicateRead,
+    DuplicateFetched,
     FireLookedFor,
     MessagesRead,
     OwnershipChanged,
@@ -39,7 +39,7 @@ class Watched(Perfect):
 
     def __init__(self) -> None:
         self.fires: list[Fire] = []
-        self.reads: list[ReadContent] = []
+        self.reads: list[FetchContent] = []
         self.fate = DONE
         self.fate_of_reads = DONE
 
@@ -47,7 +47,7 @@ class Watched(Perfect):
         self.fires.append(fire)
         return self.fate
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         self.reads.append(request)
         return self.fate_of_reads
 
@@ -97,7 +97,7 @@ def test_a_fire_elsewhere_is_reported_like_any_other() -> None:
     world.publish("cron.a", AT_10S)
     world.advance("10s")
     [acknowledged] = [event for event in world.events if isinstance(event, FireStored)]
-    [read_back] = [event for event in world.events if isinstance(event, FireReadBack)]
+    [read_back] = [event for event in world.events if isinstance(event, FireConfirmed)]
     assert (acknowledged.fire.target, acknowledged.stored_sequence, acknowledged.duplicate) == ("jobs.run", 1, False)
     assert (read_back.target, read_back.stored_at - read_back.send_time, read_back.overdue) == ("jobs.run", 0, False)
     assert any(isinstance(event, ScheduleEnded) for event in world.events)
@@ -322,7 +322,7 @@ def test_fires_of_another_stream_are_not_counted_where_they_land() -> None:
         world.publish("jobs.other")
     world.publish("jobs.due", {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-Target": "jobs.out"})
     world.publish("jobs.run", claims(0, b"purge"))
-    assert not any(isinstance(event, FireReadBack) for event in world.events)
+    assert not any(isinstance(event, FireConfirmed) for event in world.events)
     world.publish("jobs.due", claims(0, b"purge", 2))
     assert world.next_fire("jobs.due") is None, "it ends the schedule on which it lands, as any message does"
 
@@ -443,7 +443,7 @@ def test_an_identity_that_another_message_of_the_other_stream_has_is_taken_by_a_
         other.concluded(fire, Stored(7, duplicate=True))
         block = with_headers(fire.block, [(b"Of-Another-Version", b"1")])
         message = StoredMessage("jobs.moved", 7, other.now, block, more)
-        other.step(DuplicateRead(fire, 7, message, other.now))
+        other.step(DuplicateFetched(fire, 7, message, other.now))
         kinds = [len(other.reported(kind)) for kind in (FireStored, FireForged)]
         assert kinds == ([1, 0] if is_fire else [0, 1])
 

@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import RemoveExpired, WakeAt
 from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired
-from nats_scheduler.engine.holding.expiry import MAX_REMOVALS_IN_FLIGHT, MAX_TAKEN_PER_STEP, ExpiryAgenda
+from nats_scheduler.engine.holding.expiry import MAX_REMOVALS_IN_FLIGHT, MAX_TAKEN_PER_STEP, ExpiryQueue
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -369,7 +369,7 @@ def test_on_a_network_that_loses_removals_everything_is_removed_in_the_end() -> 
 
 
 def test_an_agenda_gives_back_what_it_was_given_second_by_second() -> None:
-    agenda = ExpiryAgenda()
+    agenda = ExpiryQueue()
     agenda.add(3 * SECOND, 30)
     agenda.add(2 * SECOND + 1, 31)
     agenda.add(SECOND, 10)

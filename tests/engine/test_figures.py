@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nats_scheduler.engine.holding.roster import MAX_READ_PER_CALL
+from nats_scheduler.engine.holding.scheduled import MAX_READ_PER_CALL
 from nats_scheduler.engine.inputs import (
     ContactLost,
     FiresStored,

@@ -6,13 +6,13 @@ It tests `engine/firing/sending.py` and `engine/firing/advancing.py` too.
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.events import Ending, FireConfirmed, FireRefused, FireStored, ScheduleAccepted
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.firing.machine import TABLE
 from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, Stage
 from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
-    ContentRead,
+    ContentFetched,
     PublishConcluded,
     Refused,
     RemovalRequested,
@@ -63,7 +63,7 @@ def test_an_interval_fires_on_the_grid_of_its_stored_time() -> None:
     assert fire_times(world) == [5, 10, 15, 20]
     assert lateness(world) == [0, 0, 0, 0]
     reported = [type(event) for event in world.events]
-    assert [reported.count(kind) for kind in (ScheduleAccepted, FireStored, FireReadBack)] == [1, 4, 4]
+    assert [reported.count(kind) for kind in (ScheduleAccepted, FireStored, FireConfirmed)] == [1, 4, 4]
 
 
 def test_a_cron_schedule_fires_when_the_wall_clock_of_its_zone_matches() -> None:
@@ -114,12 +114,12 @@ def test_the_content_is_read_ahead_and_the_fire_sent_when_it_is_due() -> None:
     assert desk.at(3.9).wake == 4
     assert (desk.reads, desk.fires) == ([], [])
     assert desk.at(4).reads == [("s.one", 1)]
-    assert [read.may_wait for read in desk.asked(ReadContent)] == [True], "to be read with others"
+    assert [read.may_wait for read in desk.asked(FetchContent)] == [True], "to be read with others"
     desk.found(message)
     assert (desk.fires, desk.wake) == ([], 5)
     assert desk.at(5).fire.body == b"hello"
     late = Desk(message).at(5)
-    assert [read.may_wait for read in late.asked(ReadContent)] == [False]
+    assert [read.may_wait for read in late.asked(FetchContent)] == [False]
 
 
 def test_nothing_is_looked_at_before_everything_stored_was_read() -> None:
@@ -233,7 +233,7 @@ def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more(guard: bool) 
     desk = Desk(*burst, guard=guard)
     desk.at(4.99)
     while desk.reads:
-        desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in burst))
+        desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in burst))
     first = desk.at(5).fires
     assert 0 < len(first) < MAX_IN_FLIGHT
     while desk.asked(WakeAt):
@@ -251,7 +251,7 @@ def test_what_is_cancelled_while_a_herd_flies_is_not_sent_any_more(guard: bool) 
 
 
 def looks_by_sequence(desk: Desk) -> list[bool]:
-    return [read.by_sequence for read in desk.asked(ReadContent)]
+    return [read.by_sequence for read in desk.asked(FetchContent)]
 
 
 def test_where_the_guard_looks_again_the_first_look_may_be_at_the_sequence_alone() -> None:
@@ -299,7 +299,7 @@ class Server:
         while True:
             self.in_flight += self.desk.fires
             self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
-            answers = [ContentRead(*asked, self.messages[asked[1]], None) for asked in self.desk.reads]
+            answers = [ContentFetched(*asked, self.messages[asked[1]], None) for asked in self.desk.reads]
             if not answers and not self.desk.fires:
                 return
             self.desk.step(*answers)

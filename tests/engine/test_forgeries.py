@@ -10,16 +10,16 @@ import pytest
 from nats_scheduler.engine.events import (
     Ending,
     Event,
+    FireConfirmed,
     FireForged,
-    FireReadBack,
     FireRefused,
     HeadersMisnamed,
     ScheduleEnded,
     ScheduleRejected,
 )
-from nats_scheduler.engine.fire import Fire, ReadDuplicate
+from nats_scheduler.engine.fire import FetchDuplicate, Fire
 from nats_scheduler.engine.firing.building import IDENTITY_HIDDEN
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, DuplicateRead, Stored, Unanswered
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, DuplicateFetched, Stored, Unanswered
 from nats_scheduler.message.generated import BY
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.identity import beside_identity, fire_identity
@@ -167,7 +167,7 @@ def test_two_instances_store_one() -> None:
     desk = Desk(message)
     first = desk.in_flight(message, 10)
     desk.concluded(first, Stored(2, duplicate=True))
-    desk.step(DuplicateRead(first, 2, world.stream.message(2), START))
+    desk.step(DuplicateFetched(first, 2, world.stream.message(2), START))
     assert desk.fire is not first
     assert (desk.fire.schedule_stored_at, desk.fire.last) == (START, 1), "it knows when its schedule was stored"
     world.advance("11s")
@@ -190,7 +190,7 @@ def duplicate(source: str = "") -> tuple[Desk, StoredMessage, Fire]:
 
 def counts_as_stored(message: StoredMessage | None, stored_at: int | None, source: str = "") -> bool:
     desk, _message, fire = duplicate(source)
-    desk.step(DuplicateRead(fire, 9, message, stored_at))
+    desk.step(DuplicateFetched(fire, 9, message, stored_at))
     return not desk.fires
 
 
@@ -213,23 +213,23 @@ def test_a_duplicate_is_the_fire_unless_it_differs_or_lay_there_before_its_time(
 
 def test_where_the_account_maps_the_target_the_very_same_message_is_it() -> None:
     desk, _message, fire = duplicate()
-    desk.step(DuplicateRead(fire, 9, stored_fire(fire, 9, desk.now)._replace(subject="mapped"), desk.now))
+    desk.step(DuplicateFetched(fire, 9, stored_fire(fire, 9, desk.now)._replace(subject="mapped"), desk.now))
     assert desk.fires == []
 
 
 def test_what_cannot_be_looked_at_is_sent_again_as_it_was() -> None:
     desk, _message, fire = duplicate()
-    desk.step(Unanswered(ReadDuplicate(fire, 1), "no answer"))
+    desk.step(Unanswered(FetchDuplicate(fire, 1), "no answer"))
     assert desk.at(6).fires == [fire]
     cut, _message, fire = duplicate()
-    cut.step(ContactLost("cut"), Unanswered(ReadDuplicate(fire, 1), "cut"))
+    cut.step(ContactLost("cut"), Unanswered(FetchDuplicate(fire, 1), "cut"))
     assert cut.engine.is_idle, "it is asked again behind the contact"
 
 
 def test_a_forgery_that_is_found_without_contact_is_answered_after_it() -> None:
     desk, message, fire = duplicate()
     forgery = stored_fire(fire, 9, desk.now)._replace(subject="elsewhere", body=b"forged")
-    desk.step(ContactLost("cut"), DuplicateRead(fire, 9, forgery, desk.now))
+    desk.step(ContactLost("cut"), DuplicateFetched(fire, 9, forgery, desk.now))
     assert desk.fires == []
     desk.step(CaughtUp())
     desk.at(6).found(message)
@@ -274,7 +274,7 @@ def test_a_sample_says_nothing_of_lateness_that_cannot_be() -> None:
     desk = Desk(schedule("@every 5s"))
     block = block_with(Nats_Scheduler="s.unknown", Nats_Msg_Id=fire_identity("s.unknown", 7, YEAR_9000))
     desk.read(StoredMessage("elsewhere", 2, START, block, None))
-    assert desk.reported(FireReadBack) == []
+    assert desk.reported(FireConfirmed) == []
 
 
 def test_one_that_says_purge_is_the_cancel_that_it_is_for_a_native_server_and_is_told_as_such() -> None:
@@ -350,7 +350,7 @@ def test_a_past_fire_that_is_stored_later_disturbs_nothing_and_is_not_late(polic
     world.advance("8s")
     assert [(one.fire_time - START) / SECOND for one in world.generated] == [5, 15, 20, 10, 25]
     assert events(world, *FAULTS) == []
-    assert [one.overdue for one in events(world, FireReadBack) if one.fire_time == second(10)] == [True]
+    assert [one.overdue for one in events(world, FireConfirmed) if one.fire_time == second(10)] == [True]
 
 
 def test_when_a_message_was_stored_says_nothing_about_the_punctuality_of_a_fire_unless_we_made_it() -> None:
@@ -359,4 +359,4 @@ def test_when_a_message_was_stored_says_nothing_about_the_punctuality_of_a_fire_
         block = block_of(("Nats-Scheduler", SCHEDULE), ("Nats-Schedule-Next", "purge"), ("Nats-Msg-Id", identity), *by)
         desk = Desk()
         desk.read(StoredMessage(TARGET, 2, second(60), block, b""))
-        assert [event.overdue for event in desk.reported(FireReadBack)] == [overdue], by
+        assert [event.overdue for event in desk.reported(FireConfirmed)] == [overdue], by

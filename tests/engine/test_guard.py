@@ -14,7 +14,7 @@ from nats_scheduler.engine.firing.machine import Event, IllegalEventError, happe
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
-    DuplicateRead,
+    DuplicateFetched,
     FiresStored,
     HistoryRead,
     Input,
@@ -178,7 +178,7 @@ def judged(one: MistakenDesk, message: StoredMessage) -> None:
     one.concluded(fire, Stored(50, duplicate=True))
     one.breaks("possible", "next_fire", "is_fire", "latest_fire")
     other = stored_fire(fire, 50, one.now)
-    one.step(DuplicateRead(fire, 50, other._replace(block=other.block.replace(b"05Z", b"06Z", 1)), one.now))
+    one.step(DuplicateFetched(fire, 50, other._replace(block=other.block.replace(b"05Z", b"06Z", 1)), one.now))
 
 
 def dropped(one: MistakenDesk, message: StoredMessage) -> None:

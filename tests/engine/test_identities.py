@@ -8,8 +8,8 @@ from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     Input,
     Outcome,
     ProposalsApplied,
@@ -184,7 +184,7 @@ class TestAnIdentityInProcess:
     def test_the_leader_is_asked_about_one_fire_and_then_about_all_others_together(self) -> None:
         messages = [schedule(f"@every {DUE_SECONDS}s", number, f"s.{number}") for number in range(1, 6)]
         desk = Desk(*messages).at(DUE_SECONDS)
-        desk.step(*[ContentRead(one.subject, one.sequence, one, None) for one in messages])
+        desk.step(*[ContentFetched(one.subject, one.sequence, one, None) for one in messages])
         fires = desk.fires
 
         def fails(which: list[Fire]) -> list[AwaitProposals]:
@@ -253,7 +253,7 @@ class TestAnIdentityInProcess:
         assert [event.fire.fire_time for event in scene.desk.reported(FireStored)] == [second(DUE_SECONDS)]
         meanwhile.desk.concluded(meanwhile.fire, Stored(5, duplicate=True))
         stored = StoredMessage(TARGET, 5, meanwhile.desk.now, meanwhile.fire.block, GENUINE)
-        meanwhile.given(DuplicateRead(meanwhile.fire, 5, stored, meanwhile.desk.now))
+        meanwhile.given(DuplicateFetched(meanwhile.fire, 5, stored, meanwhile.desk.now))
         assert [event.duplicate for event in meanwhile.desk.reported(FireStored)] == [True], "stored under the first"
 
     def test_the_next_ones_are_asked_about_at_once_and_after_many_in_a_row_later(self) -> None:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
+from nats_scheduler.engine.events import Ending, FireConfirmed, FiresMissed, ScheduleEnded, ScheduleEndsEarly
 from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged, PurgeConcluded, Stored
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import ListedSchedule
@@ -268,7 +268,7 @@ def test_the_lateness_of_a_last_fire_counts_from_its_send_time_also_if_its_sched
     desk.step(PurgeConcluded(SCHEDULE, 1))
     assert not desk.is_held()
     desk.read(back)
-    (seen,) = desk.reported(FireReadBack)
+    (seen,) = desk.reported(FireConfirmed)
     assert (seen.fire_time, seen.send_time, seen.overdue) == (START + HOUR, sent(), False)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused
-from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.inputs import ContactLost, ContentRead, FiresStored, PurgeConcluded, Refused, Stored
+from nats_scheduler.engine.events import Ending, FireConfirmed, FireRefused
+from nats_scheduler.engine.fire import FetchContent
+from nats_scheduler.engine.inputs import ContactLost, ContentFetched, FiresStored, PurgeConcluded, Refused, Stored
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -46,7 +46,7 @@ class TestUnderWhatLanded:
         assert {message.body for message in own} == {b"own"}
         assert {message.stored_at - message.fire_time for message in own} == {0}
         assert events(world, FireRefused) == []
-        seen = [(event.schedule, event.fire_time) for event in events(world, FireReadBack)]
+        seen = [(event.schedule, event.fire_time) for event in events(world, FireConfirmed)]
         assert len(seen) == len(set(seen)), "none is told twice"
 
     @guards
@@ -188,7 +188,7 @@ def generated(sequence: int, at: float = 0) -> StoredMessage:
 
 def wanted(desk: Desk) -> list[tuple[int, str | None, bool, int]]:
     """Return what the last step wants to read: sequence, source, whether the sequence will do, and above what."""
-    return [(read.sequence, read.source, read.by_sequence, read.above) for read in desk.asked(ReadContent)]
+    return [(read.sequence, read.source, read.by_sequence, read.above) for read in desk.asked(FetchContent)]
 
 
 class TestOneStepAtATime:
@@ -218,7 +218,7 @@ class TestOneStepAtATime:
             assert wanted(desk) == [(2, None, False, 0)]
             desk.found(generated(landed), of=AT_10)
             assert wanted(desk) == [(2, None, False, before)]
-            desk.step(ContentRead(SCHEDULE, 2, AT_10, None, generated(landed)))
+            desk.step(ContentFetched(SCHEDULE, 2, AT_10, None, generated(landed)))
             assert wanted(desk) == [(2, None, False, landed)]
             desk.found(AT_10)
             fire = desk.fire
@@ -250,7 +250,7 @@ class TestOneStepAtATime:
         desk.concluded(desk.in_flight(AT_10, 10), Refused(400, 10071, "wrong last sequence: 7"))
         if is_under:
             desk.found(generated(7), of=AT_10)
-            desk.step(ContentRead(SCHEDULE, 2, AT_10, None, plain(SCHEDULE, 6)))
+            desk.step(ContentFetched(SCHEDULE, 2, AT_10, None, plain(SCHEDULE, 6)))
         else:
             desk.found(plain(SCHEDULE, 7), of=AT_10)
         assert (desk.endings, desk.fires) == ([Ending.OVERWRITTEN], [])
@@ -259,10 +259,10 @@ class TestOneStepAtATime:
         message, newer = schedule("@at 2026-01-01T00:00:10Z", 2), schedule("@at 2026-01-01T00:00:30Z", 6)
         desk = Desk(message, generated(5), reads_all=False).at(9.96)
         assert wanted(desk) == [(2, None, False, 2)]
-        desk.step(ContentRead(SCHEDULE, 2, message, None, generated(5)))
+        desk.step(ContentFetched(SCHEDULE, 2, message, None, generated(5)))
         assert wanted(desk) == [(2, None, False, 5)]
         desk.read(generated(7))  # and not what lies under it
-        desk.step(ContentRead(SCHEDULE, 2, message, None, newer))
+        desk.step(ContentFetched(SCHEDULE, 2, message, None, newer))
         assert desk.at(10).fires == []
         assert desk.held().sequence == 6
 

@@ -6,7 +6,15 @@ It tests `engine/receiving/intake.py`, `engine/firing/fetching.py` and `engine/f
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireRefused, ScheduleRejected
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, Refused, RemovalRequested, Stored, Unknown
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContactLost,
+    ContentFetched,
+    Refused,
+    RemovalRequested,
+    Stored,
+    Unknown,
+)
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
@@ -211,7 +219,7 @@ def test_a_wide_request_reads_only_what_no_guard_protects() -> None:
     for request in (RemovalRequested(), RemovalRequested("s.*"), RemovalRequested("s.*", below=9)):
         for guard, expected in ((True, []), (False, [("s.one", 1)])):
             desk = Desk(EVERY, sample, guard=guard).at(4.96)
-            desk.step(ContentRead("s.one", 1, EVERY, None))
+            desk.step(ContentFetched("s.one", 1, EVERY, None))
             desk.step(request)
             assert desk.reads == expected, (request, guard)
 

@@ -16,7 +16,7 @@ from nats_scheduler.engine.firing import fetching, machine
 from nats_scheduler.engine.firing.machine import TABLE, Act, Event, IllegalEventError, happen, may_happen, stage_of
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import FiresStored
 from nats_scheduler.schedule.instants import MILLISECOND
 from tests.engine.direct import Desk, schedule
@@ -83,7 +83,7 @@ def test_what_the_table_has_may_happen_and_nothing_else() -> None:
 def test_a_stage_that_may_not_follow_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(schedule("@every 1h"))
 
-    def kept(state: StreamState, held: Held, **_how: object) -> None:
+    def kept(state: EngineState, held: Held, **_how: object) -> None:
         state.enter(held, Stage.KEPT)
 
     monkeypatch.setattr(fetching, "fetch", kept)
@@ -100,7 +100,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[Taken]:
     counted: Counter[Taken] = Counter()
 
     def noted(stage: Stage, event: Event, act: Act) -> Act:
-        def acts(state: StreamState, held: Held, *given: object, **more: object) -> None:
+        def acts(state: EngineState, held: Held, *given: object, **more: object) -> None:
             act(state, held, *given, **more)
             counted[stage, event, stage_of(held)] += 1
 

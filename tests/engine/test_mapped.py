@@ -1,6 +1,6 @@
 """A fire of ours that a mapping of the account has moved is ours, and a message of a stranger is not."""
 
-from nats_scheduler.engine.events import FireForged, FireReadBack, TargetMapped
+from nats_scheduler.engine.events import FireConfirmed, FireForged, TargetMapped
 from nats_scheduler.engine.holding.landed import MAX_MAPPED_TARGETS, Moves
 from nats_scheduler.engine.inputs import Stored
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
@@ -16,7 +16,7 @@ def test_what_was_acknowledged_is_ours_on_whatever_subject_it_is_and_that_is_sai
         desk.concluded(fire, Stored(10 + number))
         desk.read(moved)
         assert [event.target for event in desk.reported(TargetMapped)] == ([TARGET] if number == 1 else [])
-        assert [event.target for event in desk.reported(FireReadBack)] == [TARGET]
+        assert [event.target for event in desk.reported(FireConfirmed)] == [TARGET]
         assert desk.reported(FireForged) == []
 
 

@@ -10,7 +10,7 @@ from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
-    ContentRead,
+    ContentFetched,
     MessagesRead,
     OwnershipChanged,
     PublishConcluded,
@@ -311,7 +311,7 @@ def test_a_checkpoint_has_room_for_fewer_exceptions_that_name_their_first_fire()
     messages = [schedule("@every 10s", n, f"s.{n}", Nats_Schedule_X_Missed="all") for n in range(1, 751)]
     desk = Desk(*messages).at(10)
     while desk.reads:
-        desk.step(*(ContentRead(subject, number, messages[number - 1], None) for subject, number in desk.reads))
+        desk.step(*(ContentFetched(subject, number, messages[number - 1], None) for subject, number in desk.reads))
         while desk.fires:
             desk.step(*(PublishConcluded(fire, FULL) for fire in desk.fires))
     checkpoint = desk.engine.checkpoint(desk.now)
@@ -325,7 +325,7 @@ def test_a_step_decides_about_few_of_the_schedules_that_are_due_and_the_next_one
     numbers = range(1, 4 * MAX_WAKES_PER_STEP // WAKES_PER_DECISION)
     messages = [schedule("@every 5s", number, f"s.{number}", Nats_Schedule_X_Missed="skip") for number in numbers]
     desk = Desk(*messages).at(4.5)
-    desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in messages))
+    desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in messages))
     sent = [len(desk.at(5).fires)]
     while desk.asked(WakeAt) and desk.wake <= 5:
         sent.append(len(desk.at(5).fires))

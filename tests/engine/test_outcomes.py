@@ -3,10 +3,18 @@
 import pytest
 
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnknown
-from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
+from nats_scheduler.engine.fire import FetchContent, FetchDuplicate
 from nats_scheduler.engine.firing.due import ATTEMPTS_PER_FETCH
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
-from nats_scheduler.engine.inputs import DuplicateRead, Outcome, Refused, RemovalRequested, Stored, Unanswered, Unknown
+from nats_scheduler.engine.inputs import (
+    DuplicateFetched,
+    Outcome,
+    Refused,
+    RemovalRequested,
+    Stored,
+    Unanswered,
+    Unknown,
+)
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding
@@ -36,8 +44,8 @@ def test_a_duplicate_counts_as_stored_once_it_was_looked_at() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     desk.concluded(fire, Stored(2, duplicate=True))
-    assert (desk.asked(ReadDuplicate), desk.due) == ([ReadDuplicate(fire, 2)], 5)
-    desk.step(DuplicateRead(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
+    assert (desk.asked(FetchDuplicate), desk.due) == ([FetchDuplicate(fire, 2)], 5)
+    desk.step(DuplicateFetched(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
     assert desk.due == 10
     assert [event.duplicate for event in desk.reported(FireStored)] == [True]
 
@@ -126,9 +134,9 @@ def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> No
 def test_a_content_that_cannot_be_read_is_asked_for_again_and_other_answers_are_ignored() -> None:
     desk = Desk(EVERY)
     desk.found(EVERY)
-    desk.step(Unanswered(ReadContent("s.two", 7, None), "no answer"))
+    desk.step(Unanswered(FetchContent("s.two", 7, None), "no answer"))
     assert desk.at(4).reads == [("s.one", 1)]
-    desk.step(Unanswered(ReadContent("s.one", 1, None), "no answer"))
+    desk.step(Unanswered(FetchContent("s.one", 1, None), "no answer"))
     assert desk.wake == 4.05
     assert desk.at(4.05).reads == [("s.one", 1)]
 

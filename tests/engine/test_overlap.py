@@ -12,13 +12,13 @@ from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import (
     Ending,
     FinishUnknown,
-    FireReadBack,
+    FireConfirmed,
     FiresMissed,
     FiresSkipped,
     FireTimedOut,
     ScheduleEnded,
 )
-from nats_scheduler.engine.fire import CheckFinished, Fire, ReadContent
+from nats_scheduler.engine.fire import CheckFinished, FetchContent, Fire
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -135,7 +135,7 @@ def test_queue_sends_the_latest_fire_that_waited_once_the_one_before_is_finished
     assert world.generated[-1].header("Nats-Schedule-Next") == "2026-01-01T00:05:00Z"
     assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 2, "queue")]
     assert events(world, FiresMissed) == [], "what waits is not missed"
-    (read_back,) = [event for event in events(world, FireReadBack) if event.fire_time > START + MINUTE]
+    (read_back,) = [event for event in events(world, FireConfirmed) if event.fire_time > START + MINUTE]
     assert read_back.waited, "and not late"
     world.advance_to(START + 5 * MINUTE + SECOND)
     assert minutes(world) == [1, 4], "the fire that was sent is the one before now"
@@ -223,7 +223,7 @@ class Failing(Perfect):
         refusal = Refused(503, 10077, "maximum messages exceeded")
         return Fate(refusal=refusal) if self.refuses_fires else super().publish(fire)
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         return Fate(refusal=Refused(503, 10008, "not now")) if self.refuses_reads else super().read(request)
 
 
@@ -494,17 +494,17 @@ def test_a_schedule_that_waits_is_held_back_and_not_overdue_keeps_no_content_and
     assert held.flight.is_blocked
     assert (held.flight.content, held.flight.fire) == (None, None)
     assert (checkpoint.through, checkpoint.unsettled) == (world.now, frozenset({1})), "it holds nothing back"
-    assert (figures.held_back, figures.held_back_since, figures.overdue) == (1, START + 2 * MINUTE, 0)
+    assert (figures.blocked, figures.blocked_since, figures.overdue) == (1, START + 2 * MINUTE, 0)
     world.purge("s.other")
     assert world.engine.urgency[0] == 1, "it is no urgent one"
     assert not any(isinstance(action, Report) for action in world.engine.step(world.now, ()))
     world.restart("2m")
     world.advance("20s")
-    assert done(world.engine.figures(world.now)).held_back_since == START + 2 * MINUTE, "it goes on waiting"
+    assert done(world.engine.figures(world.now)).blocked_since == START + 2 * MINUTE, "it goes on waiting"
     finish(world)
     world.advance(SLACK)
     figures = done(world.engine.figures(world.now))
-    assert (figures.held_back, figures.held_back_since) == (0, None)
+    assert (figures.blocked, figures.blocked_since) == (0, None)
     assert [one.stored_at - one.fire_time for one in world.generated if one.subject == "t.other"] == [0] * 2
 
 
@@ -564,7 +564,7 @@ def test_a_schedule_that_waits_at_the_owner_does_not_count_as_unfired_and_a_stan
         desk.step(OwnershipChanged(False))
         reads = 0
         for second in range(60, 1_000):
-            reads += len(desk.at(second).asked(ReadContent))
+            reads += len(desk.at(second).asked(FetchContent))
             if desk.reads:
                 desk.found(message)
         assert desk.engine.ownership.unfired == 0

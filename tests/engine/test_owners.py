@@ -17,7 +17,7 @@ from nats_scheduler.engine.ownership.owners import (
     RETURN_GRACE_NS,
     SERVING_KEPT_NS,
     STALE_HEARTBEAT_NS,
-    Change,
+    OwnerChange,
     Owners,
     Reason,
     Record,
@@ -27,7 +27,7 @@ from tests.engine.owner_builders import BEAT, KEY, A, B, C, instance, owned, wri
 
 def test_one_that_is_alone_owns_every_stream_at_once_if_the_record_can_be_known() -> None:
     alone = instance("a")
-    assert write(alone, 1) == Change("a", Reason.FIRST)
+    assert write(alone, 1) == OwnerChange("a", Reason.FIRST)
     assert (alone.is_owner(KEY), alone.change(KEY, 0)) == (True, None)
     unsubscribed = Owners("a", frozenset({KEY}))
     assert unsubscribed.change(KEY, 0) is None
@@ -58,7 +58,7 @@ def test_an_owner_hands_over_to_one_that_is_earlier_in_the_order_and_is_not_robb
     later, earlier = owned(instance(B), B), owned(instance(A, B), B)
     assert earlier.change(KEY, 0) is None
     later.received(A, {KEY}, 0, 0)
-    assert write(later, 2) == Change(A, Reason.ORDER)
+    assert write(later, 2) == OwnerChange(A, Reason.ORDER)
     owned(earlier, A, 2)
     assert (later.is_owner(KEY), earlier.is_owner(KEY)) == (False, True)
     assert (later.change(KEY, 0), earlier.change(KEY, 0)) == (None, None)
@@ -80,7 +80,7 @@ def test_streams_of_one_that_is_gone_are_claimed_from_when_it_sent_no_heartbeat_
     assert (a.change(KEY, GONE_AFTER_NS - 1), a.fires(KEY, GONE_AFTER_NS - 1)) == (None, False)
     assert a.discard_gone(GONE_AFTER_NS) == {"b": False}
     assert a.fires(KEY, GONE_AFTER_NS), "it does not wait until the record says so"
-    assert write(a, 6, GONE_AFTER_NS) == Change("a", Reason.GONE)
+    assert write(a, 6, GONE_AFTER_NS) == OwnerChange("a", Reason.GONE)
     away = instance("a", "b")
     away.received("b", {KEY}, 1, 1)
     away.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
@@ -152,7 +152,7 @@ def test_one_that_leaves_hands_everything_over_and_the_last_one_leaves_nothing_t
     for others, expected in ([B, C], B), ([], NO_OWNER):
         one = owned(instance(A, *others), A)
         one.is_leaving = True
-        assert write(one, 2) == Change(expected, Reason.LEFT)
+        assert write(one, 2) == OwnerChange(expected, Reason.LEFT)
         assert not one.fires(KEY, 0)
 
 
@@ -163,13 +163,13 @@ def test_one_that_left_is_not_given_back_what_it_handed_over() -> None:
     assert (later.living(KEY), later.change(KEY, 0)) == ([B], None)
     assert later.standbys(KEY) == [], "nor does it stand by"
     later.recorded(KEY, Record(B, before=A, reason=Reason.ORDER, revision=3))
-    assert later.change(KEY, 0) == Change(A, Reason.ORDER)
+    assert later.change(KEY, 0) == OwnerChange(A, Reason.ORDER)
 
 
 def test_an_instance_that_does_not_serve_the_stream_or_still_reads_it_does_not_own_it() -> None:
     one = instance(B)
     one.received(A, {"emulated.OTHER"}, 0, 0)
-    assert write(owned(one, A), 2) == Change(B, Reason.NOT_READY)
+    assert write(owned(one, A), 2) == OwnerChange(B, Reason.NOT_READY)
     one.received(A, (), 0, 0)
     assert one.change(KEY, 0) is None
     one.received(A, None, 0, 0)
@@ -180,7 +180,7 @@ def test_one_that_gives_a_stream_up_hands_it_over_to_the_next_in_the_order() -> 
     one = owned(instance(B, A), B)
     one.given_up.add(KEY)
     one.serves = frozenset()
-    assert write(one, 2) == Change(A, Reason.ORDER)
+    assert write(one, 2) == OwnerChange(A, Reason.ORDER)
 
 
 def test_the_stream_of_an_owner_that_lost_contact_is_claimed_at_once_and_where_nobody_has_any_all_stays() -> None:
@@ -189,10 +189,10 @@ def test_the_stream_of_an_owner_that_lost_contact_is_claimed_at_once_and_where_n
     b.serves = frozenset()
     assert b.change(KEY, 0) is None
     b.serves = frozenset({KEY})
-    assert write(b, 6) == Change(B, Reason.NOT_READY)
+    assert write(b, 6) == OwnerChange(B, Reason.NOT_READY)
     lost = owned(instance(A, B), A, 5)
     lost.serves = frozenset()
-    assert write(lost, 6) == Change(B, Reason.NOT_READY)
+    assert write(lost, 6) == OwnerChange(B, Reason.NOT_READY)
 
 
 def test_what_nobody_owns_is_taken_by_the_first_that_reads_it_where_nobody_can_fire() -> None:
@@ -200,12 +200,12 @@ def test_what_nobody_owns_is_taken_by_the_first_that_reads_it_where_nobody_can_f
         a = owned(instance("a", "b"), owner, 5)
         a.received("b", (), 0, 0)
         a.serves = frozenset()
-        assert a.change(KEY, 0) == (expected and Change("a", expected))
+        assert a.change(KEY, 0) == (expected and OwnerChange("a", expected))
     for me, other, expected in (A, B, Reason.FIRST), (B, A, None):
         one = instance(me, other)
         one.received(other, (), 0, 0, reading=[KEY])
         one.serves = frozenset()
-        assert one.change(KEY, 0) == (expected and Change(me, expected)), "both read it"
+        assert one.change(KEY, 0) == (expected and OwnerChange(me, expected)), "both read it"
 
 
 def test_a_stream_is_served_once_it_is_read_and_we_receive_ourselves() -> None:
@@ -274,7 +274,7 @@ def test_a_record_that_was_lost_is_written_again_as_it_was() -> None:
     assert b.change(KEY, 0) is None, "the record may be received yet"
     b.received(B, {KEY}, 1, 1)
     assert b.record(KEY) == Record(A, 5, C, Reason.IDLE, 0)
-    assert write(b, 1) == Change(A, Reason.IDLE)
+    assert write(b, 1) == OwnerChange(A, Reason.IDLE)
     assert b.change(KEY, 0) is None
 
 
@@ -336,7 +336,7 @@ def test_the_first_one_back_from_an_outage_leaves_the_others_their_streams_for_a
     assert (b.discard_gone(soon), b.change(KEY, soon), b.fires(KEY, soon)) == ({}, None, False)
     now = judged(b, B, BACK)
     b.discard_gone(now)
-    assert write(b, 6, now) == Change(B, Reason.GONE), "and no longer, since it may be gone"
+    assert write(b, 6, now) == OwnerChange(B, Reason.GONE), "and no longer, since it may be gone"
 
 
 @pytest.mark.parametrize("who", [A, B])
@@ -350,7 +350,7 @@ def test_one_that_is_back_and_still_reads_keeps_its_streams_for_that_moment(who:
     for now in (*range(BACK, BACK + RETURN_GRACE_NS, BEAT), BACK + RETURN_GRACE_NS):
         for name, keys in served.items():
             one.received(name, keys, now, now)
-    assert write(one, 6, BACK + RETURN_GRACE_NS) == Change(other, Reason.NOT_READY)
+    assert write(one, 6, BACK + RETURN_GRACE_NS) == OwnerChange(other, Reason.NOT_READY)
 
 
 def test_one_that_is_back_changes_no_record_for_that_moment_and_fires_what_nobody_owns() -> None:
@@ -361,18 +361,18 @@ def test_one_that_is_back_changes_no_record_for_that_moment_and_fires_what_nobod
     for now in (*range(BACK, until, BEAT), until):
         for name in (A, B):
             one.received(name, {KEY}, now, now)
-    assert write(one, 6, until) == Change(A, Reason.ORDER)
+    assert write(one, 6, until) == OwnerChange(A, Reason.ORDER)
     orphan = back_from_an_outage("gone")
     orphan._others.pop(B)
     assert (orphan.change(KEY, BACK), orphan.fires(KEY, BACK)) == (None, True)
-    assert write(orphan, 6, judged(orphan, A, BACK)) == Change(A, Reason.GONE)
+    assert write(orphan, 6, judged(orphan, A, BACK)) == OwnerChange(A, Reason.GONE)
 
 
 def test_one_that_ends_in_that_moment_hands_over_all_the_same() -> None:
     one = back_from_an_outage(A)
     one.received(B, {KEY}, BACK, BACK)
     one.is_leaving = True
-    assert write(one, 6, BACK) == Change(B, Reason.LEFT)
+    assert write(one, 6, BACK) == OwnerChange(B, Reason.LEFT)
 
 
 def test_one_that_took_over_while_we_were_away_keeps_what_it_has() -> None:
@@ -406,7 +406,7 @@ def test_one_that_is_not_there_twice_is_gone_before_its_time() -> None:
     soon = LATE + 2 * ABSENCE_CONFIRMED_NS
     a = owned(asked_when_late(absent=(False, False)), "b")
     assert a.discard_gone(soon) == {"b": True}
-    assert write(a, 2, soon) == Change("a", Reason.GONE)
+    assert write(a, 2, soon) == OwnerChange("a", Reason.GONE)
     assert a.ask_after("b", soon) is None
     assert not a.asked("b", False, soon)
     a.received("b", {KEY}, soon, soon)
@@ -465,7 +465,7 @@ class TestAHostileNeighbourInTheBucket:
             owned(a, "nobody", revision)
             first = order_of(KEY, ("a", "b"))[0] == "a"
             assert a.fires(KEY, 0) is first
-            assert a.change(KEY, 0) == (Change("a", Reason.GONE) if first else None)
+            assert a.change(KEY, 0) == (OwnerChange("a", Reason.GONE) if first else None)
 
     def test_no_more_instances_are_noted_than_there_can_be_and_known_ones_stay(self) -> None:
         a = instance("a", "b")
@@ -483,7 +483,7 @@ class TestAHostileNeighbourInTheBucket:
         for number in range(MAX_RECORDS_NOTED + 5):
             a.recorded(f"emulated.FORGED{number}", Record("nobody", revision=1))
         assert len(a.on_record()) == MAX_RECORDS_NOTED
-        assert a.change(KEY, 0) == Change("a", Reason.FIRST)
+        assert a.change(KEY, 0) == OwnerChange("a", Reason.FIRST)
         a.looked_up(KEY, Record("a", revision=7))
         assert a.change(KEY, 0) is None
 
@@ -496,4 +496,4 @@ class TestAHostileNeighbourInTheBucket:
             judged = b.judge_owner(KEY, 10, 9, now)
         assert judged == A
         assert b.fires(KEY, now)
-        assert write(b, 2, now) == Change(B, Reason.GONE)
+        assert write(b, 2, now) == OwnerChange(B, Reason.GONE)

@@ -8,10 +8,10 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
-from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContentRead,
+    ContentFetched,
     Input,
     MessagesRead,
     OwnershipChanged,
@@ -222,9 +222,9 @@ class Instance:
             actions = self.engine.step(START, todo)
             todo = []
             for action in actions:
-                if isinstance(action, ReadContent):
+                if isinstance(action, FetchContent):
                     found = self._stream.last_on(action.schedule)
-                    todo.append(ContentRead(action.schedule, action.sequence, found, None))
+                    todo.append(ContentFetched(action.schedule, action.sequence, found, None))
                 elif isinstance(action, PurgeSchedule):
                     self._stream.purge(action.schedule, action.through)
                     self.asked.append(RemovalRequested(action.schedule, below=action.through + 1))

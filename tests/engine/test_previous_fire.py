@@ -6,7 +6,7 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
-    DuplicateRead,
+    DuplicateFetched,
     FiresStored,
     MessagesRead,
     OwnershipChanged,
@@ -81,7 +81,7 @@ def test_a_fire_that_was_stored_before_is_known_by_what_the_server_says_of_it() 
     assert known(desk) == NOTHING
     desk.at(11)
     desk.concluded(desk.fire, Stored(7, duplicate=True))
-    desk.step(DuplicateRead(fire, 7, back, desk.now))
+    desk.step(DuplicateFetched(fire, 7, back, desk.now))
     assert known(desk) == (10, 7, desk.now)
 
 

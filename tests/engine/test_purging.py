@@ -13,7 +13,7 @@ from nats_scheduler.engine.holding.purges import OLD_VERSIONS_RETRY_NS, PURGED_K
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentRead,
+    ContentFetched,
     FiresStored,
     OwnershipChanged,
     PublishConcluded,
@@ -193,7 +193,7 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
     """The server purges more slowly than it stores, so a purge between two fires would make the second late."""
     messages = [schedule(AT_5S, number, f"s.{number}") for number in range(1, 101)]
     desk = Desk(*messages).at(4)
-    desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in messages))
+    desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in messages))
     fires = desk.at(5).fires
     assert len(fires) == 100
     desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[:30]))

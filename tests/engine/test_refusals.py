@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.engine.events import FireRefused, FiresDropped, FiresMissed, SchedulesFailing, StillRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.refusals import MAX_OWN_RETRIES_PER_SECOND, REMINDER_INTERVAL_NS, RETRIES_PER_STORED
-from nats_scheduler.engine.inputs import ContentRead, Refused, Stored, StreamChanged
+from nats_scheduler.engine.inputs import ContentFetched, Refused, Stored, StreamChanged
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
@@ -115,7 +115,7 @@ def test_who_asks_for_changes_all_the_time_does_not_make_us_hammer() -> None:
 def test_each_that_is_stored_lets_others_try() -> None:
     messages = [schedule("@every 5s", number, f"s.{number}") for number in range(1, 9)]
     desk = Desk(*messages).at(4)
-    desk.step(*(ContentRead(m.subject, m.sequence, m, None) for m in messages))
+    desk.step(*(ContentFetched(m.subject, m.sequence, m, None) for m in messages))
     for fire in desk.at(5).fires:
         desk.concluded(fire, FULL)
     [(subject, _sequence)] = desk.at(5.06).reads

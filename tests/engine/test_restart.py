@@ -29,7 +29,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Version,
 )
-from nats_scheduler.engine.restart import Document
+from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.message.dialect import ADR51, DIALECTS
@@ -61,7 +61,7 @@ class RowsWorld(ScheduleWorld):
 
     def __init__(self, **more: Any) -> None:
         self.table = Table()
-        self.document: Document | None = None
+        self.document: RestartDocument | None = None
         self.continued = 0
         super().__init__(**more)
 
@@ -94,7 +94,7 @@ def look_up_gone(world: ScheduleWorld) -> None:
     world._pass_on(SchedulesGone([one for one in held if world.stream.message(one[1]) is None]))
 
 
-def through_json(document: Document | None) -> Document:
+def through_json(document: RestartDocument | None) -> RestartDocument:
     assert document is not None
     found = read_document(written_document(document))
     assert found == document
@@ -263,13 +263,13 @@ def test_engines_that_continue_after_a_while_do_what_those_do_that_read_everythi
 # -- two desks --------------------------------------------------------------------------------------------------------
 
 
-def left(desk: Desk) -> Document:
+def left(desk: Desk) -> RestartDocument:
     """Have an engine write what another one may continue from."""
     desk.engine.held.write_changed(ALL_ROWS)
     return through_json(desk.engine.restart.document())
 
 
-def continued(desk: Desk, before: Desk, document: Document | None = None) -> None:
+def continued(desk: Desk, before: Desk, document: RestartDocument | None = None) -> None:
     """Have an engine that has read nothing continue from the rows of another one, which is not used any more."""
     document = left(before) if document is None else document
     desk.engine.restart.begin_with(document, before.engine.held.written)
@@ -715,7 +715,7 @@ def test_of_fires_in_another_stream_nothing_is_known_at_a_start_but_which_is_nex
     assert before.held().previous_fire == START + 10 * SECOND
     after = begun(before, only_schedules=True)
     held = after.held()
-    assert held.is_elsewhere
+    assert held.is_to_other_stream
     assert (after.due, history_of(held)) == (20, UNKNOWN)
     assert held.previous_fire is None, "a later one may be stored there"
     after.at(25)

@@ -6,7 +6,7 @@ Bytes are counted in everything that can be reached from the engine, and not in 
 import gc
 from types import FunctionType, MethodType, ModuleType
 
-from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.engine.inputs import FiresStored, MessagesRead
 from nats_scheduler.message.stored import StoredMessage
 from tests.engine.direct import TARGET, Desk, plain, schedule
@@ -63,8 +63,8 @@ def test_fires_that_were_rolled_up_before_they_were_read_keep_no_bodies() -> Non
     last = fired_rounds(desk, schedules, 10)
     assert large_bytes(desk.engine) == 0
     desk.step(MessagesRead([plain(TARGET, last)]))
-    seen = {event.stored_sequence for event in desk.reported(FireReadBack)}
-    while desk.step() and (more := desk.reported(FireReadBack)):
+    seen = {event.stored_sequence for event in desk.reported(FireConfirmed)}
+    while desk.step() and (more := desk.reported(FireConfirmed)):
         seen |= {event.stored_sequence for event in more}
     assert len(seen) == 100
 

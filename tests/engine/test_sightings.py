@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.events import FireConfirmed, FireStored, ScheduleAccepted, ScheduleEnded
 from nats_scheduler.engine.firing.purging import MAX_PURGES_PER_STEP
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.landed import Moves
@@ -17,7 +17,7 @@ from nats_scheduler.engine.holding.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentRead,
+    ContentFetched,
     MessagesRead,
     OwnershipChanged,
     PublishConcluded,
@@ -44,21 +44,21 @@ def test_an_acknowledged_fire_is_seen_without_a_look_at_its_headers() -> None:
     desk = Desk(EVERY)
     fired(desk)
     desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
-    assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.reported(FireReadBack)] == [("s.one", 7)]
+    assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.reported(FireConfirmed)] == [("s.one", 7)]
     desk.read(plain(TARGET, 2))
-    assert desk.reported(FireReadBack) == [], "it is seen once"
+    assert desk.reported(FireConfirmed) == [], "it is seen once"
     desk = Desk(EVERY)
     fired(desk)
     desk.read(schedule("@every 9s", 2, "s.two"))
-    assert desk.reported(FireReadBack) == [], "another message under that sequence is what its headers say"
+    assert desk.reported(FireConfirmed) == [], "another message under that sequence is what its headers say"
     assert [event.schedule for event in desk.reported(ScheduleAccepted)] == ["s.two"]
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     desk.read(stored_fire(fire, 2, desk.now))
-    assert len(desk.reported(FireReadBack)) == 1, "it may be read before its acknowledgement"
+    assert len(desk.reported(FireConfirmed)) == 1, "it may be read before its acknowledgement"
     desk.concluded(fire, Stored(2))
     desk.read(plain(TARGET, 2))
-    assert desk.reported(FireReadBack) == []
+    assert desk.reported(FireConfirmed) == []
 
 
 def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledged() -> None:
@@ -67,9 +67,9 @@ def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledge
     acknowledged = desk.now
     desk.now += 9
     desk.step(MessagesRead((), through=1))
-    assert desk.reported(FireReadBack) == [], "what is not passed by yet is still expected"
+    assert desk.reported(FireConfirmed) == [], "what is not passed by yet is still expected"
     desk.step(MessagesRead((), through=2))
-    [seen] = desk.reported(FireReadBack)
+    [seen] = desk.reported(FireConfirmed)
     assert (seen.schedule, seen.target, seen.stored_sequence, seen.stored_at) == ("s.one", TARGET, 2, acknowledged)
     assert desk.engine.last_read == 2
 
@@ -80,11 +80,11 @@ def test_none_is_expected_by_another_contact_or_where_messages_may_be_gone_befor
     desk.step(ContactLost("gone"))
     desk.read(plain(TARGET, 2))
     desk.step(CaughtUp())
-    assert desk.reported(FireReadBack) == []
+    assert desk.reported(FireConfirmed) == []
     consumed = Desk(EVERY, reads_all=False)
     fired(consumed)
     consumed.read(plain(TARGET, 2))
-    assert consumed.reported(FireReadBack) == []
+    assert consumed.reported(FireConfirmed) == []
 
 
 def test_a_fire_that_was_reported_when_it_was_acknowledged_is_not_reported_when_a_look_up_finds_it() -> None:
@@ -92,12 +92,12 @@ def test_a_fire_that_was_reported_when_it_was_acknowledged_is_not_reported_when_
     fire = desk.in_flight(EVERY, 5)
     ours, of_another = stored_fire(fire, 3, desk.now), stored_fire(fire, 4, desk.now)
     desk.concluded(fire, Stored(3))
-    assert len(desk.reported(FireReadBack)) == 1
+    assert len(desk.reported(FireConfirmed)) == 1
     desk.read(schedule("@every 9s", 7, "s.two"))
     desk.read(ours)
-    assert desk.reported(FireReadBack) == [], "it may be found after a later message"
+    assert desk.reported(FireConfirmed) == [], "it may be found after a later message"
     desk.read(of_another)
-    assert len(desk.reported(FireReadBack)) == 1
+    assert len(desk.reported(FireConfirmed)) == 1
 
 
 def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
@@ -132,7 +132,7 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
     burst = [schedule("@at 2026-01-01T00:00:05Z", n, f"s.{n}") for n in range(1, number + 1)]
     desk = Desk(*burst).at(4.5)
     while desk.reads:
-        desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in burst))
+        desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in burst))
     fires = desk.at(5).fires
     done = 0
     while done < number - BURST_IN_FLIGHT - 1:
@@ -142,7 +142,7 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
         done += len(more)
     one, through = fires[done], fires[:-BURST_IN_FLIGHT]
     desk.read(*(plain(TARGET, 10_000 + fire.sequence) for fire in fires))
-    assert (desk.reported(FireStored), desk.reported(FireReadBack), desk.purges) == ([], [], [])
+    assert (desk.reported(FireStored), desk.reported(FireConfirmed), desk.purges) == ([], [], [])
     desk.concluded(one, Stored(10_000 + one.sequence))
     stored, purged = desk.reported(FireStored), desk.purges
     assert (len(stored), len(purged), desk.wake) == (MAX_PURGES_PER_STEP, MAX_PURGES_PER_STEP, 5)
@@ -155,11 +155,11 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
 # -- a fire that came due before it could be fired in time is overdue: it says nothing about punctuality --------------
 
 
-def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireReadBack:
+def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireConfirmed:
     """Let the fire in flight be stored and read back, and return its event."""
     desk.concluded(desk.fire, Stored(at_sequence))
     desk.read(plain(TARGET, at_sequence, stored_at=desk.now + late))
-    (reported,) = desk.reported(FireReadBack)
+    (reported,) = desk.reported(FireConfirmed)
     return reported
 
 
@@ -175,7 +175,7 @@ def test_an_instant_before_its_schedule_was_stored_is_overdue_also_if_that_is_go
             desk.step(PurgeConcluded(SCHEDULE, 1))
         assert desk.is_held() is not is_gone
         desk.read(plain(TARGET, 2, stored_at=desk.now + MILLISECOND))
-        [event] = desk.reported(FireReadBack)
+        [event] = desk.reported(FireConfirmed)
         assert (event.overdue, event.stored_at - event.fire_time) == (True, past + MILLISECOND)
 
 
@@ -201,7 +201,7 @@ def test_what_the_last_owner_stored_in_time_is_not_overdue_for_the_next() -> Non
     standby.at(5.1)
     standby.step(OwnershipChanged(True))
     standby.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
-    assert [event.overdue for event in standby.reported(FireReadBack)] == [False]
+    assert [event.overdue for event in standby.reported(FireConfirmed)] == [False]
 
 
 SUBJECTS = ["s.one", "s.two", "s.three", "t.out", "o.1", "o.2"]

@@ -9,7 +9,7 @@ import pytest
 
 from nats_scheduler.engine.actions import Action, WakeAt
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.holding.purges import JOINT_KEPT_NS, MAX_JOINT_FILTERS
@@ -17,7 +17,7 @@ from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     CaughtUp,
     ContactLost,
-    ContentRead,
+    ContentFetched,
     MessagesRead,
     OwnershipChanged,
     PurgeConcluded,
@@ -132,7 +132,7 @@ def test_a_source_is_read_at_its_time_also_after_a_takeover() -> None:
     desk = standing_by(message, look_ahead=10 * SECOND).at(55)
     desk.step(OwnershipChanged(True))
     for read in desk.reads:
-        desk.step(ContentRead(*read, message, plain("s.source", 2)))
+        desk.step(ContentFetched(*read, message, plain("s.source", 2)))
     assert (desk.fires, desk.wake) == ([], 60)
     assert desk.at(59.9).reads == []
     assert desk.at(60).reads == [(SCHEDULE, 1)]
@@ -199,7 +199,7 @@ def test_all_that_is_left_for_a_while_is_looked_at_then_a_slice_at_a_time() -> N
 def test_what_is_denied_is_known_with_its_reason() -> None:
     fires, looks, once = Desk(EVERY_5S), Desk(EVERY_5S), schedule("@at 2026-01-01T00:00:05Z")
     fires.concluded(fires.in_flight(EVERY_5S, 5), DENIED)
-    looks.at(4).step(Unanswered(ReadContent(SCHEDULE, 1, None), WHY, denied=True))
+    looks.at(4).step(Unanswered(FetchContent(SCHEDULE, 1, None), WHY, denied=True))
     removes = Desk(once)
     removes.concluded(removes.in_flight(once, 5), Stored(2))
     removes.step(PurgeConcluded(SCHEDULE, 1, WHY, denied=True))
@@ -214,7 +214,7 @@ def test_what_is_denied_is_known_with_its_reason() -> None:
 
 def test_what_is_denied_to_a_standby_does_not_make_it_unable() -> None:
     desk = standing_by()
-    desk.at(5 + UNFIRED).step(Unanswered(ReadContent(SCHEDULE, 1, None), WHY, denied=True))
+    desk.at(5 + UNFIRED).step(Unanswered(FetchContent(SCHEDULE, 1, None), WHY, denied=True))
     assert desk.engine.ownership.denied is None
 
 
@@ -261,7 +261,7 @@ def test_where_a_look_finds_nothing_or_has_no_answer_the_owner_is_not_judged() -
         desk.at(5).at(5 + UNFIRED)
     gone.found(None, of=EVERY_5S)
     assert (gone.engine.ownership.unfired, gone.is_held()) == (0, False)
-    unanswered.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
+    unanswered.step(Unanswered(FetchContent(SCHEDULE, 1, None), "no answer"))
     assert unanswered.engine.ownership.unfired == 0
     assert unanswered.at(5 + 2 * UNFIRED).reads == [(SCHEDULE, 1)], "it is looked at again"
 

@@ -1,12 +1,12 @@
 """Views of stored schedules that the server fires, alone and beside ours, and the findings of a graduation."""
 
-from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.stored import (
     BLOCKING_KINDS,
     PURGED_KINDS,
     Cause,
-    Finding,
+    GraduationFinding,
     Handover,
     StoredSchedules,
     blocked_by,
@@ -198,7 +198,7 @@ def test_a_finding_says_what_would_happen_to_which_message() -> None:
         cause: (one.detail, one.pattern)
         for cause, handover in found.items()
         for one in handover.findings(NOW)
-        if one == Finding(cause, one.detail, SCHEDULE, 1, one.pattern)
+        if one == GraduationFinding(cause, one.detail, SCHEDULE, 1, one.pattern)
     }
     assert said == expected
     assert [one.detail for one in read(schedule(LATER), cancel).findings(NOW)] == ["cancelled and not removed yet"]
@@ -249,7 +249,7 @@ def test_of_a_paused_schedule_the_same_is_found_as_of_an_active_one() -> None:
 
 
 def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
-    findings = [Finding(cause, "") for cause in (Cause.REFUSED, Cause.COVERED, Cause.GAP, Cause.OLDER)]
+    findings = [GraduationFinding(cause, "") for cause in (Cause.REFUSED, Cause.COVERED, Cause.GAP, Cause.OLDER)]
     assert blocked_by(findings, lambda kind: kind is not Cause.GAP) == [Cause.GAP, Cause.REFUSED]
     assert blocked_by(findings, lambda kind: False) == [Cause.COVERED, Cause.GAP, Cause.REFUSED]
 
@@ -338,7 +338,7 @@ def test_a_fire_of_the_server_is_as_late_as_the_time_that_was_announced_for_it()
         (FiredBy.SERVER, [(3, 2 * SECOND), (4, TENTH), (5, 0), (6, None), (7, None), (8, 7 * SECOND)]),
         (FiredBy.NONE, []),
     ):
-        found: list[FireReadBack] = []
+        found: list[FireConfirmed] = []
         stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), fired_by, notify_fired=found.append)
         stored.take(messages, START + 2 * HOUR)
         late = [(one.stored_sequence, None if one.overdue else one.stored_at - one.send_time) for one in found]

@@ -15,13 +15,13 @@ import pytest
 
 from nats_scheduler.engine.actions import Action, PublishFires, WakeAt
 from nats_scheduler.engine.events import FireForged, FireStored
-from nats_scheduler.engine.fire import AwaitProposals, Fire, ReadContent, ReadDuplicate
+from nats_scheduler.engine.fire import AwaitProposals, FetchContent, FetchDuplicate, Fire
 from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     Input,
     MessagesRead,
     OwnershipChanged,
@@ -87,7 +87,7 @@ class Scene:
             message = self.stream.message(outcome.sequence)
             assert message is not None
             self.desk.now = second(read_at)
-            self.desk.step(DuplicateRead(fire, outcome.sequence, message, message.stored_at))
+            self.desk.step(DuplicateFetched(fire, outcome.sequence, message, message.stored_at))
 
     def sent_at(self, *instants: float) -> list[Fire]:
         """Step at each instant, answer reads of the schedule, and return what is sent."""
@@ -160,7 +160,7 @@ class TestAnIdentityThatIsFreeSoon:
             for fire in waiting:
                 blocks.append(fire.block)
                 scene.desk.concluded(fire, Stored(2, duplicate=True))
-                scene.desk.step(DuplicateRead(fire, 2, forgery, second(13.1)))
+                scene.desk.step(DuplicateFetched(fire, 2, forgery, second(13.1)))
                 reports += len(scene.desk.reported(FireForged))
             if scene.desk.fires:
                 break
@@ -204,7 +204,7 @@ class TestAnIdentityThatIsTakenForLonger:
         scene.forge(14.9)
         first = scene.in_flight()
         scene.desk.concluded(first, scene.arrives(first))
-        scene.desk.step(ContactLost("cut"), DuplicateRead(first, 2, scene.stream.message(2), second(14.9)))
+        scene.desk.step(ContactLost("cut"), DuplicateFetched(first, 2, scene.stream.message(2), second(14.9)))
         scene.desk.now = second(22)
         scene.desk.step(CaughtUp())
         scene.desk.found(scene.message)
@@ -225,7 +225,7 @@ class TestAnIdentityThatIsTakenForLonger:
             scene = Scene()
             fire = scene.in_flight()
             scene.desk.concluded(fire, Stored(2, duplicate=True))
-            scene.desk.step(DuplicateRead(fire, 2, None, second(stored_by)))
+            scene.desk.step(DuplicateFetched(fire, 2, None, second(stored_by)))
             assert (scene.desk.fires == []) is is_waited_for
 
 
@@ -261,7 +261,7 @@ def test_after_an_unknown_outcome_the_leader_is_asked_before_it_is_sent_again(gu
         again = desk.fire
         assert again.block == first.block
         desk.concluded(again, Stored(5, duplicate=True))
-        desk.step(DuplicateRead(again, 5, stored_fire(again, 5, desk.now), desk.now))
+        desk.step(DuplicateFetched(again, 5, stored_fire(again, 5, desk.now), desk.now))
         assert found_and_sent(desk.at(40)) == [40]
 
 
@@ -418,9 +418,9 @@ class Meeting:
             elif isinstance(action, PublishFires):
                 for fire in action.fires:
                     self._later(partial(self._arrives, desk, fire, fire.block))
-            elif isinstance(action, ReadContent):
+            elif isinstance(action, FetchContent):
                 self._later(partial(self._content, desk, action))
-            elif isinstance(action, ReadDuplicate):
+            elif isinstance(action, FetchDuplicate):
                 self._later(partial(self._duplicate, desk, action))
             elif isinstance(action, AwaitProposals):
                 self._later(partial(self._asked, desk, action))
@@ -431,13 +431,13 @@ class Meeting:
     def _arrives(self, desk: Desk, fire: Fire, block: bytes) -> None:
         self._answer(desk, PublishConcluded(fire, self.stream.publish(fire.target, block, GENUINE)))
 
-    def _content(self, desk: Desk, read: ReadContent) -> None:
-        self._answer(desk, ContentRead(read.schedule, read.sequence, self.stream.last(read.schedule), None))
+    def _content(self, desk: Desk, read: FetchContent) -> None:
+        self._answer(desk, ContentFetched(read.schedule, read.sequence, self.stream.last(read.schedule), None))
 
-    def _duplicate(self, desk: Desk, read: ReadDuplicate) -> None:
+    def _duplicate(self, desk: Desk, read: FetchDuplicate) -> None:
         message = self.stream.message(read.sequence)
         stored_at = None if message is None else message.stored_at
-        self._answer(desk, DuplicateRead(read.fire, read.sequence, message, stored_at))
+        self._answer(desk, DuplicateFetched(read.fire, read.sequence, message, stored_at))
 
     def _answer(self, desk: Desk, answer: Input) -> None:
         self._later(partial(self._step, desk, answer))

@@ -12,12 +12,12 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleRejected,
 )
-from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.holding.purges import MAX_REQUESTED_BY_OWNER
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
-    DuplicateRead,
+    DuplicateFetched,
     ExpiryConcluded,
     MessagesRead,
     Outcome,
@@ -111,7 +111,7 @@ class TestAStandby:
             assert (desk.is_held(), desk.fires, desk.reported(ScheduleEnded)) == (found is not None, [], [])
             assert (desk.at(60).reads, desk.at(70).reads) == ([], again)
         desk = standing_by(ONCE).at(36)
-        desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
+        desk.step(Unanswered(FetchContent(SCHEDULE, 1, None), "no answer"))
         assert desk.at(50).reads == [], "one that failed is not repeated at once"
 
     def test_it_is_reported_by_the_owner_alone(self) -> None:
@@ -339,7 +339,7 @@ class TestTheStreamIsLost:
         desk.concluded(fire, Stored(7, duplicate=True))
         stand_by(desk)
         forgery = stored_fire(fire, 7, desk.now)._replace(subject="elsewhere", body=b"forged")
-        desk.step(DuplicateRead(fire, 7, forgery, desk.now))
+        desk.step(DuplicateFetched(fire, 7, forgery, desk.now))
         assert [event.subject for event in desk.reported(FireForged)] == ["elsewhere"]
         assert (desk.fires, desk.at(7).fires) == ([], []), "the next owner meets the forgery itself"
 

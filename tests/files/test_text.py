@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.files.document import MAX_DEPTH, Document, TextError
+from nats_scheduler.files.document import MAX_DEPTH, FileDocument, TextError
 from nats_scheduler.files.text import read_documents
 from nats_scheduler.files.writing import yaml_lines
 from tests.harness.seeds import draws
@@ -118,7 +118,7 @@ def test_a_value_has_its_line_in_yaml_and_in_json_or_that_of_the_nearest_part_ar
     assert [document.line(path) for path in paths] == [1, 3, 3, 4]
     beyond = ("schedules", 1), ("schedules", 0, "target"), ("stream", "none"), ("schedules", "0")
     assert [document.line(path) for path in beyond] == [3, 3, 1, 3]
-    assert Document({"stream": "ORDERS"}).line(("stream",)) is None, "it has no text"
+    assert FileDocument({"stream": "ORDERS"}).line(("stream",)) is None, "it has no text"
 
 
 def test_text_of_several_lines_is_a_block_if_it_reads_well() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nats_scheduler.engine.actions import RemoveExpired
-from nats_scheduler.engine.fire import CheckFinished, ReadContent
+from nats_scheduler.engine.fire import CheckFinished, FetchContent
 from nats_scheduler.engine.inputs import (
-    ContentRead,
+    ContentFetched,
     ExpiryConcluded,
     Input,
     Outcome,
@@ -157,12 +157,12 @@ class LaggingContact(MemoryContact):
     def _lag_of(self, answer: Input) -> int:
         """Return how long (ns) the leader takes to apply what is stored: a fire, or a purge, is answered after that."""
         if isinstance(answer, PublishConcluded) and isinstance(answer.outcome, Stored):
-            waits = not (answer.outcome.duplicate or answer.fire.is_elsewhere)
+            waits = not (answer.outcome.duplicate or answer.fire.is_to_other_stream)
         else:
             waits = isinstance(answer, ProposalsApplied)
         return self._stream.behind if waits else 0
 
-    def _reading(self, request: ReadContent) -> Any:
+    def _reading(self, request: FetchContent) -> Any:
         schedule, sequence, source = request.schedule, request.sequence, request.source
 
         def do() -> Input:
@@ -173,7 +173,7 @@ class LaggingContact(MemoryContact):
             if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
                 return Unanswered(request, NOT_APPLIED)
             above = self._stream.first_applied(schedule, request.above) if request.above else None
-            return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None, above)
+            return ContentFetched(schedule, sequence, message, self._stream.last(source) if source else None, above)
 
         return super()._reading(request)._replace(do=do)
 

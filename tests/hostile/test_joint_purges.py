@@ -9,7 +9,7 @@ from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.holding.purges import MAX_JOINT_FILTERS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContentRead,
+    ContentFetched,
     Input,
     MessagesRead,
     OwnershipChanged,
@@ -109,7 +109,7 @@ def fired_by(desk: Desk, messages: list[StoredMessage], seconds: float) -> list[
         is_woken = desk.asked(WakeAt) and desk.asked(WakeAt)[-1].instant <= desk.now
         if not (reads or fires or is_woken):
             return sorted(fired)
-        desk.step(*(ContentRead(subject, sequence, stored[subject], None) for subject, sequence in reads))
+        desk.step(*(ContentFetched(subject, sequence, stored[subject], None) for subject, sequence in reads))
         actions = [*desk.actions]
         for fire in fires:
             desk.concluded(fire, Stored(20_000 + fire.sequence))

@@ -13,7 +13,7 @@ from tests.house.sources import PACKAGE, ROOT, modules, source
 
 PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text()
 FILE = re.compile(r"`((?:[a-z]+/)+\w+\.py)\b")
-SHORT_FORMS = ("ADVANCED", "SENT", "FIRED")
+SHORT_FORMS = ("PASSED", "ADVANCED", "SENT", "FIRED")
 """Sets of stages that have a name in the machine, and in the table of the page."""
 
 Cells = dict[tuple[Stage, Event], tuple[str, frozenset[Stage]]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.ownership.owners import Change, Owners, Reason, Record
+from nats_scheduler.engine.ownership.owners import OwnerChange, Owners, Reason, Record
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.registry import (
@@ -224,4 +224,4 @@ def test_a_record_that_cannot_be_read_ends_ownership_is_not_changed_and_is_claim
     owners.is_leaving = False
     owners.recorded(KEY, Record(revision=3))
     owners.serves = owners.able([KEY], now)
-    assert owners.change(KEY, now) == Change("me", Reason.FIRST)
+    assert owners.change(KEY, now) == OwnerChange("me", Reason.FIRST)

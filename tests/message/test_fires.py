@@ -171,9 +171,9 @@ def test_the_sequences_of_another_stream_say_nothing() -> None:
     for form in (b"", b"beside:"):
         fire = ours(3, 10, 20, of=700)
         named = fire._replace(block=fire.block.replace(b"nats-scheduler:700:", b"nats-scheduler:%b700:" % form))
-        for is_elsewhere in (True, False):
-            past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_elsewhere=is_elsewhere)
-            assert [one.sequence for one in past.read(named)] == ([3] if is_elsewhere else [])
+        for is_to_other_stream in (True, False):
+            past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_to_other_stream=is_to_other_stream)
+            assert [one.sequence for one in past.read(named)] == ([3] if is_to_other_stream else [])
 
 
 def test_a_fire_on_another_subject_is_none_unless_the_stream_moves_its_messages() -> None:

@@ -478,7 +478,7 @@ def elsewhere(target: str) -> tuple[str, str]:
 def test_a_target_in_another_stream_is_the_target() -> None:
     found = read_targeted(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-Source", "cron.sample"))
     assert isinstance(found, Definition)
-    assert (found.terms.target, found.terms.policies.target_elsewhere) == ("jobs.run", "jobs.run")
+    assert (found.terms.target, found.terms.policies.target_stream) == ("jobs.run", "jobs.run")
     assert found.terms.source == "cron.sample"
     assert read_definition(definition_block(found), CRON_SUBJECT, CRON_RULES, PORTABLE, STORED_AT) == found
     assert isinstance(read_targeted(HOURLY, elsewhere("jobs.run"), rules=ANY_STREAM_RULES), Definition)

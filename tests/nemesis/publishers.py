@@ -191,8 +191,8 @@ class Publishers:
         if target not in WORKED or draw.random() < 0.5:
             return pattern
         overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, 400, 2_500])
-        held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
-        return replace(pattern, policies=held_back)
+        blocked = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
+        return replace(pattern, policies=blocked)
 
     # -- asking --------------------------------------------------------------------------------------------------
 

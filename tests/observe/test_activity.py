@@ -5,7 +5,7 @@ from bisect import bisect_left
 from itertools import pairwise
 from random import Random
 
-from nats_scheduler.engine.events import FireReadBack, FireStored
+from nats_scheduler.engine.events import FireConfirmed, FireStored
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.observe.activity import (
     MINUTES_KEPT,
@@ -27,8 +27,8 @@ NOON = START - START % HOUR
 BOUNDS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
 
 
-def read_back(late: int = MILLISECOND, sequence: int = 1) -> FireReadBack:
-    return FireReadBack("S.s", "S.out", START, START, START + late, sequence)
+def read_back(late: int = MILLISECOND, sequence: int = 1) -> FireConfirmed:
+    return FireConfirmed("S.s", "S.out", START, START, START + late, sequence)
 
 
 class Process:

@@ -10,11 +10,11 @@ from typing import get_args
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from nats_scheduler.engine.events import Event, FireReadBack, StreamReady
+from nats_scheduler.engine.events import Event, FireConfirmed, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.canary import GRACE_NS, CanaryMetrics, CanaryRecord
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics, LabelledCounter
-from nats_scheduler.observe.gauges import StreamReading
+from nats_scheduler.observe.gauges import StreamFigures
 from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
 from nats_scheduler.observe.overload import REPEAT_SAMPLES, WINDOW_SAMPLES, Lateness, Overload
 from nats_scheduler.observe.reporter import HANDLERS, Reporter
@@ -29,8 +29,8 @@ from tests.harness.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 READ_AT_A_SCRAPE = {
-    *("stream_ready", "stream_mode", "schedules_held", "schedules_paused", "schedules_held_back", "schedules_overdue"),
-    *("oldest_overdue_age_seconds", "oldest_held_back_age_seconds", "next_fire_timestamp_seconds", "fires_in_flight"),
+    *("stream_ready", "stream_mode", "schedules_held", "schedules_paused", "schedules_blocked", "schedules_overdue"),
+    *("oldest_overdue_age_seconds", "oldest_blocked_age_seconds", "next_fire_timestamp_seconds", "fires_in_flight"),
     "purges_pending",
 }
 """The readings of each stream that is served: `tests/e2e/test_gauges.py` compares them with real streams."""
@@ -45,9 +45,9 @@ LATE_SECONDS = (0.0, 0.0003, 0.0005, 0.00051, 0.0042, 0.25, 0.9, 1.0, 59.9, 60.0
 class OneStream:
     """A stream on which one fire is to come: what the gauges read."""
 
-    def streams(self) -> list[StreamReading]:
+    def streams(self) -> list[StreamFigures]:
         desk = Desk(schedule("@every 1h"))
-        return [StreamReading("S", "emulated", True, desk.engine.figures(desk.now), desk.now)]
+        return [StreamFigures("S", "emulated", True, desk.engine.figures(desk.now), desk.now)]
 
     def unable(self) -> int:
         return 0
@@ -104,8 +104,8 @@ def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other(
 async def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     metrics = Metrics()
     reporter = Reporter(metrics)
-    reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 200_000_000 * SECOND, 7, overdue=True))
-    reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 3 * MILLISECOND, 8))
+    reporter.report("S", FireConfirmed("S.s", "S.out", 0, 0, 200_000_000 * SECOND, 7, overdue=True))
+    reporter.report("S", FireConfirmed("S.s", "S.out", 0, 0, 3 * MILLISECOND, 8))
     assert shown(metrics, "fires_overdue_total", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_count", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)
@@ -150,7 +150,7 @@ def test_the_counts_of_fires_are_shown_as_the_client_library_would_show_them() -
             counter.labels(stream).inc(amount)
         lateness.labels(stream)
         for seconds in late:
-            fires.read_back(stream, FireReadBack("s", "t", 0, 0, 0, 1), seconds)
+            fires.read_back(stream, FireConfirmed("s", "t", 0, 0, 0, 1), seconds)
             lateness.labels(stream).observe(seconds)
     assert lines(ours) == lines(theirs)
 
@@ -309,7 +309,7 @@ def test_fires_that_wait_for_others_as_long_as_they_may_are_no_overload() -> Non
         reporter = Reporter(metrics)
         reporter.lateness_budget = budget
         for number in range(WINDOW_SAMPLES):
-            reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 300 * MILLISECOND, number + 1))
+            reporter.report("S", FireConfirmed("S.s", "S.out", 0, 0, 300 * MILLISECOND, number + 1))
             reporter.loop_sampled(0.0)
         assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == is_overloaded
 

@@ -17,7 +17,7 @@ from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentRead,
+    ContentFetched,
     FiresStored,
     Input,
     MessagesRead,
@@ -238,7 +238,7 @@ async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
     due = StoredMessage("orders.s", 1, clock.now() - 2 * SECOND, block, b"")
     one.receive(MessagesRead([due._replace(body=None)]))
     one.step()
-    one.receive(ContentRead("orders.s", 1, due, None))
+    one.receive(ContentFetched("orders.s", 1, due, None))
     one.step()
     one.receive(MessagesRead([version(sequence) for sequence in range(2, 3 + MAX_READ_AT_REST)]))
     one.step()
@@ -256,7 +256,7 @@ async def test_nothing_rests_while_the_last_fire_of_a_schedule_is_in_flight() ->
         stored = StoredMessage(subject, 1 + len(said), clock.now() - 2 * SECOND, block, b"")
         one.receive(MessagesRead([stored._replace(body=None)]))
         one.step()
-        one.receive(ContentRead(subject, stored.sequence, stored, None))
+        one.receive(ContentFetched(subject, stored.sequence, stored, None))
         one.step()
         assert one.fires_in_flight == 1
         is_last = subject == "orders.once"
@@ -284,7 +284,7 @@ async def test_nothing_rests_where_no_guard_refuses_the_fire_of_a_schedule_that_
 
 
 def contents(count: int, first: int = 0) -> list[Input]:
-    return [ContentRead("orders.s", number, None, None) for number in range(first, first + count)]
+    return [ContentFetched("orders.s", number, None, None) for number in range(first, first + count)]
 
 
 async def test_contents_that_come_together_are_taken_in_parts_in_the_order_in_which_they_came() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, Input, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, Input, PublishConcluded, Stored
 from nats_scheduler.engine.views.seen import Question, Seen, done
 from nats_scheduler.engine.views.survey import survey
 from nats_scheduler.engine.views.timeline import Timeline
@@ -97,7 +97,7 @@ class Engine(Desk):
         for subject, sequence in self.reads:
             message = self.messages[subject]
             if self.random.random() < 0.7 and message.sequence == sequence:
-                super().step(ContentRead(subject, sequence, message, None))
+                super().step(ContentFetched(subject, sequence, message, None))
                 for fire in self.fires:
                     self.sequence += 1
                     super().step(PublishConcluded(fire, Stored(self.sequence)))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import Notify
-from nats_scheduler.engine.fire import Fire, Question, ReadContent
-from nats_scheduler.engine.inputs import CaughtUp, ContentRead, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.engine.fire import FetchContent, Fire, Question
+from nats_scheduler.engine.inputs import CaughtUp, ContentFetched, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
@@ -53,7 +53,7 @@ class Fires(SilentStream):
 
     def ask(self, question: Question) -> None:
         """Note that a fire is begun."""
-        if isinstance(question, ReadContent):
+        if isinstance(question, FetchContent):
             self.begun.append(question.schedule)
 
     async def begins(self, number: int) -> bool:
@@ -80,9 +80,9 @@ class Answering(Fires):
     def ask(self, question: Question) -> None:
         """Find the schedule."""
         super().ask(question)
-        assert isinstance(question, ReadContent)
+        assert isinstance(question, FetchContent)
         message = StoredMessage(question.schedule, question.sequence, 1, EVERY_SECOND, b"")
-        self.notify(ContentRead(question.schedule, question.sequence, message, None))
+        self.notify(ContentFetched(question.schedule, question.sequence, message, None))
 
     async def follow(self, after: int) -> None:
         """Deliver one schedule, and then nothing."""

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.micro import CONFLICT, MicroService, Questions, Served, ServiceError, error_of
-from nats_scheduler.service.shares import Budget, Places
+from nats_scheduler.service.shares import Budget, RequestPlaces
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
@@ -86,11 +86,11 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
     async with account_on(server.url) as account, account_on(server.url) as own:
         found = Trial(account, id(request.node))
 
-        def served(name: str, places: Places, answer: Callable[[bytes], Awaitable[bytes]]) -> Served:
+        def served(name: str, places: RequestPlaces, answer: Callable[[bytes], Awaitable[bytes]]) -> Served:
             return Served(name, f"tested.{found.number}.{name}", places, answer, metadata={"places": str(places.most)})
 
         budget = Budget(1.0, 1.0)
-        few, many = Places(2, 1, 2, budget), Places(32, 32, 32, budget)
+        few, many = RequestPlaces(2, 1, 2, budget), RequestPlaces(32, 32, 32, budget)
         endpoints = [served("wait", few, found.wait), served("echo", many, echo), served("refuse", few, refuse)]
         identity = {"name": NAME, "id": str(found.number), "version": "1.0.0"}
         service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
@@ -178,7 +178,7 @@ async def test_the_clients_of_another_account_are_told_apart_by_their_account(st
         account_on(urls["two"]) as two,
     ):
         found = Trial(own, 1)
-        places = Places(3, 1, 8, Budget(1.0, 1.0))
+        places = RequestPlaces(3, 1, 8, Budget(1.0, 1.0))
         endpoints = [Served("wait", "tested.1.wait", places, found.wait), Served("echo", "tested.1.echo", places, echo)]
         identity = {"name": NAME, "id": "1", "version": "1.0.0"}
         service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)

@@ -5,7 +5,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.observe.activity import Minute, nothing_in, total_of
 from nats_scheduler.observe.documents import RecentFireDocument
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
@@ -106,10 +106,10 @@ def fires_of(fires: Any) -> list[RecentFireDocument] | None:
 FIRES = 40
 
 
-def read_back(number: int) -> tuple[str, FireReadBack]:
+def read_back(number: int) -> tuple[str, FireConfirmed]:
     """Return a fire of one of two streams; two of each are stored at the same time."""
     stored_at = START + number // 4 * MINUTE
-    fire = FireReadBack(f"s.{number}", "t", stored_at, stored_at, stored_at, stored_sequence=1 + number // 2)
+    fire = FireConfirmed(f"s.{number}", "t", stored_at, stored_at, stored_at, stored_sequence=1 + number // 2)
     return "AB"[number % 2], fire
 
 

@@ -11,8 +11,8 @@ from nats_scheduler.service.shares import (
     WAIT_LIMIT_SECONDS,
     Buckets,
     Budget,
-    Places,
-    Refused,
+    RequestPlaces,
+    ShareRefused,
     Shares,
     client_of,
 )
@@ -51,8 +51,8 @@ def test_a_client_of_another_account_is_whom_the_server_names() -> None:
     assert forged == b"_INBOX.abc", "a client of the account can write that header"
 
 
-def places(most: int = 4, of_one: int = 2, waiting: int = 40, share: float = 1.0, owner: bytes = b"") -> Places:
-    return Places(most, of_one, waiting, Budget(share, share / 2), owner)
+def places(most: int = 4, of_one: int = 2, waiting: int = 40, share: float = 1.0, owner: bytes = b"") -> RequestPlaces:
+    return RequestPlaces(most, of_one, waiting, Budget(share, share / 2), owner)
 
 
 def begun(shares: Shares[str], now: float = 0.0) -> list[str]:
@@ -81,7 +81,7 @@ def test_one_client_is_refused_what_is_too_much_and_the_others_are_not() -> None
     shares, asked = Shares[str](), places(waiting=64)
     for number in range(MAX_WAITING_OF_ONE):
         assert shares.add(asked, b"a", f"{number}", 100, 0.0) is None
-    assert shares.add(asked, b"a", "more", 100, 0.0) == Refused("more", asked.too_many_of_one)
+    assert shares.add(asked, b"a", "more", 100, 0.0) == ShareRefused("more", asked.too_many_of_one)
     assert f"{asked.most_of_one} requests are in work, and {MAX_WAITING_OF_ONE} wait" in asked.too_many_of_one
     assert shares.add(asked, b"b", "its first", 100, 0.0) is None
 
@@ -90,11 +90,11 @@ def test_the_bytes_that_wait_are_limited_for_one_client_and_for_all() -> None:
     shares, asked = Shares[str](), places(waiting=64)
     part = asked.most_bytes // 8
     assert [shares.add(asked, b"a", "x", part, 0.0) for _ in range(2)] == [None, None]
-    assert shares.add(asked, b"a", "x", 1, 0.0) == Refused("x", asked.too_long_of_one)
+    assert shares.add(asked, b"a", "x", 1, 0.0) == ShareRefused("x", asked.too_long_of_one)
     for number in range(6):
         assert shares.add(asked, b"b%d" % number, "y", part, 0.0) is None
-    assert shares.add(asked, b"c", "first of c", part, 0.0) == Refused("x", asked.too_many), "one of two gives way"
-    assert shares.add(asked, b"d", "first of d", part, 0.0) == Refused("first of d", asked.too_many)
+    assert shares.add(asked, b"c", "first of c", part, 0.0) == ShareRefused("x", asked.too_many), "one of two gives way"
+    assert shares.add(asked, b"d", "first of d", part, 0.0) == ShareRefused("first of d", asked.too_many)
     assert asked.waiting_bytes == asked.most_bytes
 
 
@@ -102,8 +102,8 @@ def test_a_client_with_many_that_wait_gives_way_to_one_with_none() -> None:
     shares, asked = Shares[str](), places(waiting=10)
     for number in range(10):
         shares.add(asked, b"a", f"a{number}", 100, 0.0)
-    assert shares.add(asked, b"a", "a10", 100, 0.0) == Refused("a10", asked.too_many)
-    assert shares.add(asked, b"b", "b0", 100, 0.0) == Refused("a9", asked.too_many)
+    assert shares.add(asked, b"a", "a10", 100, 0.0) == ShareRefused("a10", asked.too_many)
+    assert shares.add(asked, b"b", "b0", 100, 0.0) == ShareRefused("a9", asked.too_many)
     assert begun(shares) == ["a0", "b0", "a1"]
 
 
@@ -120,7 +120,7 @@ def test_who_waits_too_long_is_refused_with_the_limits() -> None:
     shares.add(asked, b"a", "early", 100, 0.0)
     shares.add(asked, b"a", "late", 100, 1.0)
     assert shares.overdue(WAIT_LIMIT_SECONDS - 0.1) == []
-    assert shares.overdue(WAIT_LIMIT_SECONDS) == [Refused("early", asked.too_late)]
+    assert shares.overdue(WAIT_LIMIT_SECONDS) == [ShareRefused("early", asked.too_late)]
     assert "100% of a second of process time, 50% for one client" in asked.too_late
     assert shares.clear() == ["late"]
     assert not shares.has_waiting

@@ -273,8 +273,8 @@ class Publishers:
         is_counted = pattern.policies.missed or pattern.policies.report
         draw = self._combining if is_counted else self._overlapping
         overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, None, 400, 3_000, 9_000])
-        held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
-        return replace(pattern, policies=held_back)
+        blocked = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
+        return replace(pattern, policies=blocked)
 
     def _to_be_done(self, pattern: Pattern, target: str) -> Pattern:
         """Draw within which time a fire is to be done, for a target that has a worker."""

@@ -19,9 +19,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nats_scheduler.engine.holding import roster, table
+from nats_scheduler.engine.holding import scheduled, table
 from nats_scheduler.engine.holding.table import checksum, prepare
-from nats_scheduler.engine.receiving import intake
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.data_folder import ClaimedFolder, claim
@@ -58,11 +57,10 @@ def near(seed: int) -> Iterable[Change]:
     if seed % 2 == 0:
         return ()
     return (
-        (roster, "OBJECTS_AHEAD_NS", 300 * MILLISECOND),
-        (roster, "MIN_AHEAD_NS", 150 * MILLISECOND),
-        (roster, "MAX_READ_PER_CALL", 2),
-        (roster, "MAX_KNOWN_SUBJECTS", 0),
-        (intake, "MIN_MANY", 1),
+        (scheduled, "OBJECTS_AHEAD_NS", 300 * MILLISECOND),
+        (scheduled, "MIN_AHEAD_NS", 150 * MILLISECOND),
+        (scheduled, "MAX_READ_PER_CALL", 2),
+        (scheduled, "MAX_KNOWN_SUBJECTS", 0),
         (table, "ROWS_AT_ONCE", 2),
         (table, "SUBJECTS_AT_ONCE", 2),
     )

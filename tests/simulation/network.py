@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError
@@ -55,7 +55,7 @@ class Weather(Perfect):
         fate = self._fate(FULL)
         return fate._replace(arrives=False) if "idle" in self.kinds else fate
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         """Decide what happens to a read."""
         return self._fate(None)
 

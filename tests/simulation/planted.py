@@ -17,15 +17,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from nats_scheduler.engine.actions import PublishFires, WakeAt
-from nats_scheduler.engine.fire import ReadDuplicate
+from nats_scheduler.engine.fire import FetchDuplicate
 from nats_scheduler.engine.firing import answers, blocking, building, confirming, identities, timing
-from nats_scheduler.engine.holding import deadlines, roster
+from nats_scheduler.engine.holding import deadlines, scheduled
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.progress import Progress
 from nats_scheduler.engine.holding.proposals import Proposals
 from nats_scheduler.engine.holding.purges import Purges
-from nats_scheduler.engine.holding.state import StreamState
-from nats_scheduler.engine.inputs import Checkpoint, ContentRead, PublishConcluded, Stored
+from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.engine.inputs import Checkpoint, ContentFetched, PublishConcluded, Stored
 from nats_scheduler.engine.ownership.order import Order, Stance
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.ownership.takeover import Takeover
@@ -116,7 +116,7 @@ BUGS = {
         instead(StreamEngine, "checkpoint", lambda self, now: Checkpoint(now + 3 * SECOND, self.last_read)),
     ),
     "idle_owner_not_passed_over": Bug("Live", 1, instead(Owners, "judge_owner", lambda *_: None), with_unable),
-    "fire_before_not_in_file": Bug("Overlap", 28, instead(roster, "read_history", lambda *_: None), with_files),
+    "fire_before_not_in_file": Bug("Overlap", 28, instead(scheduled, "read_history", lambda *_: None), with_files),
 }
 """Each bug by its name; more are entered below."""
 
@@ -137,7 +137,7 @@ def breaks(
 
 
 @breaks("Complete", 64, answers, "publish_concluded")
-def unknown_outcome_taken_for_stored(original: Any, state: StreamState, given: PublishConcluded) -> None:
+def unknown_outcome_taken_for_stored(original: Any, state: EngineState, given: PublishConcluded) -> None:
     original(state, PublishConcluded(given.fire, Stored(0)))
 
 
@@ -153,7 +153,7 @@ def engine_woken_late(original: Any, self: StreamDriver, given: WakeAt) -> None:
 
 @breaks("Complete", 32, StreamDriver, "_ask")
 def duplicate_not_read(original: Any, self: StreamDriver, question: Any) -> None:
-    if not isinstance(question, ReadDuplicate):
+    if not isinstance(question, FetchDuplicate):
         original(self, question)
 
 
@@ -172,7 +172,7 @@ def first_only(original: Any, self: Admission, held: Held, before: Held | None, 
         original(self, held, before, now)
 
 
-def any_content_believed(original: Any, state: StreamState, read: ContentRead) -> Any:
+def any_content_believed(original: Any, state: EngineState, read: ContentFetched) -> Any:
     if read.message is not None and read.message.sequence > read.sequence:
         read = read._replace(message=read.message._replace(sequence=read.sequence))
     return original(state, read)
@@ -182,7 +182,7 @@ def any_content_believed(original: Any, state: StreamState, read: ContentRead) -
 BUGS["replacement_ignored"] = Bug(
     "Latest",
     2,
-    together(around(Admission, "accept", first_only), around(answers, "content_read", any_content_believed)),
+    together(around(Admission, "accept", first_only), around(answers, "content_fetched", any_content_believed)),
 )
 
 

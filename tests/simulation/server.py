@@ -88,7 +88,7 @@ class AgreedContact(LaggingContact):
         def begin(answer: Callable[[Input], None]) -> None:
             self.agreement.store(*sent, lambda outcome: answer(PublishConcluded(fire, outcome)))
 
-        return request if fire.is_elsewhere else _Proposal(*request, begin)
+        return request if fire.is_to_other_stream else _Proposal(*request, begin)
 
     def _applying(self, request: AwaitProposals) -> Any:
         def begin(answer: Callable[[Input], None]) -> None:

@@ -17,7 +17,7 @@ from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContentRead,
+    ContentFetched,
     FireLookedFor,
     FiresStored,
     Input,
@@ -70,7 +70,7 @@ V2_11 = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
 
 ANSWERS: dict[type[Any], Point] = {
     CaughtUp: Point.CAUGHT_UP,
-    ContentRead: Point.CONTENT_READ,
+    ContentFetched: Point.CONTENT_READ,
     FireLookedFor: Point.CONTENT_READ,
     FiresStored: Point.PUBLISHED,
     PublishConcluded: Point.PUBLISHED,

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from nats_scheduler.engine import restart as engine_restart
-from nats_scheduler.engine.holding import roster
+from nats_scheduler.engine.holding import scheduled
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.table import Row, Table, checksum
 from nats_scheduler.engine.receiving.admission import Admission
-from nats_scheduler.engine.restart import Document, Restart
+from nats_scheduler.engine.restart import Restart, RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.message.headers import with_headers
@@ -58,7 +58,7 @@ def tail_begins_too_late() -> Iterable[tuple[Any, str, Any]]:
     """Leave out the first messages that are stored after the sequence of the document."""
     original, late = Restart.begin_with, set[int]()
 
-    def begin_with(self: Restart, document: Document, kinds: Any) -> None:
+    def begin_with(self: Restart, document: RestartDocument, kinds: Any) -> None:
         original(self, document, kinds)
         late.add(id(self))
 
@@ -88,21 +88,23 @@ class HeldHere(Held):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.is_elsewhere = False
+        self.is_to_other_stream = False
 
 
 BUGS = {
     "the tail begins too late": tail_begins_too_late,
     "no row is woken": instead(Table, "woken", lambda *_: []),
-    "a schedule begins with the fire after its next one": around(roster, "row_of", row_of_the_fire_after),
+    "a schedule begins with the fire after its next one": around(scheduled, "row_of", row_of_the_fire_after),
     "whatever waits is ended when something was removed": together(
         instead(
-            Admission, "find_gone", lambda self, *_: iter([[(one.subject, one.sequence) for one in self._state.roster]])
+            Admission,
+            "find_gone",
+            lambda self, *_: iter([[(one.subject, one.sequence) for one in self._state.schedules]]),
         ),
         instead(Removals, "_end", end_unasked),
     ),
-    "the fire before is not known": instead(roster, "read_history", lambda *_: None),
-    "a target elsewhere is taken for one of the stream": instead(roster, "Held", HeldHere),
+    "the fire before is not known": instead(scheduled, "read_history", lambda *_: None),
+    "a target elsewhere is taken for one of the stream": instead(scheduled, "Held", HeldHere),
 }
 
 
@@ -248,7 +250,7 @@ def store(
 
 NOT_LEFT = {
     "a schedule in progress begins with the fire after": instead(
-        roster, "first_due", lambda held: held.next_fire(held.fire_time) or held.fire_time
+        scheduled, "first_due", lambda held: held.next_fire(held.fire_time) or held.fire_time
     ),
     "what is done is not purged again": around(
         Restart, "_begin_again", lambda original, self, held, _ending: original(self, held, None)
@@ -295,7 +297,9 @@ def fired_after_a_return(*, is_new: bool) -> set[str]:
         return set(fleet.fires_within(6 * SECOND))
 
 
-async def unchecked(_rows: StreamRows, document: Document, api: StreamContents, stream: str) -> tuple[Any, list[Any]]:
+async def unchecked(
+    _rows: StreamRows, document: RestartDocument, api: StreamContents, stream: str
+) -> tuple[Any, list[Any]]:
     return await api.message(stream, seq=document.last.sequence), []
 
 

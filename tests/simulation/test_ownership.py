@@ -16,7 +16,7 @@ from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding import refusals
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import Checkpoint, FiresStored, OwnershipChanged, RemovalRequested
 from nats_scheduler.engine.ownership import owners
 from nats_scheduler.engine.ownership.ability import IDLE_CONFIRMED_AFTER_NS, Ability
@@ -48,7 +48,7 @@ PASSED_OVER = SECOND + UNFIRED_LIMIT_NS + IDLE_CONFIRMED_AFTER_NS + SECOND
 SUBJECTS = [f"s.{number}" for number in range(12)]
 
 
-def taken_for_unfired(state: StreamState, held: Held) -> bool:
+def taken_for_unfired(state: EngineState, held: Held) -> bool:
     since = max(held.send_time, state.ownership.in_contact_since) + UNFIRED_LIMIT_NS
     if state.now >= since:
         state.ownership.blame(held)
@@ -325,7 +325,7 @@ def looks_on_as_a_standby(original: Any, self: Takeover, change: OwnershipChange
     if is_new:
         for held in self._state.all_not_waiting():
             self._state.look_later(held, held.send_time + LIVE * 10)
-        while self._state.roster.pop_woken(now, 1_000):
+        while self._state.schedules.pop_woken(now, 1_000):
             pass
 
 
@@ -531,7 +531,7 @@ def fired_after_a_leader_was_behind(*, elects: bool) -> set[str]:
         return set(fleet.fires_within(LIVE))
 
 
-def any_fire_taken_for_the_refused(original: Any, state: StreamState, stored: FiresStored) -> None:
+def any_fire_taken_for_the_refused(original: Any, state: EngineState, stored: FiresStored) -> None:
     known = state.refusals
     for fire in stored.fires:
         if fire.sequence in known.held:

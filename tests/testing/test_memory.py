@@ -1,7 +1,7 @@
 """The extras of the stream and the contact in memory: messages expire by a given clock, requests fail on demand."""
 
 from nats_scheduler.engine.actions import PurgeSchedule
-from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import (
     Input,
     MessagesRead,
@@ -34,7 +34,7 @@ class Fated(Perfect):
     def publish(self, fire: Fire) -> Fate:
         return self.fate
 
-    def read(self, request: ReadContent) -> Fate:
+    def read(self, request: FetchContent) -> Fate:
         return self.fate
 
     def purge(self, request: PurgeSchedule) -> Fate:
@@ -106,11 +106,11 @@ def test_a_lost_answer_or_request_is_unknown_after_the_deadline() -> None:
 def test_a_refused_request_does_nothing_and_a_doubled_one_arrives_twice_and_has_one_answer() -> None:
     bench, doubled = Bench(), Bench()
     fire = bench.publish(Fate(refusal=FULL))
-    bench.contact.ask(ReadContent("s", 1, None))
+    bench.contact.ask(FetchContent("s", 1, None))
     bench.contact.purge(PurgeSchedule("s", 1))
     assert bench.after(0) == [
         PublishConcluded(fire, FULL),
-        Unanswered(ReadContent("s", 1, None), FULL.description),
+        Unanswered(FetchContent("s", 1, None), FULL.description),
         PurgeConcluded("s", 1, FULL.description, refused=True),
     ]
     assert len(bench.stream) == 0

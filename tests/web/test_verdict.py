@@ -10,7 +10,7 @@ from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service.answers import Part
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.pages import KINDS, STATES
-from nats_scheduler.web.verdict import Verdict, totals, troubled_first, verdict
+from nats_scheduler.web.verdict import StatusVerdict, totals, troubled_first, verdict
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def on(
     instances: Sequence[InstanceDocument] = (),
     findings: Part[FindingsAnswer] | None = None,
     cursor: str | None = None,
-) -> Verdict:
+) -> StatusVerdict:
     """Return the verdict on these answers, of which none is bad unless it is given."""
     listed: Any = {**HEAD, "unanswered": [], "cursor": cursor, "streams": list(streams or (stream(),))}
     known: Any = {**HEAD, "cursor": None, "instances": list(instances or (instance(),))}
@@ -72,7 +72,7 @@ def found(severity: str, subject: str | None) -> Part[FindingsAnswer]:
     return answered(report)
 
 
-def sentences(found: Verdict) -> list[str]:
+def sentences(found: StatusVerdict) -> list[str]:
     return [one.sentence for one in found.reasons]
 
 

@@ -16,7 +16,7 @@ from nats_scheduler.engine.holding.contents import size_of
 from nats_scheduler.engine.holding.flight import DONE, Stage
 from nats_scheduler.engine.holding.held import Held, NoFire
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.message.policies import MAKE_UP_ONCE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -26,7 +26,7 @@ CONTENT_KEPT_NS = 10 * SECOND
 
 
 def advance(
-    state: StreamState, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED, *, is_last: bool = False
+    state: EngineState, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED, *, is_last: bool = False
 ) -> None:
     """Go on after a stored fire: to the next one, or to the purge of a schedule that is done.
 
@@ -52,7 +52,7 @@ def advance(
             timing.await_due(state, held)
 
 
-def keep_content(state: StreamState, held: Held, content: StoredMessage, before: int) -> bool:
+def keep_content(state: EngineState, held: Held, content: StoredMessage, before: int) -> bool:
     """Keep the content of a fire for the next one, if that is soon and a guard protects it; return whether it is kept.
 
     The next fire is built at once, or in a burst in the middle of the time since the fire time `before` (ns).
@@ -73,11 +73,11 @@ def keep_content(state: StreamState, held: Held, content: StoredMessage, before:
     if len(state.in_flight.fires) <= BURST_IN_FLIGHT:
         sending.make_ready(state, held, held.flight)
     else:
-        state.roster.wake(held, held.send_time - pause // 2)
+        state.schedules.wake(held, held.send_time - pause // 2)
     return True
 
 
-def drop_due(state: StreamState, held: Held) -> None:
+def drop_due(state: EngineState, held: Held) -> None:
     """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
     first = held.fire_time
     if held.flight is not None and held.flight.missed_since is not None:
@@ -93,7 +93,7 @@ def drop_due(state: StreamState, held: Held) -> None:
         state.look_later(held, state.now + LEFT_TO_OWNER_NS)  # the owner reports it first
 
 
-def pass_over(state: StreamState, held: Held, next_fire: int | None) -> None:
+def pass_over(state: EngineState, held: Held, next_fire: int | None) -> None:
     """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
     if next_fire is None and held.ends_by_itself:
         purging.purge(state, held, Ending.SKIPPED)
@@ -101,7 +101,7 @@ def pass_over(state: StreamState, held: Held, next_fire: int | None) -> None:
         advance(state, held, next_fire)
 
 
-def join_late(state: StreamState, held: Held) -> bool:
+def join_late(state: EngineState, held: Held) -> bool:
     """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.
 
     It is read first: nobody noticed if it was removed while it waited.
@@ -118,7 +118,7 @@ def join_late(state: StreamState, held: Held) -> bool:
     return True
 
 
-def took_over(state: StreamState, held: Held, settled_through: int) -> None:
+def took_over(state: EngineState, held: Held, settled_through: int) -> None:
     """Report what was dropped while standing by and the owner before has not settled."""
     if held.unreported is None:
         return
@@ -129,7 +129,7 @@ def took_over(state: StreamState, held: Held, settled_through: int) -> None:
         _report_dropped(state, held, held.fire_time + is_done)
 
 
-def _report_dropped(state: StreamState, held: Held, before: int) -> None:
+def _report_dropped(state: EngineState, held: Held, before: int) -> None:
     """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
     first, held.unreported = held.unreported, None
     assert first is not None, "something was dropped"
@@ -139,7 +139,7 @@ def _report_dropped(state: StreamState, held: Held, before: int) -> None:
     note_dropped(state, held, first, before - 1, dropped, f"X-Missed: {held.terms.policies.missed}")
 
 
-def _report_missed(state: StreamState, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
+def _report_missed(state: EngineState, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
     """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
     was_running = state.running_since is not None and first >= state.running_since
     missed = held.terms.policies.missed

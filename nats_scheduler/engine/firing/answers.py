@@ -15,17 +15,17 @@ from functools import partial
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireForged, FireStored
-from nats_scheduler.engine.fire import CheckFinished, Fire, ReadContent, ReadDuplicate
+from nats_scheduler.engine.fire import CheckFinished, FetchContent, FetchDuplicate, Fire
 from nats_scheduler.engine.firing import blocking, confirming, fetching, purging
 from nats_scheduler.engine.firing.machine import Event, happen, may_happen
 from nats_scheduler.engine.holding.flight import DONE, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, BURST_LIMIT_NS
-from nats_scheduler.engine.holding.landed import fault_elsewhere, fault_of_duplicate
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.landed import fault_in_other_stream, fault_of_duplicate
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import (
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     FinishAnswer,
     FireLookedFor,
     FiresStored,
@@ -52,7 +52,7 @@ MAX_REPORTS_PER_STEP = 256
 # -- contents ----------------------------------------------------------------------------------------------------------
 
 
-def content_read(state: StreamState, read: ContentRead) -> StoredMessage | None:
+def content_fetched(state: EngineState, read: ContentFetched) -> StoredMessage | None:
     """Take what was fetched for a schedule; returns a message that was found above it, which may be its end."""
     held = _fetching(state, read.schedule, read.sequence)
     if held is None:
@@ -67,7 +67,7 @@ def content_read(state: StreamState, read: ContentRead) -> StoredMessage | None:
     return read.above
 
 
-def found_above(state: StreamState, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
+def found_above(state: EngineState, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
     """Fetch a schedule below a message that was found above it, if that leaves it alive; return whether it does."""
     is_alive = may_have_landed or state.landed.knows(held, found.sequence)
     if is_alive:
@@ -75,13 +75,13 @@ def found_above(state: StreamState, held: Held, found: StoredMessage, *, may_hav
     return is_alive
 
 
-def content_unread(state: StreamState, request: ReadContent, unread: Unanswered) -> None:
+def content_not_fetched(state: EngineState, request: FetchContent, unread: Unanswered) -> None:
     """Take it that the content of a schedule could not be fetched."""
     if (held := _fetching(state, request.schedule, request.sequence)) is not None:
         happen(state, held, Event.NOT_FETCHED, unread)
 
 
-def _fetching(state: StreamState, schedule: str, sequence: int) -> Held | None:
+def _fetching(state: EngineState, schedule: str, sequence: int) -> Held | None:
     """Return the schedule whose content is answered now; None if it does not wait for that answer any more."""
     held = state.in_stage(schedule, sequence, Stage.FETCHING)
     if held is None or held.flight is None:
@@ -93,7 +93,7 @@ def _fetching(state: StreamState, schedule: str, sequence: int) -> Held | None:
 # -- what may have changed ---------------------------------------------------------------------------------------------
 
 
-def covered(state: StreamState, held: Held, sequence: int) -> None:
+def covered(state: EngineState, held: Held, sequence: int) -> None:
     """Take it that something landed on a schedule and leaves it alive; what is done it does not concern."""
     flight = held.flight
     if flight is not None and flight.stage in DONE:
@@ -106,17 +106,17 @@ def covered(state: StreamState, held: Held, sequence: int) -> None:
         happen(state, held, Event.COVERED)
 
 
-def doubt(state: StreamState, some: Iterable[Held]) -> None:
+def doubt(state: EngineState, some: Iterable[Held]) -> None:
     """Have schedules fetched again before they fire that may have been removed."""
     state.guard.each(some, partial(_doubt, state))
 
 
-def _doubt(state: StreamState, held: Held) -> None:
+def _doubt(state: EngineState, held: Held) -> None:
     if may_happen(held, Event.DOUBTED):
         happen(state, held, Event.DOUBTED)
 
 
-def removal_requested(state: StreamState, request: RemovalRequested) -> None:
+def removal_requested(state: EngineState, request: RemovalRequested) -> None:
     """Doubt what a request may have removed, and retry what was refused.
 
     A request for many subjects concerns those that no guard protects: the server refuses the fires of what it has
@@ -135,7 +135,7 @@ def removal_requested(state: StreamState, request: RemovalRequested) -> None:
     doubt(state, fetching.unprotected(state, active) if is_wide else active)
 
 
-def contact_regained(state: StreamState) -> None:
+def contact_regained(state: EngineState) -> None:
     """Doubt samples, which have aged, and, without the guard, what may have been removed during the outage."""
     if state.running_since is None:
         state.running_since = state.now
@@ -145,7 +145,7 @@ def contact_regained(state: StreamState) -> None:
     doubt(state, fetching.unprotected(state, state.active.values()))
 
 
-def conditions_changed(state: StreamState) -> None:
+def conditions_changed(state: EngineState) -> None:
     """Retry soon what was refused: the stream, or our permissions on it, may have changed."""
     if state.refusals.held:
         state.refusals.retry_soon(state.now)
@@ -154,13 +154,13 @@ def conditions_changed(state: StreamState) -> None:
 # -- fires -------------------------------------------------------------------------------------------------------------
 
 
-def publish_concluded(state: StreamState, conclusion: PublishConcluded) -> None:
+def publish_concluded(state: EngineState, conclusion: PublishConcluded) -> None:
     """Take the outcome of a fire."""
     fire, outcome = conclusion.fire, conclusion.outcome
     held = state.awaiting(fire)
     if isinstance(outcome, Stored):
         if outcome.duplicate and held is not None:
-            state.emit(ReadDuplicate(fire, outcome.sequence, outcome.stream))  # in flight until that is read
+            state.emit(FetchDuplicate(fire, outcome.sequence, outcome.stream))  # in flight until that is read
         else:
             _stored_alone(state, fire, outcome)
         return
@@ -169,7 +169,7 @@ def publish_concluded(state: StreamState, conclusion: PublishConcluded) -> None:
         happen(state, held, Event.REFUSED if isinstance(outcome, Refused) else Event.UNKNOWN, fire, outcome)
 
 
-def duplicate_read(state: StreamState, read: DuplicateRead) -> None:
+def duplicate_fetched(state: EngineState, read: DuplicateFetched) -> None:
     """Take what is stored under the sequence of which the server says that it is this fire."""
     fire, held = read.fire, state.awaiting(read.fire)
     fault = "" if held is None else fault_of_duplicate(held, read, moved=confirming.is_moved(state, held))
@@ -183,7 +183,7 @@ def duplicate_read(state: StreamState, read: DuplicateRead) -> None:
     happen(state, held, Event.FORGED, read, fault)
 
 
-def fires_stored(state: StreamState, stored: FiresStored) -> None:
+def fires_stored(state: EngineState, stored: FiresStored) -> None:
     """Take it that fires are stored."""
     fires = stored.fires
     state.stored_count += len(fires)
@@ -194,7 +194,7 @@ def fires_stored(state: StreamState, stored: FiresStored) -> None:
         fire.stored_as, fire.stored_at = sequence, state.now
     state.guard.each(fires, partial(_go_on_after, state))
     state.in_flight.conclude(*fires)  # not before: fires that are stored together are a burst too
-    if fires and not fires[0].is_elsewhere:  # such a fire is concluded alone, and is not confirmed
+    if fires and not fires[0].is_to_other_stream:  # such a fire is concluded alone, and is not confirmed
         state.progress.expect(fires)
         if state.expiry is not None:  # it notes what is not received again
             state.expiry.fires_stored(fire for fire in fires if not state.progress.is_read_by_headers(fire))
@@ -205,7 +205,7 @@ def fires_stored(state: StreamState, stored: FiresStored) -> None:
             state.contents.drop(held.flight)
 
 
-def _go_on_after(state: StreamState, fire: Fire) -> None:
+def _go_on_after(state: EngineState, fire: Fire) -> None:
     """Do what cannot wait after a fire that is stored."""
     if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
         purging.roll_up(state, fire.target, fire.stored_as - 1)
@@ -216,11 +216,11 @@ def _go_on_after(state: StreamState, fire: Fire) -> None:
     else:
         fire.advances_later = True
 
-    if fire.is_watched and not fire.is_elsewhere:
+    if fire.is_watched and not fire.is_to_other_stream:
         state.watch(fire, fire.target, fire.stored_as, fire.stored_at, fire.block)
 
 
-def report_stored(state: StreamState) -> bool:
+def report_stored(state: EngineState) -> bool:
     """Report fires that were stored, and advance after them; returns whether there are more, False in a burst."""
     unreported = state.unreported
     if len(state.in_flight.fires) > BURST_IN_FLIGHT and state.in_flight.is_burst(len(unreported), state.now):
@@ -234,29 +234,29 @@ def report_stored(state: StreamState) -> bool:
     return bool(state.unreported)
 
 
-def _report(state: StreamState, fire: Fire) -> None:
+def _report(state: EngineState, fire: Fire) -> None:
     """Report a fire that was stored, and advance its schedule if that could wait."""
     state.emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
-    if fire.is_elsewhere:
-        held = state.roster.exactly(fire.schedule, fire.sequence)
+    if fire.is_to_other_stream:
+        held = state.schedules.exactly(fire.schedule, fire.sequence)
         confirming.report_confirmed(state, fire, held, fire.target, fire.stored_as, fire.stored_at)
     if fire.advances_later:
         _advance_after(state, fire)
 
 
-def _stored_alone(state: StreamState, fire: Fire, outcome: Stored) -> None:
+def _stored_alone(state: EngineState, fire: Fire, outcome: Stored) -> None:
     """Take it that a fire is stored, of which the acknowledgement has its schedule not purged."""
     fire.was_stored_before, fire.purge_through = outcome.duplicate, 0
     fires_stored(state, FiresStored((fire,), (outcome.sequence,)))
 
 
-def _advance_after(state: StreamState, fire: Fire) -> None:
+def _advance_after(state: EngineState, fire: Fire) -> None:
     """Advance the schedule of a fire that is stored, if it still waits for that."""
     if (held := state.awaiting(fire)) is not None:
         happen(state, held, Event.STORED, fire)
 
 
-def _advance_while_purged(state: StreamState, fire: Fire) -> None:
+def _advance_while_purged(state: EngineState, fire: Fire) -> None:
     """Advance the schedule of a last fire, which is being purged since its acknowledgement."""
     state.purges.outstanding += 1
     state.purges.under_way = fire
@@ -266,7 +266,7 @@ def _advance_while_purged(state: StreamState, fire: Fire) -> None:
         state.purges.under_way = None
 
 
-def _end_refusals(state: StreamState, fires: Sequence[Fire]) -> None:
+def _end_refusals(state: EngineState, fires: Sequence[Fire]) -> None:
     """Note which refused fires are stored: another fire of the same schedule says nothing about them."""
     for fire in fires:
         if fire.sequence in state.refusals.held and state.awaiting(fire) is not None:
@@ -288,7 +288,7 @@ def _end_refusals(state: StreamState, fires: Sequence[Fire]) -> None:
 # Limit: what was removed from the other stream is not found.
 
 
-def looked_for(state: StreamState, look: FireLookedFor) -> None:
+def looked_for(state: EngineState, look: FireLookedFor) -> None:
     """Take what the stream of a target has of a fire: it is stored, or is to be sent."""
     fire, held = look.fire, state.awaiting(look.fire)
     if held is None or held.flight is None:
@@ -310,7 +310,7 @@ def looked_for(state: StreamState, look: FireLookedFor) -> None:
         happen(state, held, Event.NOT_FOUND, fire)
 
 
-def latest_found(state: StreamState, held: Held, look: FireLookedFor) -> tuple[int, StoredMessage | None]:
+def latest_found(state: EngineState, held: Held, look: FireLookedFor) -> tuple[int, StoredMessage | None]:
     """Return the fire time of the latest fire that was found and can be genuine, and it; None if there is none."""
     latest: StoredMessage | None = None
     fire_time = look.first
@@ -318,7 +318,7 @@ def latest_found(state: StreamState, held: Held, look: FireLookedFor) -> tuple[i
         generated = read_generated(message.block)
         if generated is None or generated[:2] != (held.subject, held.sequence) or generated.fire_time < fire_time:
             continue
-        fault = fault_elsewhere(held, generated, message)
+        fault = fault_in_other_stream(held, generated, message)
         if not fault:
             fire_time, latest = generated.fire_time, message
             continue
@@ -339,11 +339,11 @@ def _missed_between(held: Held, latest: int, fire: Fire) -> int | None:
 # -- what was asked about the fire before, and purges ------------------------------------------------------------------
 
 
-def finish_answered(state: StreamState, answer: FinishAnswer, request: CheckFinished) -> None:
+def finish_answered(state: EngineState, answer: FinishAnswer, request: CheckFinished) -> None:
     """Take what was found out about the fire before that of a schedule, or about one that is to be done in time."""
     if state.deadlines is not None and state.deadlines.answered(request, answer, state.now):
         return
-    held = state.roster.exactly(request.schedule, request.sequence)
+    held = state.schedules.exactly(request.schedule, request.sequence)
     if held is None or held.flight is None:
         return
     if may_happen(held, Event.FINISH_ANSWERED):
@@ -352,7 +352,7 @@ def finish_answered(state: StreamState, answer: FinishAnswer, request: CheckFini
         blocking.answered_too_soon(held.flight, request)
 
 
-def purge_concluded(state: StreamState, conclusion: PurgeConcluded) -> None:
+def purge_concluded(state: EngineState, conclusion: PurgeConcluded) -> None:
     """Take the conclusion of a purge."""
     schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
     purging.conclude(state, schedule, through)
@@ -367,7 +367,7 @@ def purge_concluded(state: StreamState, conclusion: PurgeConcluded) -> None:
         happen(state, held, Event.NOT_PURGED, conclusion)
 
 
-def schedules_purged(state: StreamState, purged: SchedulesPurged) -> None:
+def schedules_purged(state: EngineState, purged: SchedulesPurged) -> None:
     """Take it that schedules were purged."""
     for schedule, through in zip(purged.schedules, purged.throughs, strict=True):
         purging.conclude(state, schedule, through)

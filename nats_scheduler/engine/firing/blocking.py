@@ -29,7 +29,7 @@ from nats_scheduler.engine.firing.silence import dropped as note_dropped
 from nats_scheduler.engine.holding.deadlines import MAX_SILENT_FAILURES, QUESTION_SPACING_NS
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import FinishAnswer, Unanswered
 from nats_scheduler.message.policies import Overlap
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -56,7 +56,7 @@ class Verdict(Enum):
 # -- questions -----------------------------------------------------------------------------------------------
 
 
-def block(state: StreamState, held: Held, flight: Flight) -> bool:
+def block(state: EngineState, held: Held, flight: Flight) -> bool:
     """Block a schedule that is due if its fire before may be unfinished, and ask about that; return whether it is.
 
     One that had to wait fires for the latest fire time that is due.
@@ -83,7 +83,7 @@ def block(state: StreamState, held: Held, flight: Flight) -> bool:
     return True
 
 
-def ask_again(state: StreamState, held: Held, flight: Flight) -> None:
+def ask_again(state: EngineState, held: Held, flight: Flight) -> None:
     """Ask again about a fire before, if its turn has come, or its time is over."""
     before = flight.before
     assert before is not None, "it waits for the fire before"
@@ -94,7 +94,7 @@ def ask_again(state: StreamState, held: Held, flight: Flight) -> None:
         _ask_in_turn(state, held, flight, before)
 
 
-def answered(state: StreamState, held: Held, request: CheckFinished, answer: FinishAnswer) -> Verdict:
+def answered(state: EngineState, held: Held, request: CheckFinished, answer: FinishAnswer) -> Verdict:
     """Act on what was found out about the fire before, and return what becomes of the fire that is due."""
     flight = held.flight
     before = None if flight is None else flight.before
@@ -128,7 +128,7 @@ def answered_too_soon(flight: Flight, request: CheckFinished) -> None:
 # -- asking --------------------------------------------------------------------------------------------------
 
 
-def _fire_before(state: StreamState, held: Held) -> FireBefore | None:
+def _fire_before(state: EngineState, held: Held) -> FireBefore | None:
     """Return the last fire of a schedule before the one that is due; None if it is certain that there is none."""
     if held.previous_sequence:
         last = held.previous_sequence
@@ -143,7 +143,7 @@ def _fire_before(state: StreamState, held: Held) -> FireBefore | None:
     return FireBefore(state.now, held.sequence, through, stored_at)
 
 
-def _ask(state: StreamState, held: Held, before: FireBefore) -> None:
+def _ask(state: EngineState, held: Held, before: FireBefore) -> None:
     target = ">" if state.landed.moves.moves(held.terms.target) else held.terms.target
     consumer = held.terms.policies.consumer if state.rules.keeps_acknowledged else None
     request = CheckFinished(held.subject, held.sequence, target, before.after, before.through, consumer)
@@ -151,7 +151,7 @@ def _ask(state: StreamState, held: Held, before: FireBefore) -> None:
     state.emit(request)
 
 
-def _ask_in_turn(state: StreamState, held: Held, flight: Flight, before: FireBefore) -> None:
+def _ask_in_turn(state: EngineState, held: Held, flight: Flight, before: FireBefore) -> None:
     """Ask when every earlier question about an unfinished fire had its turn."""
     if before.question is not None:
         return
@@ -164,33 +164,33 @@ def _ask_in_turn(state: StreamState, held: Held, flight: Flight, before: FireBef
         _ask(state, held, before)
 
 
-def _wait(state: StreamState, held: Held, flight: Flight, before: FireBefore, until: int) -> None:
+def _wait(state: EngineState, held: Held, flight: Flight, before: FireBefore, until: int) -> None:
     """Wait until an instant (ns), or until the fire before is timed out, and keep no content meanwhile."""
     before.waited = True
     flight.content = flight.source = flight.fire = None
     state.contents.drop(flight)
     state.blocked[held.sequence] = held
     timeout = held.terms.policies.timeout
-    state.roster.wake(held, until if timeout is None else min(until, before.stored_at + timeout))
+    state.schedules.wake(held, until if timeout is None else min(until, before.stored_at + timeout))
 
 
 # -- what follows --------------------------------------------------------------------------------------------
 
 
-def _end(state: StreamState, held: Held, before: FireBefore) -> Verdict:
+def _end(state: EngineState, held: Held, before: FireBefore) -> Verdict:
     """Let the schedule fire: the fire before is finished, or counts as finished."""
     before.is_over = True
     state.blocked.pop(held.sequence, None)
     return Verdict.GO_AHEAD
 
 
-def _time_out(state: StreamState, held: Held, before: FireBefore, unfinished: int, reason: str = "") -> Verdict:
+def _time_out(state: EngineState, held: Held, before: FireBefore, unfinished: int, reason: str = "") -> Verdict:
     times = before.stored_at, held.fire_time
     state.emit(Report(FireTimedOut(held.subject, held.sequence, unfinished, *times, reason)))
     return _end(state, held, before)
 
 
-def _skip(state: StreamState, held: Held) -> None:
+def _skip(state: EngineState, held: Held) -> None:
     """Drop everything that is due."""
     first = held.fire_time
     held.fire_time = _latest_due(state, held)
@@ -199,7 +199,7 @@ def _skip(state: StreamState, held: Held) -> None:
     note_dropped(state, held, first, held.fire_time, count, policy)
 
 
-def _choose_latest(state: StreamState, held: Held) -> None:
+def _choose_latest(state: EngineState, held: Held) -> None:
     """Let the latest fire that is due stand for all that waited."""
     first, latest = held.fire_time, _latest_due(state, held)
     if latest > first:
@@ -208,13 +208,13 @@ def _choose_latest(state: StreamState, held: Held) -> None:
     held.waited_fire = held.fire_time
 
 
-def _latest_due(state: StreamState, held: Held) -> int:
+def _latest_due(state: EngineState, held: Held) -> int:
     """Return the latest fire time (ns) that is due, or the next one if none is."""
     latest = held.latest_due(held.fire_time, min(state.now, held.expires - 1)) if held.repeats else None
     return held.fire_time if latest is None else latest
 
 
-def _report_skipped(state: StreamState, held: Held, first: int, until: int) -> int:
+def _report_skipped(state: EngineState, held: Held, first: int, until: int) -> int:
     """Report that the fires from `first` to `until` (ns) are skipped; returns how many these are."""
     count = max(held.count(first - 1, until), 1)
     held.dropped += count
@@ -223,7 +223,7 @@ def _report_skipped(state: StreamState, held: Held, first: int, until: int) -> i
     return count
 
 
-def _unanswered(state: StreamState, held: Held, flight: Flight, before: FireBefore, answer: Unanswered) -> Verdict:
+def _unanswered(state: EngineState, held: Held, flight: Flight, before: FireBefore, answer: Unanswered) -> Verdict:
     if answer.after > before.after:
         before.after = answer.after
     else:
@@ -236,7 +236,7 @@ def _unanswered(state: StreamState, held: Held, flight: Flight, before: FireBefo
     return Verdict.WAIT
 
 
-def _note_fault(state: StreamState, held: Held, fault: str) -> None:
+def _note_fault(state: EngineState, held: Held, fault: str) -> None:
     """Report once why nothing can show that the fire before is finished."""
     is_news, held.overlap_fault = fault != held.overlap_fault, fault
     if fault and is_news:

@@ -98,7 +98,7 @@ def assembled(
         block or UNSAFE,
         body,
         stored_at,
-        held.is_elsewhere,
+        held.is_to_other_stream,
         last,
         taken=taken,
     )

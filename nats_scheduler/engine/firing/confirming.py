@@ -11,7 +11,7 @@ The rules:
 from functools import partial
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import FireForged, FireReadBack, TargetMapped
+from nats_scheduler.engine.events import FireConfirmed, FireForged, TargetMapped
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import purging
 from nats_scheduler.engine.firing.machine import Event, happen
@@ -19,7 +19,7 @@ from nats_scheduler.engine.holding.deadlines import DONE_WITHIN
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.landed import fault_of_generated
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.message.fires import names_end
 from nats_scheduler.message.generated import is_requested
 from nats_scheduler.message.reading import Generated, read_generated
@@ -27,12 +27,12 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
 
-def confirm(state: StreamState, generated: Generated, message: StoredMessage, *, is_acknowledged: bool) -> bool:
+def confirm(state: EngineState, generated: Generated, message: StoredMessage, *, is_acknowledged: bool) -> bool:
     """Take a message that claims to be a fire of ours for it; returns whether it can be.
 
     One that `is_acknowledged` is ours. One that changes nothing is accepted.
     """
-    held = state.roster.exactly(generated.schedule, generated.sequence)
+    held = state.schedules.exactly(generated.schedule, generated.sequence)
     is_reported = state.progress.is_live and state.ownership.is_owner
     fault = ""
     if held is not None and not is_acknowledged:
@@ -53,18 +53,18 @@ def confirm(state: StreamState, generated: Generated, message: StoredMessage, *,
     return True
 
 
-def _go_on(state: StreamState, generated: Generated, message: StoredMessage, held: Held) -> None:
+def _go_on(state: EngineState, generated: Generated, message: StoredMessage, held: Held) -> None:
     """Advance a schedule past a fire that was received."""
     held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
     advance_past(state, held, generated.fire_time, message.block)
 
 
-def confirm_own(state: StreamState, fire: Fire) -> bool:
+def confirm_own(state: EngineState, fire: Fire) -> bool:
     """Do what `confirm` does for a fire that was acknowledged, and build nothing for it but the event.
 
     Does nothing, and returns False, if its schedule is not held.
     """
-    held = state.roster.exactly(fire.schedule, fire.sequence)
+    held = state.schedules.exactly(fire.schedule, fire.sequence)
     if held is None:
         return False
     if state.progress.is_live and state.ownership.is_owner:
@@ -74,10 +74,10 @@ def confirm_own(state: StreamState, fire: Fire) -> bool:
     return True
 
 
-def advance_past(state: StreamState, held: Held, fire_time: int, block: bytes) -> None:
+def advance_past(state: EngineState, held: Held, fire_time: int, block: bytes) -> None:
     """Advance a schedule whose fire is stored, unless it is further or done; `block` is empty if not known."""
     is_last = bool(held.calendars) and _is_named_last(held, fire_time, block)
-    if fire_time < held.read_back_threshold and not is_last:
+    if fire_time < held.confirmed_from and not is_last:
         return
     if held.flight is None or held.flight.stage not in DONE:
         happen(state, held, Event.CONFIRMED, fire_time, is_last=is_last)
@@ -91,30 +91,30 @@ def _is_named_last(held: Held, fire_time: int, block: bytes) -> bool:
     return fire is not None and fire.fire_time == fire_time and fire.next_fire is None
 
 
-def watch_older(state: StreamState, message: StoredMessage) -> None:
+def watch_older(state: EngineState, message: StoredMessage) -> None:
     """Have a fire watched that lies under the last message on its subject, if it says when it is to be done."""
     generated = read_generated(message.block) if DONE_WITHIN in message.block else None
     if generated is not None:
         state.watch(generated, *message[:4])
 
 
-def is_moved(state: StreamState, held: Held) -> bool:
+def is_moved(state: EngineState, held: Held) -> bool:
     """Return whether the stream stores the fires of a schedule on another subject than their target."""
     return state.landed.moves.moves(held.terms.target)
 
 
-def _roll_up_again(state: StreamState, held: Held, generated: Generated, message: StoredMessage) -> None:
+def _roll_up_again(state: EngineState, held: Held, generated: Generated, message: StoredMessage) -> None:
     """Have the target rolled up by a fire whose sender may not have done it: others sent it, or it was ours before.
 
     Anybody can write what a fire says, so an old one is judged too.
     """
-    is_owed = state.rules.rolls_up_by_purge and held.terms.rollup and not held.is_elsewhere
+    is_owed = state.rules.rolls_up_by_purge and held.terms.rollup and not held.is_to_other_stream
     if is_owed and not fault_of_generated(held, generated, message, moved=is_moved(state, held)):
         purging.roll_up(state, message.subject, message.sequence - 1)
 
 
 def report_confirmed(
-    state: StreamState,
+    state: EngineState,
     fire: Fire | Generated,
     held: Held | None,
     subject: str,
@@ -140,10 +140,10 @@ def report_confirmed(
     waited = held is not None and held.waited_fire == fire.fire_time
     late = overdue or waited or (stored_at - send_time > SECOND and is_requested(block))
     times = fire.fire_time, send_time, stored_at
-    state.emit(Report(FireReadBack(fire.schedule, subject, *times, sequence, late, known_since, waited)))
+    state.emit(Report(FireConfirmed(fire.schedule, subject, *times, sequence, late, known_since, waited)))
 
 
-def report_mapped(state: StreamState) -> None:
+def report_mapped(state: EngineState) -> None:
     """Report the targets of which it is news that a mapping moves their fires."""
     for fire, subject in state.progress.mapped:
         reason = f"its fires are stored on {subject}, so the account has a mapping"

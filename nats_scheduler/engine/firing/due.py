@@ -14,7 +14,7 @@ from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.firing.timing import MIN_WAIT_AHEAD_NS
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import UNGUARDED_LOOK_AHEAD_NS, FinishAnswer
 from nats_scheduler.message.policies import Kept
 
@@ -34,7 +34,7 @@ def flight_of(held: Held) -> Flight:
 # -- cells of the table (`engine.firing.machine`) ---------------------------------------------------------------------
 
 
-def woken_waiting(state: StreamState, held: Held) -> None:
+def woken_waiting(state: EngineState, held: Held) -> None:
     """Fetch a schedule for its fire, or leave it to the owner."""
     now, ends = state.now, state.lifetimes.ends(held)
     since = ends if ends < held.send_time else timing.due_since(state, held)
@@ -48,7 +48,7 @@ def woken_waiting(state: StreamState, held: Held) -> None:
         fetching.fetch(state, held)
 
 
-def woken_with_content(state: StreamState, held: Held) -> None:
+def woken_with_content(state: EngineState, held: Held) -> None:
     """Send a fire that is due, or build it if it is not."""
     flight = flight_of(held)
     if not state.ownership.is_owner:
@@ -61,7 +61,7 @@ def woken_with_content(state: StreamState, held: Held) -> None:
         fire_due(state, held, flight)
 
 
-def woken_blocked(state: StreamState, held: Held) -> None:
+def woken_blocked(state: EngineState, held: Held) -> None:
     """Ask again whether the fire before is finished."""
     if state.ownership.is_owner:
         blocking.ask_again(state, held, flight_of(held))
@@ -69,7 +69,7 @@ def woken_blocked(state: StreamState, held: Held) -> None:
         timing.leave(state, held)
 
 
-def woken_backing_off(state: StreamState, held: Held) -> None:
+def woken_backing_off(state: EngineState, held: Held) -> None:
     """Make another attempt."""
     flight = flight_of(held)
     if not state.ownership.is_owner:
@@ -83,11 +83,11 @@ def woken_backing_off(state: StreamState, held: Held) -> None:
         fetching.fetch(state, held)
 
 
-def await_answer(_state: StreamState, _held: Held) -> None:
+def await_answer(_state: EngineState, _held: Held) -> None:
     """Do nothing: an answer is outstanding, and decides."""
 
 
-def finish_answered(state: StreamState, held: Held, request: CheckFinished, answer: FinishAnswer) -> None:
+def finish_answered(state: EngineState, held: Held, request: CheckFinished, answer: FinishAnswer) -> None:
     """Send the fire that is blocked, if its fire before is finished, or go on after it, or ask again later."""
     if not state.ownership.is_owner:
         timing.leave_to_owner(state, held)
@@ -102,7 +102,7 @@ def finish_answered(state: StreamState, held: Held, request: CheckFinished, answ
 # -- a fire that is due ------------------------------------------------------------------------------------------------
 
 
-def fire_due(state: StreamState, held: Held, flight: Flight) -> None:
+def fire_due(state: EngineState, held: Held, flight: Flight) -> None:
     """Send the fire of a schedule that is due, block it, or go on after it if its policies drop it."""
     if not held.fires_each_time and blocking.block(state, held, flight):
         return
@@ -118,7 +118,7 @@ def fire_due(state: StreamState, held: Held, flight: Flight) -> None:
         sending.publish(state, held, flight, due)
 
 
-def _go_ahead(state: StreamState, held: Held, flight: Flight) -> None:
+def _go_ahead(state: EngineState, held: Held, flight: Flight) -> None:
     """Send a fire that was blocked; it is fetched again if it had to wait, or if its content may be old."""
     may_change = held.terms.source is not None or not state.is_guarded(held)
     is_old = state.now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS
@@ -131,12 +131,12 @@ def _go_ahead(state: StreamState, held: Held, flight: Flight) -> None:
         sending.make_ready(state, held, flight)
 
 
-def _drop_as_owner(state: StreamState, held: Held) -> bool:
+def _drop_as_owner(state: EngineState, held: Held) -> bool:
     """Go on after fires that the owner drops, which stores nothing that would show it; return whether it does."""
     may_drop = held.terms.policies.missed.kept is Kept.SKIP
     if not may_drop or state.ownership.is_owner or state.now < held.send_time:
         return False
-    if held.is_elsewhere or held.due_fire(None, state.now) is not None:
+    if held.is_to_other_stream or held.due_fire(None, state.now) is not None:
         return False  # of fires in another stream it is not known here which are stored
     advancing.drop_due(state, held)
     return True

@@ -12,14 +12,14 @@ from nats_scheduler.engine.firing.due import fire_due, flight_of
 from nats_scheduler.engine.holding.contents import size_of
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
-from nats_scheduler.engine.inputs import ContentRead, Unanswered
+from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.engine.inputs import ContentFetched, Unanswered
 from nats_scheduler.message.stored import StoredMessage
 
 # -- cells of the table (`engine.firing.machine`) ---------------------------------------------------------------------
 
 
-def fetched(state: StreamState, held: Held, read: ContentRead) -> None:
+def fetched(state: EngineState, held: Held, read: ContentFetched) -> None:
     """Go on with a schedule that is still stored."""
     flight = flight_of(held)
     # A leader with replicas may be behind what was received; there nothing depends on it that what landed is gone.
@@ -43,7 +43,7 @@ def fetched(state: StreamState, held: Held, read: ContentRead) -> None:
             _go_on(state, held, flight)
 
 
-def not_fetched(state: StreamState, held: Held, unread: Unanswered) -> None:
+def not_fetched(state: EngineState, held: Held, unread: Unanswered) -> None:
     """Fetch a schedule again later."""
     flight = flight_of(held)
     state.contents.drop(flight)
@@ -56,7 +56,7 @@ def not_fetched(state: StreamState, held: Held, unread: Unanswered) -> None:
         timing.look_soon(state, held)
 
 
-def found_under(state: StreamState, held: Held, over: StoredMessage) -> None:
+def found_under(state: EngineState, held: Held, over: StoredMessage) -> None:
     """Fetch a schedule by its sequence: a message that lies over it leaves it alive."""
     flight = flight_of(held)
     if state.landed.found(held, over.sequence, is_next=flight.above > 0):
@@ -64,7 +64,7 @@ def found_under(state: StreamState, held: Held, over: StoredMessage) -> None:
     fetching.fetch(state, held, is_covered=True)
 
 
-def covered(state: StreamState, held: Held) -> None:
+def covered(state: EngineState, held: Held) -> None:
     """Build the fire of a schedule anew on which something landed that leaves it alive."""
     if held.flight is not None and held.send_time <= state.now:
         fetching.fetch_again(state, held)
@@ -73,7 +73,7 @@ def covered(state: StreamState, held: Held) -> None:
         timing.await_due(state, held)
 
 
-def _go_on(state: StreamState, held: Held, flight: Flight) -> None:
+def _go_on(state: EngineState, held: Held, flight: Flight) -> None:
     """Go on with a schedule whose content was fetched just now."""
     if flight.fire is not None:
         sending.repeat(state, held, flight, flight.fire)

@@ -12,13 +12,13 @@ The rules:
 from collections.abc import Iterable
 from functools import partial
 
-from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 
 
-def fetch(state: StreamState, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
+def fetch(state: EngineState, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
     """Have what is stored of a schedule fetched, with others that follow if it `may_wait`; the answer decides."""
     state.enter(held, Stage.FETCHING)
     flight = held.flight
@@ -36,23 +36,23 @@ def fetch(state: StreamState, held: Held, *, is_covered: bool = False, may_wait:
         _ask(state, held)
 
 
-def fetch_if_waiting(state: StreamState, held: Held) -> None:
+def fetch_if_waiting(state: EngineState, held: Held) -> None:
     """Find out whether a schedule that only waits is still stored."""
     if held.flight is None:
         fetch(state, held)
 
 
-def fetch_what_has_room(state: StreamState) -> None:
+def fetch_what_has_room(state: EngineState) -> None:
     """Ask for the contents that waited for room, as far as there is room now."""
     state.guard.each(state.contents.granted(), partial(_ask, state))
 
 
-def _ask(state: StreamState, held: Held) -> None:
+def _ask(state: EngineState, held: Held) -> None:
     flight = held.flight
     assert flight is not None, "what is fetched has a flight"
     flight.reads += 1
     is_plain = flight.by_sequence and not flight.above
-    state.emit(ReadContent(held.subject, held.sequence, held.terms.source, is_plain, flight.above, flight.may_wait))
+    state.emit(FetchContent(held.subject, held.sequence, held.terms.source, is_plain, flight.above, flight.may_wait))
 
 
 def is_outdated(flight: Flight) -> bool:
@@ -60,7 +60,7 @@ def is_outdated(flight: Flight) -> bool:
     return flight.reads > 0 or flight.waits_for_room
 
 
-def fetch_again(state: StreamState, held: Held) -> None:
+def fetch_again(state: EngineState, held: Held) -> None:
     """Fetch a schedule again that may have changed, before it fires."""
     flight = held.flight
     assert flight is not None, "what is in progress has a flight"
@@ -69,6 +69,6 @@ def fetch_again(state: StreamState, held: Held) -> None:
     fetch(state, held)
 
 
-def unprotected(state: StreamState, some: Iterable[Held]) -> list[Held]:
+def unprotected(state: EngineState, some: Iterable[Held]) -> list[Held]:
     """Return the schedules whose fires the server would store although they, or their sources, are gone."""
     return [held for held in some if not state.is_guarded(held) or held.terms.source is not None]

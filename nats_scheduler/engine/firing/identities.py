@@ -32,8 +32,8 @@ from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Flig
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.landed import free_soon
 from nats_scheduler.engine.holding.proposals import PROOF_AGE_LIMIT_NS
-from nats_scheduler.engine.holding.state import StreamState
-from nats_scheduler.engine.inputs import DuplicateRead, ProposalsApplied, Unanswered
+from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.engine.inputs import DuplicateFetched, ProposalsApplied, Unanswered
 from nats_scheduler.message.identity import number_after
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -51,7 +51,7 @@ MAX_GIVEN_UP_AT_ONCE = 8
 # -- a forged message has it ---------------------------------------------------------------------------------
 
 
-def send_despite_forgery(state: StreamState, held: Held, flight: Flight, read: DuplicateRead) -> None:
+def send_despite_forgery(state: EngineState, held: Held, flight: Flight, read: DuplicateFetched) -> None:
     """Send a fire whose identity another message has: under another one, or under its first one once it is free.
 
     Another one is sent now or not at all: later, the first one may be free.
@@ -66,15 +66,15 @@ def send_despite_forgery(state: StreamState, held: Held, flight: Flight, read: D
         sending.repeat(state, held, flight, fire)
     else:
         state.enter(held, Stage.BACKING_OFF)
-        state.roster.wake(held, state.now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
+        state.schedules.wake(held, state.now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
 
 
 # -- the server keeps it in process --------------------------------------------------------------------------
 
 
-def try_next(state: StreamState, held: Held, flight: Flight, fire: Fire) -> bool:
+def try_next(state: EngineState, held: Held, flight: Flight, fire: Fire) -> bool:
     """Take the answer that an identity is in process; returns whether the fire is sent under the next one now."""
-    if fire.is_elsewhere:
+    if fire.is_to_other_stream:
         return False
     found = flight.in_process
     is_first = found is None or found.fire is not fire
@@ -98,14 +98,14 @@ def try_next(state: StreamState, held: Held, flight: Flight, fire: Fire) -> bool
     return False
 
 
-def proposals_applied(state: StreamState, answer: ProposalsApplied | Unanswered) -> None:
+def proposals_applied(state: EngineState, answer: ProposalsApplied | Unanswered) -> None:
     """Send fires once more, now that all is applied that came before: the answers decide."""
     for found in state.proposals.answered(answer, state.now):
         _apply(state, found, isinstance(answer, ProposalsApplied))
     state.proposals.ask_next(state.now)
 
 
-def _apply(state: StreamState, found: InProcess, is_confirmed: bool) -> None:
+def _apply(state: EngineState, found: InProcess, is_confirmed: bool) -> None:
     held = state.active.get(found.fire.sequence)
     flight = None if held is None else held.flight
     if held is None or flight is None or flight.in_process is not found:
@@ -115,10 +115,10 @@ def _apply(state: StreamState, found: InProcess, is_confirmed: bool) -> None:
     found.is_applied = is_confirmed and is_to_be_sent
     found.is_asked = False
     if found.is_applied and flight.stage is Stage.BACKING_OFF:
-        state.roster.wake(held, state.now)
+        state.schedules.wake(held, state.now)
 
 
-def _renumbered(state: StreamState, flight: Flight, fire: Fire, number: int) -> Fire:
+def _renumbered(state: EngineState, flight: Flight, fire: Fire, number: int) -> Fire:
     """Return the fire with the identity of this number, under which it is sent from now on."""
     flight.fire = fire = with_another_identity(fire, number)
     flight.refusal = refusal_of(fire, None, state.rules.restrictions)

@@ -7,7 +7,7 @@ The rules:
 
 - An event concerns one schedule, and is found out to do so before it comes here: an answer that is late, for an earlier
   fire or an earlier version, is dropped by `engine.firing.answers`.
-- What may happen in every stage is no event: a schedule ends (`StreamState.end`), it is done (`purging.purge`), another
+- What may happen in every stage is no event: a schedule ends (`EngineState.end`), it is done (`purging.purge`), another
   instance owns the stream (`timing.leave`), a calendar is edited (`engine.receiving.calendars`), a checkpoint settles
   its fires (`engine.ownership.takeover`).
 - A function that acts calls those below it (`advancing`, `sending`, `fetching`, `blocking`, `purging`, `timing`), and
@@ -23,7 +23,7 @@ from typing import Any
 from nats_scheduler.engine.firing import due, fetched, fetching, outcomes, purging
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 
 
 class Event(IntEnum):
@@ -147,7 +147,7 @@ def may_happen(held: Held, event: Event) -> bool:
     return (stage_of(held), event) in TABLE
 
 
-def happen(state: StreamState, held: Held, event: Event, *given: Any, **more: Any) -> None:
+def happen(state: EngineState, held: Held, event: Event, *given: Any, **more: Any) -> None:
     """Act on what happens to a schedule, with what is known of it. Raises `IllegalEventError`."""
     flight = held.flight
     before = Stage.WAITING if flight is None else flight.stage

@@ -16,8 +16,8 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import advancing, fetching, identities, sending, timing
 from nats_scheduler.engine.firing.due import flight_of
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
-from nats_scheduler.engine.inputs import DuplicateRead, Refused, Unknown
+from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.engine.inputs import DuplicateFetched, Refused, Unknown
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 
 SILENT_ATTEMPTS = 2
@@ -36,19 +36,19 @@ NO_STREAM_ATTEMPTS = 10
 # -- cells of the table (`engine.firing.machine`) ---------------------------------------------------------------------
 
 
-def stored(state: StreamState, held: Held, fire: Fire) -> None:
+def stored(state: EngineState, held: Held, fire: Fire) -> None:
     """Advance a schedule whose fire is stored."""
     landed = state.landed
     is_last = fire.next_fire is None and held.ends_by_itself
-    if is_last and fire.is_elsewhere and landed.last_on(held) > fire.last:
+    if is_last and fire.is_to_other_stream and landed.last_on(held) > fire.last:
         landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
-    elif is_last and not fire.is_elsewhere and landed.last_on(held) > fire.stored_as:
+    elif is_last and not fire.is_to_other_stream and landed.last_on(held) > fire.stored_as:
         landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
     held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
     _advance(state, held, fire)
 
 
-def refused(state: StreamState, held: Held, fire: Fire, refusal: Refused) -> None:
+def refused(state: EngineState, held: Held, fire: Fire, refusal: Refused) -> None:
     """Fetch a schedule whose guard refused, or have its fire retried later."""
     if not state.ownership.is_owner:
         timing.leave_to_owner(state, held)
@@ -65,10 +65,10 @@ def refused(state: StreamState, held: Held, fire: Fire, refusal: Refused) -> Non
         sending.refused(state, held, flight, fire, refusal)
 
 
-def unknown(state: StreamState, held: Held, fire: Fire, outcome: Unknown) -> None:
+def unknown(state: EngineState, held: Held, fire: Fire, outcome: Unknown) -> None:
     """Repeat a fire of which nothing says whether it is stored."""
     flight = flight_of(held)
-    if state.limits.silent and not fire.is_elsewhere and flight.attempts >= SILENT_ATTEMPTS:
+    if state.limits.silent and not fire.is_to_other_stream and flight.attempts >= SILENT_ATTEMPTS:
         flight.content = None  # it is fetched again: the guard may have refused in silence, since the schedule is gone
         held.fire_is_stored(fire.fire_time, 0, state.now)
         _advance(state, held, fire)
@@ -90,7 +90,7 @@ def unknown(state: StreamState, held: Held, fire: Fire, outcome: Unknown) -> Non
         state.emit(Report(TargetMapped(fire.schedule, fire.sequence, fire.target, outcome.reason)))
 
 
-def forged(state: StreamState, held: Held, read: DuplicateRead, fault: str) -> None:
+def forged(state: EngineState, held: Held, read: DuplicateFetched, fault: str) -> None:
     """Send a fire again whose identity another message has, and report that once."""
     flight, fire = flight_of(held), read.fire
     if flight.forgery != read.sequence:
@@ -103,7 +103,7 @@ def forged(state: StreamState, held: Held, read: DuplicateRead, fault: str) -> N
         timing.leave_to_owner(state, held)
 
 
-def not_found(state: StreamState, held: Held, fire: Fire) -> None:
+def not_found(state: EngineState, held: Held, fire: Fire) -> None:
     """Send a fire that another stream does not have, once what is known of its schedule is fetched again.
 
     One that was not sent before may have become a make-up fire for a later time.
@@ -118,13 +118,13 @@ def not_found(state: StreamState, held: Held, fire: Fire) -> None:
     fetching.fetch(state, held)
 
 
-def confirmed(state: StreamState, held: Held, fire_time: int, *, is_last: bool) -> None:
+def confirmed(state: EngineState, held: Held, fire_time: int, *, is_last: bool) -> None:
     """Advance a schedule of which a fire is seen in the stream, whichever instance stored it."""
     state.ownership.last_fired = held.send_time_of(fire_time)
     advancing.advance(state, held, None if is_last else held.next_fire(fire_time), is_last=is_last)
 
 
-def _advance(state: StreamState, held: Held, fire: Fire) -> None:
+def _advance(state: EngineState, held: Held, fire: Fire) -> None:
     """Advance a schedule after a fire; the days of its calendars, if it names any, may have changed since it was built.
 
     What a stored fire says of the end of its schedule counts, and otherwise the days as they are now.

@@ -18,7 +18,7 @@ from nats_scheduler.engine.actions import PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
 from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import PurgeConcluded, Version
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.schedule.instants import SECOND
@@ -39,7 +39,7 @@ def version_of(held: Held) -> Version:
 # -- a schedule that is done -----------------------------------------------------------------------------------------
 
 
-def purge(state: StreamState, held: Held, ending: Ending = Ending.FIRED) -> None:
+def purge(state: EngineState, held: Held, ending: Ending = Ending.FIRED) -> None:
     """Purge a schedule that is done if the stream is ours, or else wait until its owner does."""
     if state.ownership.is_owner:
         purge_here(state, held, ending)
@@ -54,16 +54,16 @@ def purge(state: StreamState, held: Held, ending: Ending = Ending.FIRED) -> None
         state.look_later(held, since + LEFT_TO_OWNER_NS)
 
 
-def purge_here(state: StreamState, held: Held, ending: Ending) -> None:
+def purge_here(state: EngineState, held: Held, ending: Ending) -> None:
     """Purge a schedule that is done, whichever instance owns the stream."""
     state.enter(held, Stage.PURGING)
-    state.roster.cancel_wake(held)
+    state.schedules.cancel_wake(held)
     assert held.flight is not None, "what is done has a flight"
     held.flight.ending = ending
     purge_subject(state, held)
 
 
-def purge_subject(state: StreamState, held: Held) -> None:
+def purge_subject(state: EngineState, held: Held) -> None:
     """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
     purges, through = state.purges, state.landed.last_on(held)
     if purges.under_way is not None and purges.under_way.purge_through == through:
@@ -77,7 +77,7 @@ def purge_subject(state: StreamState, held: Held) -> None:
         purges.order_roll_up(held.terms.target, roll_up)
 
 
-def end_purged_by_owner(state: StreamState, held: Held) -> None:
+def end_purged_by_owner(state: EngineState, held: Held) -> None:
     """End a schedule that is done, and whose purge the owner has requested."""
     assert held.flight is not None, "what is done has a flight"
     through = state.landed.last_on(held)
@@ -88,18 +88,18 @@ def end_purged_by_owner(state: StreamState, held: Held) -> None:
 # -- the cells of the table (`engine.firing.machine`) ----------------------------------------------------------------
 
 
-def woken_purging(state: StreamState, held: Held) -> None:
+def woken_purging(state: EngineState, held: Held) -> None:
     """Purge a schedule again, of which that failed."""
     purge_subject(state, held)
 
 
-def woken_done_by_owner(state: StreamState, held: Held) -> None:
+def woken_done_by_owner(state: EngineState, held: Held) -> None:
     """Purge a schedule that the owner did not purge, or whose request was not received."""
     assert held.flight is not None, "what is done has a flight"
     purge_here(state, held, held.flight.ending)
 
 
-def purged(state: StreamState, held: Held) -> None:
+def purged(state: EngineState, held: Held) -> None:
     """End a schedule that was purged."""
     assert held.flight is not None, "what is done has a flight"
     if not state.limits.guard:  # such a server, 2.10, undoes its last purges if it is killed
@@ -107,14 +107,14 @@ def purged(state: StreamState, held: Held) -> None:
     state.end(held, held.flight.ending)
 
 
-def not_purged(state: StreamState, held: Held, conclusion: PurgeConcluded) -> None:
+def not_purged(state: EngineState, held: Held, conclusion: PurgeConcluded) -> None:
     """Purge a schedule again later, or keep it for good if the server never does it."""
     assert held.flight is not None, "what is done has a flight"
     if conclusion.denied:
         state.ownership.deny(conclusion.failure or "", state.now)
     if conclusion.refused:
         state.enter(held, Stage.UNPURGEABLE)
-        state.roster.cancel_wake(held)  # another request to purge it may have failed before
+        state.schedules.cancel_wake(held)  # another request to purge it may have failed before
         state.look_later(held, None)
     else:
         state.look_later(held, state.now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))
@@ -123,21 +123,21 @@ def not_purged(state: StreamState, held: Held, conclusion: PurgeConcluded) -> No
 # -- conclusions -----------------------------------------------------------------------------------------------------
 
 
-def purging(state: StreamState, schedule: str, through: int) -> Held | None:
+def purging(state: EngineState, schedule: str, through: int) -> Held | None:
     """Return the schedule whose purge up to a sequence was concluded, None if it is not held any more."""
-    held = state.roster.on(schedule)
+    held = state.schedules.on(schedule)
     if held is None or held.flight is None or held.flight.stage is not Stage.PURGING:
         return None
     return held if state.landed.last_on(held) == through else None
 
 
-def conclude(state: StreamState, schedule: str, through: int) -> None:
+def conclude(state: EngineState, schedule: str, through: int) -> None:
     """Note that a purge is concluded."""
     state.purges.outstanding -= 1
     state.purges.ordered.pop((schedule, through), None)
 
 
-def report_failed(state: StreamState, conclusion: PurgeConcluded, held: Held | None) -> None:
+def report_failed(state: EngineState, conclusion: PurgeConcluded, held: Held | None) -> None:
     """Report a purge that failed, of a schedule that is purging, or of versions that are not held."""
     schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure or ""
     state.emit(Report(PurgeFailed(schedule, through, failure, conclusion.refused)))
@@ -145,7 +145,7 @@ def report_failed(state: StreamState, conclusion: PurgeConcluded, held: Held | N
         state.purges.keep_old_versions(conclusion, state.now)
 
 
-def release(state: StreamState) -> bool:
+def release(state: EngineState) -> bool:
     """Order the purges that wait, unless a burst lasts; returns whether there are more."""
     purges = state.purges
     if state.in_flight.is_burst(len(purges.queue), state.now):
@@ -160,12 +160,12 @@ def release(state: StreamState) -> bool:
 # -- roll-ups --------------------------------------------------------------------------------------------------------
 
 
-def roll_up(state: StreamState, target: str, through: int) -> None:
+def roll_up(state: EngineState, target: str, through: int) -> None:
     """Have a target purged up to a sequence, since a fire is stored behind that."""
     state.purges.roll_up(target, through, at_once=state.ownership.is_owner)
 
 
-def take_over(state: StreamState) -> None:
+def take_over(state: EngineState) -> None:
     """Roll up what the owner before may not have rolled up."""
     state.purges.forget_joint()
     for target, one in state.purges.roll_ups.items():
@@ -175,15 +175,15 @@ def take_over(state: StreamState) -> None:
 # -- the purges of the owner, as a standby receives them ---------------------------------------------------------------
 
 
-def requested_on(state: StreamState, subject: str, below: int | None) -> None:
+def requested_on(state: EngineState, subject: str, below: int | None) -> None:
     """Note a request to purge a subject below this sequence, or all of it."""
     known = state.purges.roll_ups.get(subject)
     if known is not None and not known.is_ordered and (below is None or known.through < below):
         state.purges.rolled_up(subject, known.through)
-    requested_of(state, state.roster.on(subject), below)
+    requested_of(state, state.schedules.on(subject), below)
 
 
-def requested_of(state: StreamState, held: Held | None, below: int | None) -> None:
+def requested_of(state: EngineState, held: Held | None, below: int | None) -> None:
     """End a schedule that is done, when the owner requests to purge what is below this sequence.
 
     The request may be received before the fire that it follows.
@@ -196,7 +196,7 @@ def requested_of(state: StreamState, held: Held | None, below: int | None) -> No
         state.purges.note_early(held.sequence)
 
 
-def requested_jointly(state: StreamState, wanted: str, below: int) -> None:
+def requested_jointly(state: EngineState, wanted: str, below: int) -> None:
     """End the schedules that are done, when the owner purges all that a filter matches below this sequence.
 
     What it matches is done, or will be as soon as its fire is confirmed: the owner purges jointly nothing else.

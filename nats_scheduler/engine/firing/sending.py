@@ -23,7 +23,7 @@ from nats_scheduler.engine.firing.building import PAYLOAD_TOO_LARGE, assembled, 
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.message.generated import report_headers
 from nats_scheduler.message.headers import Header
@@ -39,7 +39,7 @@ LOOK_AGE_LIMIT_NS = 3 * SECOND
 """A fire that was looked for longer ago is looked for again; its schedule was read in between."""
 
 
-def hand_out(state: StreamState) -> Sequence[PublishFires]:
+def hand_out(state: EngineState) -> Sequence[PublishFires]:
     """Return the order to publish the fires of this step; none if there are none."""
     if not state.handed_out:
         return ()
@@ -53,15 +53,15 @@ def hand_out(state: StreamState) -> Sequence[PublishFires]:
 # -- the fire ------------------------------------------------------------------------------------------------
 
 
-def make_ready(state: StreamState, held: Held, flight: Flight) -> None:
+def make_ready(state: EngineState, held: Held, flight: Flight) -> None:
     """Build the fire before it is due, so that at its time only bytes are sent."""
     state.enter(held, Stage.READY)
     fire_time = held.fire_time
     flight.fire = _build(state, held, flight, fire_time, held.next_fire(fire_time))
-    state.roster.wake(held, held.send_time_of(fire_time))
+    state.schedules.wake(held, held.send_time_of(fire_time))
 
 
-def publish(state: StreamState, held: Held, flight: Flight, fire_time: int) -> None:
+def publish(state: EngineState, held: Held, flight: Flight, fire_time: int) -> None:
     """Publish the fire of one fire time, built before nearly always; it stands for all that came due before."""
     if fire_time != held.fire_time and flight.missed_since is None:
         flight.missed_since = held.fire_time
@@ -74,7 +74,7 @@ def publish(state: StreamState, held: Held, flight: Flight, fire_time: int) -> N
     send(state, held, flight, fire)
 
 
-def send(state: StreamState, held: Held, flight: Flight, fire: Fire) -> None:
+def send(state: EngineState, held: Held, flight: Flight, fire: Fire) -> None:
     """Hand out a fire, unless it is known that the server would refuse it."""
     if (refusal := flight.refusal or too_large(fire, state.max_payload)) is not None:
         state.oversized_count += refusal.code == PAYLOAD_TOO_LARGE
@@ -86,7 +86,7 @@ def send(state: StreamState, held: Held, flight: Flight, fire: Fire) -> None:
         return
     state.enter(held, Stage.IN_FLIGHT)
     flight.fire = fire
-    if held.is_elsewhere:
+    if held.is_to_other_stream:
         if _is_to_be_looked_for(state, held, flight, fire):
             state.in_flight.begin(fire)
             first = fire.fire_time if flight.missed_since is None else flight.missed_since
@@ -100,34 +100,34 @@ def send(state: StreamState, held: Held, flight: Flight, fire: Fire) -> None:
     state.handed_out.append(fire)
 
 
-def _is_purged_at_once(state: StreamState, held: Held, fire: Fire) -> bool:
+def _is_purged_at_once(state: EngineState, held: Held, fire: Fire) -> bool:
     """Return whether its schedule may be purged as soon as a fire is acknowledged: it is the last one.
 
     A roll-up of the target comes before that.
     """
-    return fire.next_fire is None and held.ends_by_itself and not (fire.is_elsewhere or held.terms.rollup)
+    return fire.next_fire is None and held.ends_by_itself and not (fire.is_to_other_stream or held.terms.rollup)
 
 
-def _await_conclusion(state: StreamState, held: Held, flight: Flight, fire: Fire) -> None:
+def _await_conclusion(state: EngineState, held: Held, flight: Flight, fire: Fire) -> None:
     """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""
     state.enter(held, Stage.BACKING_OFF)
-    state.roster.cancel_wake(held)
+    state.schedules.cancel_wake(held)
     flight.fire = fire if flight.may_be_stored else None
     flight.content = flight.source = None  # it is read again
     state.contents.drop(flight)
     state.proposals.wait(held, fire, state.now)
 
 
-def repeat(state: StreamState, held: Held, flight: Flight, fire: Fire) -> None:
+def repeat(state: EngineState, held: Held, flight: Flight, fire: Fire) -> None:
     """Repeat a fire of unknown outcome whose schedule is still stored."""
     if state.may_publish:
         send(state, held, flight, fire)
     else:
         state.enter(held, Stage.BACKING_OFF)
-        state.roster.wake(held, state.now)
+        state.schedules.wake(held, state.now)
 
 
-def _is_to_be_looked_for(state: StreamState, held: Held, flight: Flight, fire: Fire) -> bool:
+def _is_to_be_looked_for(state: EngineState, held: Held, flight: Flight, fire: Fire) -> bool:
     """Return whether a fire may be stored in another stream without our knowledge: sent before, by us or others."""
     is_late = state.now - max(held.send_time, held.stored_at) > UNLOOKED_LIMIT_NS
     if not (is_late or flight.may_be_stored or state.ownership.may_be_stored(held)):
@@ -136,15 +136,15 @@ def _is_to_be_looked_for(state: StreamState, held: Held, flight: Flight, fire: F
     return not held.was_looked_for(fire.fire_time, max(able_since, state.now - LOOK_AGE_LIMIT_NS))
 
 
-def _build(state: StreamState, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
+def _build(state: EngineState, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
     assert flight.content is not None, "a fire is built only after its content was read"
     last, limits = state.landed.last_on(held), state.limits
     # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
-    guard = limits.guard and not held.is_elsewhere and not (limits.blocks_refused and state.landed.covers(held))
+    guard = limits.guard and not held.is_to_other_stream and not (limits.blocks_refused and state.landed.covers(held))
     taken = flight.number_of(fire_time)
     parts = flight.content, flight.source, fire_time, next_fire
     report = _report_of(held, flight, fire_time)
-    by_purge = state.rules.rolls_up_by_purge and not held.is_elsewhere
+    by_purge = state.rules.rolls_up_by_purge and not held.is_to_other_stream
     fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report, rolls_up_by_purge=by_purge)
     flight.refusal = refusal_of(fire, held.terms.source, state.rules.restrictions)
     return fire
@@ -153,7 +153,7 @@ def _build(state: StreamState, held: Held, flight: Flight, fire_time: int, next_
 # -- what failed ---------------------------------------------------------------------------------------------
 
 
-def refused(state: StreamState, held: Held, flight: Flight, fire: Fire, outcome: Refused) -> None:
+def refused(state: EngineState, held: Held, flight: Flight, fire: Fire, outcome: Refused) -> None:
     """Have a fire that was refused built and sent again later, when its schedule is woken."""
     flight.fire = flight.content = None
     state.contents.drop(flight)
@@ -168,11 +168,11 @@ def refused(state: StreamState, held: Held, flight: Flight, fire: Fire, outcome:
         state.emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
 
 
-def back_off(state: StreamState, held: Held, flight: Flight) -> int:
+def back_off(state: EngineState, held: Held, flight: Flight) -> int:
     """Retry after an unknown outcome, or a fetch that failed; returns the wait (ns)."""
     wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
     state.enter(held, Stage.BACKING_OFF)
-    state.roster.wake(held, state.now + wait)
+    state.schedules.wake(held, state.now + wait)
     return wait
 
 

@@ -17,7 +17,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleSilent
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import DroppedRun, Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE
 
 SILENT_PERIODS = 3
@@ -39,7 +39,7 @@ UNSTORED = (Stage.BACKING_OFF, Stage.BLOCKED)
 """The stages in which a fire that is due is not stored, until it is tried again."""
 
 
-def tried_again(state: StreamState, held: Held, now: int) -> None:
+def tried_again(state: EngineState, held: Held, now: int) -> None:
     """Report a schedule whose fire was not stored and is tried again at `now` (ns), if it is silent."""
     flight = held.flight
     if flight is None or flight.stage not in UNSTORED or not (held.repeats and state.ownership.is_owner):
@@ -48,9 +48,9 @@ def tried_again(state: StreamState, held: Held, now: int) -> None:
     following = held.next_fire(first) if now - first >= SILENT_AFTER_NS and held.may_fire else None
     if following is None or now - held.send_time_of(first) < max(SILENT_PERIODS * (following - first), SILENT_AFTER_NS):
         return
-    if flight.silent_told_at and now - flight.silent_told_at < REPEATED_AFTER_NS:
+    if flight.silence_reported_at and now - flight.silence_reported_at < REPEATED_AFTER_NS:
         return
-    flight.silent_told_at = now
+    flight.silence_reported_at = now
     reason = "no answer says that its fire is stored"
     if flight.failing is not None:
         reason = f"its fires are refused: {flight.failing.description} ({flight.failing.code})"
@@ -59,12 +59,12 @@ def tried_again(state: StreamState, held: Held, now: int) -> None:
     state.emit(Report(ScheduleSilent(held.subject, held.sequence, first, reason)))
 
 
-def dropped(state: StreamState, held: Held, first: int, last: int, count: int, policy: str) -> None:
+def dropped(state: EngineState, held: Held, first: int, last: int, count: int, policy: str) -> None:
     """Report a schedule if a policy drops all its fires; it has just dropped `count`, from `first` to `last` (ns)."""
     run = held.dropped_run or DroppedRun(first)
     held.dropped_run = run
     run.times, run.fires = run.times + 1, run.fires + count
-    is_told = run.told_at and last - run.told_at < REPEATED_AFTER_NS
+    is_told = run.reported_at and last - run.reported_at < REPEATED_AFTER_NS
     if not is_told and run.times >= MIN_DROPS and last - run.first >= DROPPED_FOR_NS:
-        run.told_at = last
+        run.reported_at = last
         state.emit(Report(ScheduleOnlyDropped(held.subject, held.sequence, run.first, run.fires, policy)))

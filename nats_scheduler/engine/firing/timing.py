@@ -23,7 +23,7 @@ from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import UNGUARDED_LOOK_AHEAD_NS
 from nats_scheduler.schedule.instants import SECOND
 
@@ -46,7 +46,7 @@ BLOCKED_LOOK_INTERVAL_NS = 300 * SECOND
 # -- the owner ---------------------------------------------------------------------------------------------------------
 
 
-def await_due(state: StreamState, held: Held, since: int = 0) -> None:
+def await_due(state: EngineState, held: Held, since: int = 0) -> None:
     """Have a schedule fetched in time for its due fire, or ended when its TTL runs out if that comes first.
 
     `since` (ns) if it was fetched just now, and outlived the age that its stream allows.
@@ -59,21 +59,21 @@ def await_due(state: StreamState, held: Held, since: int = 0) -> None:
     if state.lifetimes.max_age:
         wake = min(wake, state.lifetimes.age_check_at(held, since))
     if wake < NO_EXPIRY:
-        state.roster.wake(held, wake)
+        state.schedules.wake(held, wake)
     else:
-        state.roster.cancel_wake(held)
+        state.schedules.cancel_wake(held)
 
 
-def ahead_of(state: StreamState, held: Held) -> int:
+def ahead_of(state: EngineState, held: Held) -> int:
     """Return how long (ns) before its fire a schedule is fetched: a sample is taken at its due time."""
     if held.terms.source is not None:
         return 0
     longest = state.longest_ahead
-    is_close = held.is_elsewhere or state.landed.covers(held)
+    is_close = held.is_to_other_stream or state.landed.covers(held)
     return min(longest, UNGUARDED_LOOK_AHEAD_NS) if is_close else longest
 
 
-def first_fetch_at(state: StreamState, fire_time: int, source: str | None) -> int:
+def first_fetch_at(state: EngineState, fire_time: int, source: str | None) -> int:
     """Return when (ns) a new schedule without policies is fetched for its first fire, if that is far."""
     if source is not None and state.ownership.is_owner:
         return fire_time
@@ -84,7 +84,7 @@ def first_fetch_at(state: StreamState, fire_time: int, source: str | None) -> in
     return together if fire_time - together >= MIN_WAIT_AHEAD_NS else instant
 
 
-def _fetch_at(state: StreamState, send_time: int, ahead: int) -> int:
+def _fetch_at(state: EngineState, send_time: int, ahead: int) -> int:
     """Return when (ns) to fetch for a fire at `send_time` (ns): `ahead` before it, with what is due near it."""
     if not state.ownership.is_owner:
         return first_fetch_at(state, send_time, None)  # the lag of a standby is counted from the longest look-ahead
@@ -97,7 +97,7 @@ def _fetch_at(state: StreamState, send_time: int, ahead: int) -> int:
 # -- a standby ---------------------------------------------------------------------------------------------------------
 
 
-def leave(state: StreamState, held: Held) -> None:
+def leave(state: EngineState, held: Held) -> None:
     """Leave a schedule to another owner: what is in flight is concluded here, and not repeated."""
     flight = held.flight
     if flight is None or flight.stage in (Stage.READY, Stage.KEPT, Stage.BLOCKED, Stage.BACKING_OFF):
@@ -105,7 +105,7 @@ def leave(state: StreamState, held: Held) -> None:
         await_due(state, held)
 
 
-def leave_to_owner(state: StreamState, held: Held) -> None:
+def leave_to_owner(state: EngineState, held: Held) -> None:
     """Leave a schedule to the owner, and look at it after a while."""
     state.enter(held, Stage.WAITING)
     wait = limit_of(held) if held.fires_each_time else BLOCKED_LOOK_INTERVAL_NS
@@ -114,22 +114,22 @@ def leave_to_owner(state: StreamState, held: Held) -> None:
 
 def limit_of(held: Held) -> int:
     """Return how long (ns) after its due time a standby fetches a schedule, to notice that it is gone."""
-    return LEFT_WITH_OTHER_TARGET_NS if held.is_elsewhere and held.repeats else LEFT_TO_OWNER_NS
+    return LEFT_WITH_OTHER_TARGET_NS if held.is_to_other_stream and held.repeats else LEFT_TO_OWNER_NS
 
 
-def due_since(state: StreamState, held: Held) -> int:
+def due_since(state: EngineState, held: Held) -> int:
     """Return since when (ns) a fire may be confirmed here: the schedule is due and stored, and there is contact."""
     return max(held.send_time, held.stored_at, state.ownership.in_contact_since)
 
 
-def wait_for_owner(state: StreamState, held: Held) -> bool:
+def wait_for_owner(state: EngineState, held: Held) -> bool:
     """Leave a due schedule to the owner for a while; returns False if it is to be fetched now."""
     ownership, due, now = state.ownership, due_since(state, held), state.now
     if not held.fires_each_time:
         state.look_later(held, due + LEFT_TO_OWNER_NS)
         return True
     is_settled = ownership.unfired or ownership.last_fired >= held.send_time
-    if is_settled or held.is_elsewhere or not ownership.reads_all:
+    if is_settled or held.is_to_other_stream or not ownership.reads_all:
         state.look_later(held, due + limit_of(held))
     elif now < due + UNFIRED_LIMIT_NS:
         state.look_later(held, due + UNFIRED_LIMIT_NS)
@@ -141,19 +141,19 @@ def wait_for_owner(state: StreamState, held: Held) -> bool:
     return True
 
 
-def note_unfired(state: StreamState, held: Held) -> None:
+def note_unfired(state: EngineState, held: Held) -> None:
     """Note that a schedule is stored although its due time has passed: the owner has not fired it."""
     since, until = due_since(state, held) + UNFIRED_LIMIT_NS, max(held.send_time, held.stored_at) + LEFT_TO_OWNER_NS
     if state.ownership.reads_all and held.fires_each_time and since <= state.now < until:
         state.ownership.blame(held)
 
 
-def look_soon(state: StreamState, held: Held) -> None:
+def look_soon(state: EngineState, held: Held) -> None:
     """Look soon again at a schedule that could not be fetched: the owner may not have fired it."""
     if state.now < due_since(state, held) + LEFT_TO_OWNER_NS:
         state.look_later(held, state.now + UNFIRED_LIMIT_NS)
 
 
-def _is_asking(state: StreamState) -> bool:
+def _is_asking(state: EngineState) -> bool:
     held = state.ownership.asked_about
     return held is not None and state.in_stage(held.subject, held.sequence, Stage.FETCHING) is held

@@ -1,7 +1,7 @@
 """What is known of the stream: one record, the parts of it, and the table of its schedules.
 
 - `state.py`: the record that is passed, and the only functions that change a stage or end a schedule
-- `roster.py`: which schedules are held, which of them have objects, and when each is looked at next
+- `scheduled.py`: which schedules are held, which of them have objects, and when each is looked at next
 - `table.py`: the rows of all schedules, found by subject and by wake, in a file or in memory
 - `held.py`: one schedule: its next fire, and what its policies decide
 - `flight.py`: the stages, and what is in progress for one schedule

@@ -129,7 +129,7 @@ class Deadlines:
         self._emit = emit
         self._watched: dict[int, Watched] = {}
         """By stream sequence."""
-        self._agenda: list[tuple[int, int]] = []
+        self._queue: list[tuple[int, int]] = []
         """When (ns) each that is not asked about is to be looked at, and its sequence: a heap."""
         self._passed_by: deque[tuple[int, int]] = deque()
         """When (ns) those were to be asked about that were left to the owner, in order, and their sequences."""
@@ -148,26 +148,26 @@ class Deadlines:
         if stored_as in self._watched or (found := _deadline_of(block)) is None:
             return
         if len(self._watched) >= MAX_WATCHED:
-            if self._progress.is_live or not self._agenda:
+            if self._progress.is_live or not self._queue:
                 if self._ownership.is_owner:
                     reason = f"{MAX_WATCHED:,} fires of the stream are watched already"
                     self._emit(Report(FinishUnknown(schedule, sequence, fire_time, reason)))
                 return
-            del self._watched[heappop(self._agenda)[1]]
+            del self._watched[heappop(self._queue)[1]]
         within, consumer = found
         fire = Watched(schedule, sequence, fire_time, target, stored_as, stored_at, stored_at + within, consumer)
         self._watched[stored_as] = fire
-        heappush(self._agenda, (fire.deadline, stored_as))
+        heappush(self._queue, (fire.deadline, stored_as))
 
     def owner_changed(self) -> None:
         """Look anew at the fires whose time is over: the stream has another owner."""
-        self._agenda = [*self._agenda, *self._passed_by]
-        heapify(self._agenda)
+        self._queue = [*self._queue, *self._passed_by]
+        heapify(self._queue)
         self._passed_by.clear()
 
     def next_look(self) -> int | None:
         """Return when (ns) the next fire is to be looked at, None if none is."""
-        return max(self._agenda[0][0], self._next_turn) if self._agenda else None
+        return max(self._queue[0][0], self._next_turn) if self._queue else None
 
     def work(self, now: int, settled: int) -> None:
         """Look at fires whose time is over, and ask about one of them if its turn has come.
@@ -177,9 +177,9 @@ class Deadlines:
         while self._passed_by and now >= self._passed_by[0][0] + KEPT_BY_STANDBYS_NS:
             del self._watched[self._passed_by.popleft()[1]]
         for _ in range(MAX_LOOKED_AT_PER_STEP):
-            if now < self._next_turn or not self._agenda or now < self._agenda[0][0]:
+            if now < self._next_turn or not self._queue or now < self._queue[0][0]:
                 return
-            fire = self._watched[heappop(self._agenda)[1]]
+            fire = self._watched[heappop(self._queue)[1]]
             if self._ownership.is_owner:
                 if fire.deadline + SETTLED_NS <= settled:
                     del self._watched[fire.stored_as]
@@ -213,11 +213,11 @@ class Deadlines:
             fire.failures = max(fire.failures, MAX_SILENT_FAILURES)
         if before < MAX_SILENT_FAILURES <= fire.failures:
             self._emit(Report(FinishUnknown(fire.schedule, fire.sequence, fire.fire_time, answer.reason)))
-        heappush(self._agenda, (now + wait_after(fire.failures, LONGEST_WAIT_NS), fire.stored_as))
+        heappush(self._queue, (now + wait_after(fire.failures, LONGEST_WAIT_NS), fire.stored_as))
         return True
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep the turns where they were, and what was not answered, although the wall clock shows `by` ns less."""
         self._next_turn -= by
-        self._agenda = [(at - by if self._watched[one].failures else at, one) for at, one in self._agenda]
-        heapify(self._agenda)
+        self._queue = [(at - by if self._watched[one].failures else at, one) for at, one in self._queue]
+        heapify(self._queue)

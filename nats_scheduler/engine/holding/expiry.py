@@ -45,7 +45,7 @@ EXPIRED_KEPT_NS = 60 * SECOND
 """The time (ns) for which a standby keeps noted what has expired, in case the owner ends before it removes it."""
 
 
-class ExpiryAgenda:
+class ExpiryQueue:
     """Numbers by the second in which they are due."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Expiry:
         self._ownership = ownership
         self._emit = emit
         self._dialects = dialects
-        self._agenda = ExpiryAgenda()
+        self._queue = ExpiryQueue()
         self._refused = False
         self._attempts = 0
         self._paused_until = 0
@@ -119,12 +119,12 @@ class Expiry:
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
         """Request the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
         if not self._ownership.is_owner:
-            self._agenda.discard(now - EXPIRED_KEPT_NS)
+            self._queue.discard(now - EXPIRED_KEPT_NS)
             return
         for _ in range(MAX_TAKEN_PER_STEP):
             if now < self._paused_until or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
                 return
-            if (sequence := self._agenda.pop_due(now)) is None:
+            if (sequence := self._queue.pop_due(now)) is None:
                 return
             if is_needed(sequence):
                 self._add(now + SECOND, sequence)
@@ -134,7 +134,7 @@ class Expiry:
 
     def next_wake(self) -> int | None:
         """Return the earliest instant (ns) with something to remove; None if an answer has to arrive first."""
-        due = self._agenda.next_due()
+        due = self._queue.next_due()
         if due is None or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
             return None
         return max(due, self._paused_until) if self._ownership.is_owner else due + EXPIRED_KEPT_NS
@@ -164,7 +164,7 @@ class Expiry:
 
     def _add(self, instant: int, sequence: int) -> None:
         if not self._refused:
-            self._agenda.add(instant, sequence)
+            self._queue.add(instant, sequence)
 
     def _pause(self, conclusion: ExpiryConcluded, reason: str, now: int) -> None:
         """Pause all removals, longer each time; failures of removals that are in flight do not extend a pause."""
@@ -177,5 +177,5 @@ class Expiry:
     def _give_up(self, conclusion: ExpiryConcluded) -> None:
         if not self._refused:
             self._refused = True
-            self._agenda.clear()
+            self._queue.clear()
             self._emit(Report(ExpiryFailed(conclusion.sequence, conclusion.failure or "", refused=True)))

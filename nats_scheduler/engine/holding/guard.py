@@ -23,17 +23,17 @@ from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
     CompareBodies,
+    FetchContent,
+    FetchDuplicate,
     Fire,
     LookForFire,
-    ReadContent,
-    ReadDuplicate,
 )
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.table import DamagedTableError
 from nats_scheduler.engine.inputs import (
     BodiesCompared,
-    ContentRead,
-    DuplicateRead,
+    ContentFetched,
+    DuplicateFetched,
     ExpiryConcluded,
     FinishChecked,
     FireLookedFor,
@@ -49,8 +49,8 @@ T = TypeVar("T")
 OF_TABLE = (sqlite3.Error, DamagedTableError)
 """What is raised if the table of schedules cannot be read or written."""
 
-_WITH_FIRE = PublishConcluded | DuplicateRead | ProposalsApplied | FireLookedFor
-_ABOUT_FIRE = ReadDuplicate | AwaitProposals | LookForFire
+_WITH_FIRE = PublishConcluded | DuplicateFetched | ProposalsApplied | FireLookedFor
+_ABOUT_FIRE = FetchDuplicate | AwaitProposals | LookForFire
 
 
 class Guard:
@@ -94,7 +94,7 @@ def _concerned(one: object) -> tuple[str, int] | None:
     match one:
         case Held() | StoredMessage():
             return one.subject, one.sequence
-        case Fire() | ReadContent() | CheckFinished() | CompareBodies() | ContentRead():
+        case Fire() | FetchContent() | CheckFinished() | CompareBodies() | ContentFetched():
             return one.schedule, one.sequence
         case ExpiryConcluded() if one.subject is not None:
             return one.subject, one.sequence

@@ -60,13 +60,13 @@ class DroppedRun:
     times: int = 0
     """The number of times that what was due was dropped."""
     fires: int = 0
-    told_at: int = 0
+    reported_at: int = 0
     """The last fire time (ns) of those that were reported, 0 if none were."""
 
 
 def needs_history(policies: Policies) -> bool:
     """Return whether schedules with these policies need more than their definitions."""
-    return policies.are_kept or policies.target_elsewhere is not None
+    return policies.are_kept or policies.target_stream is not None
 
 
 class Held(Timetable):
@@ -92,7 +92,7 @@ class Held(Timetable):
     )
     has_history: bool = False
     """True if its policies need more than its definition."""
-    is_elsewhere: bool = False
+    is_to_other_stream: bool = False
     """True if its target is in another stream: its fires are not read back."""
     fires_each_time: bool = True
     """True if a fire is stored soon after each of its fire times, if the owner is able; another one may wait."""
@@ -159,7 +159,7 @@ class Held(Timetable):
             self.has_history = True
             self.jitters = policies.jitter is not None
             self.fires_each_time = policies.overlap is Overlap.ALLOW
-            self.is_elsewhere = policies.target_elsewhere is not None
+            self.is_to_other_stream = policies.target_stream is not None
             self.calendars = [calendar.name for calendar in policies.bounds.calendars]
 
     @property
@@ -178,7 +178,7 @@ class Held(Timetable):
         return known[1]
 
     @property
-    def read_back_threshold(self) -> int:
+    def confirmed_from(self) -> int:
         """A fire that is read back advances it if its fire time (ns) is this one or later."""
         return self.fire_time
 
@@ -266,7 +266,7 @@ class Held(Timetable):
 
     def is_news(self, fire_time: int) -> bool:
         """Return whether a stored fire may change anything: for most an older one than the next does not."""
-        return self.has_history or fire_time >= self.read_back_threshold
+        return self.has_history or fire_time >= self.confirmed_from
 
     def fire_is_stored(self, fire_time: int, sequence: int, stored_at: int) -> None:
         """Note that the fire of a fire time is stored, if a policy needs that; `sequence` is 0 if it is not known.

@@ -20,8 +20,8 @@ Cost: an entry for each schedule that is covered, and nothing for all others.
 from collections.abc import Mapping, Sequence
 
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.roster import Roster
-from nats_scheduler.engine.inputs import DuplicateRead
+from nats_scheduler.engine.holding.scheduled import Schedules
+from nats_scheduler.engine.inputs import DuplicateFetched
 from nats_scheduler.message.fires import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.reading import Generated, Reading, read_generated
 from nats_scheduler.message.stored import StoredMessage
@@ -61,12 +61,12 @@ def fault_of_generated(held: Held, generated: Generated, message: StoredMessage,
 
     If fires are `moved`, the stream stores them on another subject than their target.
     """
-    if held.is_elsewhere or (not moved and message.subject != held.terms.target):
+    if held.is_to_other_stream or (not moved and message.subject != held.terms.target):
         return WRONG_TARGET
     return fault_of(generated, message, held, held.terms, held.fire_time)
 
 
-def fault_elsewhere(held: Held, generated: Generated, message: StoredMessage) -> str:
+def fault_in_other_stream(held: Held, generated: Generated, message: StoredMessage) -> str:
     """Return why a message in the stream of a target elsewhere cannot be the fire that it claims to be; "" if it can.
 
     Under which subject that stream stores what is published to the target is not known here.
@@ -82,7 +82,7 @@ def is_older(held: Held, fire_time: int, stored_at: int) -> bool:
     The schedule's stream was deleted and created again since, and only stored times can show it. A fire time that was
     to come when the schedule was stored cannot have an older fire, and there the clocks of two leaders may differ.
     """
-    return held.is_elsewhere and stored_at < held.stored_at and fire_time <= held.stored_at
+    return held.is_to_other_stream and stored_at < held.stored_at and fire_time <= held.stored_at
 
 
 def fault_of_unheld(generated: Generated, message: StoredMessage) -> str:
@@ -94,7 +94,7 @@ def fault_of_unheld(generated: Generated, message: StoredMessage) -> str:
     return fault_of_following(generated, message)
 
 
-def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
+def fault_of_duplicate(held: Held, read: DuplicateFetched, *, moved: bool) -> str:
     """Return why a message with the identity of a fire is not that fire; "" if it can be.
 
     An account may map the target to another subject: a message with the same bytes is accepted there too.
@@ -111,12 +111,12 @@ def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
         return "it is no fire of the schedule"
     if held.terms.source is None and message.body != fire.body:
         return "its body is another one"
-    if held.is_elsewhere:
-        return fault_elsewhere(held, generated, message)
+    if held.is_to_other_stream:
+        return fault_in_other_stream(held, generated, message)
     return fault_of_generated(held, generated, message, moved=moved)
 
 
-def free_soon(read: DuplicateRead, duplicate_window: int, now: int) -> int | None:
+def free_soon(read: DuplicateFetched, duplicate_window: int, now: int) -> int | None:
     """Return how long (ns) it takes until the identity of a fire is free, below 0 if it should be; None if too long.
 
     `duplicate_window` (ns) is that of the stream. Limit: if the message that has the identity is gone, it may have been
@@ -159,9 +159,9 @@ class Moves:
 class Landed:
     """The sequences of what landed last, by those of the schedules."""
 
-    def __init__(self, roster: Roster, subjects: Sequence[str], moves: Moves) -> None:
+    def __init__(self, schedules: Schedules, subjects: Sequence[str], moves: Moves) -> None:
         """Begin with nothing, for a stream with these subjects."""
-        self._roster = roster
+        self._schedules = schedules
         self._subjects = subjects
         self.moves = moves
         """Which fires are on another subject than their target."""
@@ -183,7 +183,7 @@ class Landed:
             return reading.cancels is not None and reading.definition is None
         if generated.schedule == message.subject and not self._moved:
             return False
-        held = self._roster.exactly(generated.schedule, generated.sequence)
+        held = self._schedules.exactly(generated.schedule, generated.sequence)
         if held is None:
             return not self.is_from_elsewhere(generated) and not fault_of_unheld(generated, message)
         return not fault_of_generated(held, generated, message, moved=self.moves.moves(held.terms.target))

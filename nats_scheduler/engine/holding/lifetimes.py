@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
-from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
@@ -173,7 +173,7 @@ class Lifetimes:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def removal_requested(self, request: RemovalRequested, roster: Roster, last_read: int, now: int) -> None:
+    def removal_requested(self, request: RemovalRequested, schedules: Schedules, last_read: int, now: int) -> None:
         """Note what a request may have removed, `now` (ns); `last_read` is the highest sequence read."""
         below, until = (last_read + 1, now) if request.below is None else (request.below, 0)
         if request.sequence is not None:
@@ -187,7 +187,7 @@ class Lifetimes:
                 self._emptied[request.filter] = until
                 if len(self._emptied) > MAX_SUBJECTS_NOTED:
                     del self._emptied[next(iter(self._emptied))]
-            if (held := roster.on(request.filter)) is not None and held.sequence < below:
+            if (held := schedules.on(request.filter)) is not None and held.sequence < below:
                 self._remember(held.sequence)
 
     def requests_missed(self, last_read: int) -> None:

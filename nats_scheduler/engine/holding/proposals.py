@@ -24,7 +24,7 @@ from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.holding.flight import Flight, InProcess, Stage, wait_after
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.inputs import ProposalsApplied, Unanswered
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -39,8 +39,8 @@ PROOF_AGE_LIMIT_NS = 3 * SECOND
 class Proposals:
     """The questions to the leader of one stream, one at a time, and what they have proven."""
 
-    def __init__(self, roster: Roster, emit: Callable[[Action], object], *, is_replicated: bool) -> None:
-        self._roster = roster
+    def __init__(self, schedules: Schedules, emit: Callable[[Action], object], *, is_replicated: bool) -> None:
+        self._schedules = schedules
         self._emit = emit
         self._is_replicated = is_replicated
         self.begun = 0
@@ -82,7 +82,7 @@ class Proposals:
 
     def is_unconcluded(self, held: Held, flight: Flight, *, may_be_sent_by_others: bool) -> bool:
         """Return whether the fire of a schedule may be in flight at the leader."""
-        if not self._is_replicated or self._is_impossible or held.is_elsewhere:
+        if not self._is_replicated or self._is_impossible or held.is_to_other_stream:
             return False
         since = -1 if flight.unconcluded is None else flight.unconcluded
         if may_be_sent_by_others:
@@ -112,7 +112,7 @@ class Proposals:
         waited, self._asked_for = self._asked_for, {}
         for held, _fire in waited.values():
             if held.flight is not None and held.flight.stage is Stage.BACKING_OFF:
-                self._roster.wake(held, now + wait)
+                self._schedules.wake(held, now + wait)
         return asked
 
     def ask_next(self, now: int) -> None:

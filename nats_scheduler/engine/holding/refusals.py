@@ -24,7 +24,7 @@ from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import SchedulesFailing, StillRefused
 from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS, Failing, wait_after
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
@@ -76,8 +76,8 @@ class _Reason:
 class Refusals:
     """The refused schedules of one stream."""
 
-    def __init__(self, roster: Roster, emit: Callable[[Action], object]) -> None:
-        self._roster = roster
+    def __init__(self, schedules: Schedules, emit: Callable[[Action], object]) -> None:
+        self._schedules = schedules
         self._emit = emit
         self.reported = 0
         """The number of failing schedules that was reported last."""
@@ -101,10 +101,10 @@ class Refusals:
             reason.probe = reason.probe or sequence
             wait = wait_after(attempts, OWN_BACK_OFF_LIMIT_NS)
             wait = max(wait, len(reason.members) * SECOND // MAX_OWN_RETRIES_PER_SECOND)
-            self._roster.wake(held, now + wait)
+            self._schedules.wake(held, now + wait)
             return wait
         rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // MAX_RESTING_RETRIES_PER_SECOND)
-        self._roster.wake(held, now + rest)
+        self._schedules.wake(held, now + rest)
         if reason.probe in (0, sequence):
             reason.attempts += 1
             wait = wait_after(reason.attempts, PROBE_BACK_OFF_LIMIT_NS)
@@ -118,7 +118,7 @@ class Refusals:
         reason.attempts = 0
         for other in list(islice(reason.members, RETRIES_PER_STORED if reason.is_shared else 0)):
             reason.members[other] = held = reason.members.pop(other)
-            self._roster.wake(held, now)
+            self._schedules.wake(held, now)
 
     def retry_soon(self, now: int) -> None:
         """Let the probe of each reason retry soon: the reason may have ended."""
@@ -127,7 +127,7 @@ class Refusals:
             reason.attempts = 0
             if reason.is_shared and reason.tries_at > at:
                 reason.tries_at = at
-                self._roster.wake(reason.members[reason.probe], at)
+                self._schedules.wake(reason.members[reason.probe], at)
 
     def discard(self, sequence: int) -> None:
         """Discard a schedule; if it was the probe, the next one is."""
@@ -169,4 +169,4 @@ class Refusals:
         """Make the schedule that waits longest the probe, which retries at an instant (ns) if the reason is shared."""
         reason.probe, reason.tries_at = next(iter(reason.members)), at
         if reason.is_shared:
-            self._roster.wake(reason.members[reason.probe], at)
+            self._schedules.wake(reason.members[reason.probe], at)

@@ -28,7 +28,7 @@ UNKNOWN = History()
 
 def written_history(held: Held) -> str:
     """Return what is kept of the fires of a schedule, as JSON."""
-    if held.is_elsewhere:
+    if held.is_to_other_stream:
         return json.dumps(UNKNOWN)
     before = held.previous_fire, held.previous_sequence, held.previous_stored_at
     return json.dumps((*before, held.dropped, held.unreported, held.is_known, held.last_unfinished))

@@ -5,9 +5,9 @@ of its own in it (`engine.holding`), which knows no other one.
 
 The rules:
 
-- `StreamState.enter` is the only function that changes a stage. Which stage may follow which is the table of
+- `EngineState.enter` is the only function that changes a stage. Which stage may follow which is the table of
   `engine.firing.machine`.
-- `StreamState.end` is the only function that stops holding a schedule and reports why; one that made the engine fail is
+- `EngineState.end` is the only function that stops holding a schedule and reports why; one that made the engine fail is
   held no longer without a question to it (`expel`).
 
 Cost: two dictionary entries for each schedule in progress.
@@ -34,7 +34,7 @@ from nats_scheduler.engine.holding.progress import Progress
 from nats_scheduler.engine.holding.proposals import Proposals
 from nats_scheduler.engine.holding.purges import Purges
 from nats_scheduler.engine.holding.refusals import Refusals
-from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, RemovalRequested, ServerLimits
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reading import Generated
@@ -42,7 +42,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
 
-class StreamState:
+class EngineState:
     """What is known of one stream and its schedules."""
 
     def __init__(
@@ -50,7 +50,7 @@ class StreamState:
         rules: StreamRules,
         limits: ServerLimits,
         dialects: tuple[Dialect, ...],
-        roster: Roster,
+        schedules: Schedules,
         *,
         removes_expired: bool,
         reads_all: bool,
@@ -79,22 +79,22 @@ class StreamState:
         self.emit = self.actions.append
         """Has something done after the step, or reports it."""
 
-        self.roster = roster
+        self.schedules = schedules
         self.ownership = Ownership(limits.longest_ahead, reads_all=reads_all)
         """Whether this instance fires for the stream."""
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         """The ends of schedules that the stream removes by itself."""
         moves = Moves(moves_all=rules.moves_subjects)
-        self.landed = Landed(roster, rules.subjects, moves)
+        self.landed = Landed(schedules, rules.subjects, moves)
         """The messages that landed on the subjects of schedules; discarded with their schedules."""
         self.progress = Progress(reads_all=reads_all, moves=moves)
         """The progress in reading the stream."""
         self.contents = Contents(memory)
         """The bytes of what was fetched for fires, and what waits for room."""
         self.in_flight = InFlight()
-        self.refusals = Refusals(roster, self.emit)
+        self.refusals = Refusals(schedules, self.emit)
         """The schedules whose fires the server refuses."""
-        self.proposals = Proposals(roster, self.emit, is_replicated=limits.replicated)
+        self.proposals = Proposals(schedules, self.emit, is_replicated=limits.replicated)
         """The proposals that may be in flight at the leader."""
         self.purges = Purges()
         """The purges that wait, or are not concluded."""
@@ -136,7 +136,7 @@ class StreamState:
         A flight begins when it stops to wait, or keeps its content for the next fire, and another one when it is done.
         """
         flight, sequence = held.flight, held.sequence
-        self.roster.changed(held)
+        self.schedules.changed(held)
         if stage is Stage.KEPT:
             self._clear(held)
             if self.ownership.unfired:
@@ -165,12 +165,12 @@ class StreamState:
         """Look at a schedule again at `until` (ns), or never: it is left to the owner, or done and not purged."""
         self.later[held.sequence] = held
         if until is not None:
-            self.roster.wake(held, until - self.ownership.lag)
+            self.schedules.wake(held, until - self.ownership.lag)
 
     def end(self, held: Held, ending: Ending) -> None:
         """Hold a schedule no longer, and report why."""
         self.discard(held)
-        self.roster.remove(held.subject)
+        self.schedules.remove(held.subject)
         if self.ownership.is_owner:
             self.emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
             if is_lost(held, ending):
@@ -199,7 +199,7 @@ class StreamState:
         self.landed.forget(held)
         self.contents.forget(held.sequence)
         self.ownership.unfired = 0
-        self.roster.remove(held.subject)
+        self.schedules.remove(held.subject)
         held.flight = Flight(Stage.ENDED)
 
     def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
@@ -240,11 +240,11 @@ class StreamState:
 
     def is_guarded(self, held: Held) -> bool:
         """Return whether the server refuses a fire of a schedule that is not stored any more."""
-        return self.limits.guard and not held.is_elsewhere and not self.landed.covers(held)
+        return self.limits.guard and not held.is_to_other_stream and not self.landed.covers(held)
 
     def in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
         """Return a schedule if it is still held and in this stage."""
-        held = self.roster.exactly(subject, sequence)
+        held = self.schedules.exactly(subject, sequence)
         return held if held is not None and held.flight is not None and held.flight.stage is stage else None
 
     def awaiting(self, fire: Fire) -> Held | None:
@@ -271,7 +271,7 @@ class StreamState:
         elif request.filter is None:
             found = [*self.active.values()]
         elif is_literal_subject(request.filter):
-            found = [self.roster.on(request.filter)]
+            found = [self.schedules.on(request.filter)]
         else:
             return [held for held in self.active.values() if subject_matches(held.subject, request.filter)]
         return [held for held in found if held is not None]
@@ -279,7 +279,7 @@ class StreamState:
     def earliest_unsettled(self) -> int | None:
         """Return the send time (ns) of the earliest fire in progress that is not stored, refused or blocked.
 
-        Those that are ready are left out: each is woken at its send time (`Roster.next_wake`).
+        Those that are ready are left out: each is woken at its send time (`Schedules.next_wake`).
         """
         refused, blocked = self.refusals.held, self.blocked
         # Asked once a second, in a burst of everything in its look-ahead: no call for each.
@@ -297,7 +297,7 @@ class StreamState:
         for held in self.all_not_waiting():
             waits = held.flight is not None and held.flight.stage in (Stage.BACKING_OFF, Stage.BLOCKED, Stage.PURGING)
             if waits and held.wake != NO_WAKE:
-                self.roster.wake(held, held.wake - by)
+                self.schedules.wake(held, held.wake - by)
         self.refusals.clock_stepped_back(by)
         self.next_question_at -= by
         self.purges.clock_stepped_back(by)

@@ -8,7 +8,7 @@ The rules:
 - A row is equal to what was written, or `DamagedTableError` is raised: each has a checksum. What SQLite itself finds
   raises `sqlite3.DatabaseError`.
 - Nothing is kept of a row here. An object exists while something is in progress for a schedule
-  (`engine.holding.roster`).
+  (`engine.holding.scheduled`).
 
 Cost: 5 to 8 µs to insert a row, 10 if it is at a random place of an index on disk; about 5 to find one or to change
 one; 0.5 to find out that none is on a subject. 200 bytes on disk; in memory the pages that are used.

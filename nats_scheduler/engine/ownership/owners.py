@@ -121,7 +121,7 @@ class Record:
 NO_RECORD = Record()
 
 
-class Change(NamedTuple):
+class OwnerChange(NamedTuple):
     """What the record of a stream is to say instead."""
 
     owner: str
@@ -417,7 +417,7 @@ class Owners:
         """Return the last record of a stream that was seen."""
         return self._records.get(key, NO_RECORD)
 
-    def change(self, key: str, now: int) -> Change | None:
+    def change(self, key: str, now: int) -> OwnerChange | None:
         """Return who should own a stream instead; None if we have nothing to change.
 
         It is to be written in place of the known revision, and passed to `recorded` once it is written.
@@ -440,9 +440,9 @@ class Owners:
             reading = [name for name in self._others if self._stance_on(key, name).reads]
             owner = self.me if self._first(key, [*reading, self.me]) == self.me else record.owner
         if owner != record.owner:
-            return Change(owner, self._reason(key, record.owner))
+            return OwnerChange(owner, self._reason(key, record.owner))
         is_lost = record.revision == 0 and owner != NO_OWNER
-        return Change(owner, record.reason) if is_lost else None
+        return OwnerChange(owner, record.reason) if is_lost else None
 
     def _first(self, key: str, living: Iterable[str]) -> str:
         """Return the first of the instances in the order of a stream, `NO_OWNER` if there is none."""

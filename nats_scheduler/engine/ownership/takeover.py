@@ -39,7 +39,7 @@ from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsByAge, Sc
 from nats_scheduler.engine.firing import advancing, purging, timing
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import Checkpoint, OwnershipChanged, RemovalRequested, Version
 from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
@@ -76,7 +76,7 @@ MAX_OUTSTANDING = 2_048
 class Takeover:
     """Changes of the owner of one stream, and the checkpoint at which its schedules begin."""
 
-    def __init__(self, state: StreamState) -> None:
+    def __init__(self, state: EngineState) -> None:
         self._state = state
         self._owner_since: int | None = None
         """Since when (ns) this instance is the owner; None if it is not, or has been from the beginning."""
@@ -127,7 +127,7 @@ class Takeover:
         if not held.repeats:
             purging.purge(self._state, held)
         else:
-            if held.is_elsewhere:  # nothing shows which of those fires are stored
+            if held.is_to_other_stream:  # nothing shows which of those fires are stored
                 held.previous_fire, held.previous_sequence, held.previous_stored_at, held.dropped = None, 0, 0, 0
             advancing.advance(self._state, held, held.next_to_send(through))
         return True
@@ -147,7 +147,7 @@ class Takeover:
             is_known = True
         elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
             is_known = True
-        elif self._state.ownership.reads_all and not held.is_elsewhere:
+        elif self._state.ownership.reads_all and not held.is_to_other_stream:
             since = self._state.running_since
             is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
         else:
@@ -187,7 +187,7 @@ class Takeover:
 
     def _unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held and the owner before had not read it."""
-        held = self._state.roster.exactly(subject, sequence)
+        held = self._state.schedules.exactly(subject, sequence)
         return None if held is None or _had_read(self._state.settled, held) else held
 
     def owner_changed(self, change: OwnershipChanged, now: int) -> bool:
@@ -214,7 +214,9 @@ class Takeover:
         if not self.changing:
             return False
         some = (self.changing.popleft() for _ in range(min(len(self.changing), MAX_TAKEN_OVER_PER_STEP)))
-        self._state.guard.each((held for held in some if self._state.roster.on(held.subject) is held), self._go_on_with)
+        self._state.guard.each(
+            (held for held in some if self._state.schedules.on(held.subject) is held), self._go_on_with
+        )
         if not self.changing:
             self._earliest_changing = None
         return bool(self.changing)
@@ -235,11 +237,11 @@ class Takeover:
         room = MAX_UNSETTLED
         failing = nsmallest(room + 1, list(self._state.refusals.held.values()), key=lambda held: held.send_time)
         named, owed, unnamed = _named(failing, room)
-        bounds = (self._state.earliest_unsettled(), self._state.roster.next_wake(), unnamed, self._earliest_changing)
+        bounds = (self._state.earliest_unsettled(), self._state.schedules.next_wake(), unnamed, self._earliest_changing)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         left = room - len(named) - OWED_NUMBERS * len(owed) if unnamed is None else 0
-        held_back = nsmallest(left, list(self._state.blocked.values()), key=lambda held: held.send_time)
-        more = islice(chain((held.sequence for held in held_back), self._overdue_without_calendar(), rejected), left)
+        blocked = nsmallest(left, list(self._state.blocked.values()), key=lambda held: held.send_time)
+        more = islice(chain((held.sequence for held in blocked), self._overdue_without_calendar(), rejected), left)
         stored_by = 0 if last is None else last.stored_at
         unsettled = frozenset(chain(named, more))
         calendars = {name: min(at, through) for name, at in nsmallest(MAX_CALENDARS_NAMED, self._calendars.items())}
@@ -250,7 +252,7 @@ class Takeover:
         waiting = self._due_without_calendar
         for held in list(waiting.values()):
             settled = max((self._calendars.get(name, -1) for name in held.calendars), default=-1)
-            is_waiting = self._state.roster.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
+            is_waiting = self._state.schedules.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
             if not is_waiting or held.send_time > settled:
                 del waiting[held.sequence]
         return list(waiting)

@@ -22,8 +22,14 @@ from nats_scheduler.engine.firing import advancing, fetching, timing
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import MAX_INSTANT, MAX_KEPT_BLOCK_BYTES, Roster, RowError, written_headers
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.scheduled import (
+    MAX_INSTANT,
+    MAX_KEPT_BLOCK_BYTES,
+    RowError,
+    Schedules,
+    written_headers,
+)
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.holding.table import Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.ownership.takeover import MAX_SUPERSEDED, Takeover
@@ -53,8 +59,8 @@ from nats_scheduler.schedule.patterns import PatternKind, kind_of
 class Places:
     """The places of one stream, and the schedules that wait for one."""
 
-    def __init__(self, roster: Roster, restrictions: Restrictions) -> None:
-        self._roster = roster
+    def __init__(self, schedules: Schedules, restrictions: Restrictions) -> None:
+        self._schedules = schedules
         self._restrictions = restrictions
         self._most = restrictions.max_schedules
         self.is_limited = self._most is not None
@@ -92,7 +98,7 @@ class Places:
 
     def take_next(self) -> Held | None:
         """Take the oldest schedule that waits if there is a place for it."""
-        if self._most is None or len(self._roster) >= self._most or self._first_waiting() is None:
+        if self._most is None or len(self._schedules) >= self._most or self._first_waiting() is None:
             return None
         _sequence, subject = heapq.heappop(self._oldest)
         return self._waiting.pop(subject)
@@ -100,7 +106,7 @@ class Places:
     def misplaced(self) -> Held | None:
         """Return the youngest schedule with a place if an older one waits and no place is free."""
         waiting = self._first_waiting()
-        if self._most is None or waiting is None or len(self._roster) < self._most:
+        if self._most is None or waiting is None or len(self._schedules) < self._most:
             return None
         held = self._last_held()
         return held if held is not None and held.sequence > waiting else None
@@ -123,7 +129,7 @@ class Places:
         youngest = self._youngest
         while youngest:
             sequence, subject = youngest[0]
-            held = self._roster.exactly(subject, -sequence)
+            held = self._schedules.exactly(subject, -sequence)
             if held is not None:
                 return held
             heapq.heappop(youngest)
@@ -162,7 +168,7 @@ class Admission:
 
     def __init__(
         self,
-        state: StreamState,
+        state: EngineState,
         takeover: Takeover,
         calendars: Calendars,
         places: Places,
@@ -191,7 +197,7 @@ class Admission:
         """Return the first wake (ns) of a schedule that may be held as a row, and is no object before."""
         if self._places.is_limited:
             return NO_EXPIRY
-        return max(self._takeover.first_not_settled, self._state.roster.objects_through + 1)
+        return max(self._takeover.first_not_settled, self._state.schedules.objects_through + 1)
 
     def add_row(self, definition: Definition, message: StoredMessage, first_wake: int) -> bool:
         """Add a new schedule to the rows that `hold_rows` holds, as nearly all are; returns whether it may be one.
@@ -205,7 +211,7 @@ class Admission:
         if fire_time is None or fire_time > MAX_INSTANT:
             return False
         wake = timing.first_fetch_at(state, fire_time, terms.source)
-        if wake < first_wake or subject in self.rows or state.roster.has_object(subject):
+        if wake < first_wake or subject in self.rows or state.schedules.has_object(subject):
             return False
         lifetimes, inactive, kind = state.lifetimes, state.inactive, kind_of(pattern)
         if lifetimes.may_end(message, fire_time) or inactive.at(subject) or subject in inactive.misnamed:
@@ -227,7 +233,7 @@ class Admission:
     def hold_rows(self) -> list[StoredMessage]:
         """Hold the rows that were added; returns the messages on whose subjects a schedule is held already."""
         added, self.rows = self.rows, {}
-        held = self._state.roster.insert([row for _message, row in added.values()])
+        held = self._state.schedules.insert([row for _message, row in added.values()])
         if self._state.progress.is_live:
             for subject, (_message, row) in added.items():
                 if subject not in held:
@@ -301,7 +307,7 @@ class Admission:
 
         If a later message is known on its subject, or it is no schedule, it is only reported.
         """
-        held = self._state.roster.on(subject)
+        held = self._state.schedules.on(subject)
         newest = max(0 if held is None else held.sequence, self._state.inactive.at(subject))
         stored = one if isinstance(one, Held | StoredMessage) else held
         rejected = None if stored is None else failed(stored, error, self._state.dialects)
@@ -322,7 +328,7 @@ class Admission:
         at each request would cost more than the request.
         """
         if self._places.is_limited and request.filter is not None and is_literal_subject(request.filter):
-            held = self._state.roster.on(request.filter)
+            held = self._state.schedules.on(request.filter)
             if held is not None:
                 fetching.fetch_if_waiting(self._state, held)
 
@@ -353,7 +359,7 @@ class Admission:
         self._state.inactive.reject(rejected_schedule(held, rejection))
 
     def _hold(self, held: Held, before: Held | None) -> None:
-        self._state.roster.hold(held)
+        self._state.schedules.hold(held)
         self._places.placed(held)
         if before is not None:
             self._replace(before, held)
@@ -382,16 +388,16 @@ class Admission:
     @property
     def knows_any(self) -> bool:
         """True if there is anything that could be removed."""
-        return bool(len(self._state.roster) or self._state.inactive or self._state.inactive.misnamed)
+        return bool(len(self._state.schedules) or self._state.inactive or self._state.inactive.misnamed)
 
     def find_gone(self, first: int, gone: AbstractSet[int]) -> Iterator[Found]:
         """Yield what is known of messages with sequences below `first` or in `gone`, after each unit of work.
 
         Much may happen between two units.
         """
-        waiting = [(one.subject, one.sequence) for one in self._state.roster.objects() if one.flight is None]
+        waiting = [(one.subject, one.sequence) for one in self._state.schedules.objects() if one.flight is None]
         yield from _among(waiting, first, gone)
-        yield from self._state.roster.stored_before(first, gone)
+        yield from self._state.schedules.stored_before(first, gone)
         inactive = self._state.inactive
         yield from _among(((one.subject, one.sequence) for one in list(inactive.rejected.values())), first, gone)
         yield from _among(((one.subject, one.sequence) for one in list(inactive.paused.values())), first, gone)
@@ -404,7 +410,7 @@ class Admission:
 
     def _end_gone(self, now: int, gone: tuple[str, int]) -> None:
         subject, sequence = gone
-        held = self._state.roster.exactly(subject, sequence)
+        held = self._state.schedules.exactly(subject, sequence)
         if held is not None and held.flight is None and held.send_time > now:
             self._state.end(held, self._state.lifetimes.why_gone(held, now))
         self._gone(subject, sequence)

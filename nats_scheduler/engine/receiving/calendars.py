@@ -33,7 +33,7 @@ from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Endin
 from nats_scheduler.engine.firing import fetching, purging, timing
 from nats_scheduler.engine.holding.flight import DONE, Stage
 from nats_scheduler.engine.holding.held import Held, NoFire
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
@@ -57,7 +57,7 @@ class Calendars:
 
     def __init__(
         self,
-        state: StreamState,
+        state: EngineState,
         takeover: Takeover,
         notify_named: Callable[[], object],
     ) -> None:
@@ -194,7 +194,7 @@ class Calendars:
             del self._to_visit[name]
             entries, ours = self._named[name], 0
             for sequence, held in list(entries.items()):
-                if self._state.roster.on(held.subject) is held:
+                if self._state.schedules.on(held.subject) is held:
                     ours += self._state.ownership.is_owner
                     yield held
                 else:
@@ -217,7 +217,7 @@ class Calendars:
         if held.over_at <= now and self._followed_until is None:
             purging.purge(self._state, held, Ending.EXCEPTED)
         elif held.over_at <= now:
-            self._state.roster.wake(held, now + UNFOLLOWED_CHECK_INTERVAL_NS)
+            self._state.schedules.wake(held, now + UNFOLLOWED_CHECK_INTERVAL_NS)
         else:
             fetching.fetch_if_waiting(self._state, held)  # it may be older than its stream allows
         return True
@@ -278,7 +278,7 @@ class Calendars:
         self._state.emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
 
     def _prune(self, name: str) -> None:
-        live = (held for held in self._named[name].values() if self._state.roster.on(held.subject) is held)
+        live = (held for held in self._named[name].values() if self._state.schedules.on(held.subject) is held)
         self._named[name] = {held.sequence: held for held in live}
         self._pruned_at[name] = max(MIN_ENTRIES, 2 * len(self._named[name]))
 

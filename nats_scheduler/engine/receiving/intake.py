@@ -17,9 +17,9 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import rejected_message, rejected_paused
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.progress import reading_of
-from nats_scheduler.engine.holding.roster import MAX_KEPT_BLOCK_BYTES
-from nats_scheduler.engine.holding.state import StreamState
-from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
+from nats_scheduler.engine.holding.scheduled import MAX_KEPT_BLOCK_BYTES
+from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.receiving.admission import Admission
 from nats_scheduler.engine.receiving.replaced import OfServer, Replacements
 from nats_scheduler.message.definition import Definition
@@ -29,7 +29,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark
 from nats_scheduler.message.subjects import is_literal_subject
 
-MAX_READ_BACK_PER_STEP = 256
+MAX_CONFIRMED_PER_STEP = 256
 """The most fires read back that are taken in one step after a burst, so that what is due does not have to wait."""
 
 
@@ -39,7 +39,7 @@ class Intake:
     def __init__(
         self,
         reader: MessageReader,
-        state: StreamState,
+        state: EngineState,
         admission: Admission,
         replacements: Replacements,
         of_server: OfServer | None,
@@ -79,12 +79,12 @@ class Intake:
             return False
         if self._of_server is not None and not self._of_server.are_on_none_of(run.subjects):
             return False
-        return not (len(self._state.roster) and self._state.roster.known(run.subjects))
+        return not (len(self._state.schedules) and self._state.schedules.known(run.subjects))
 
-    def read_content(self, given: ContentRead, now: int) -> None:
+    def read_content(self, given: ContentFetched, now: int) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
-        other = answers.content_read(self._state, given)
-        held = None if other is None else self._state.roster.exactly(given.schedule, given.sequence)
+        other = answers.content_fetched(self._state, given)
+        held = None if other is None else self._state.schedules.exactly(given.schedule, given.sequence)
         if other is None or held is None:
             return
         may_have_landed = self._state.landed.may_be(self._reader.read(other), other)
@@ -108,7 +108,7 @@ class Intake:
             self._state.expiry.concluded(given, now)
         if given.subject is None:
             return
-        if (held := self._state.roster.exactly(given.subject, given.sequence)) is not None:
+        if (held := self._state.schedules.exactly(given.subject, given.sequence)) is not None:
             self._state.end(held, Ending.EXPIRED)
         if self._state.inactive.at(given.subject) == given.sequence:
             self._admission.discard(given.subject)
@@ -116,7 +116,7 @@ class Intake:
     def take_matched(self, now: int) -> bool:
         """Take fires of ours that were read back; returns whether there are more."""
         matched = self._state.progress.matched
-        expires, inactive, on = self._state.expiry is not None, self._state.inactive, self._state.roster.on
+        expires, inactive, on = self._state.expiry is not None, self._state.inactive, self._state.schedules.on
 
         def take_one(fire: Fire) -> None:
             lands = expires or bool(inactive) or on(fire.target) is not None
@@ -124,7 +124,7 @@ class Intake:
                 reading, message = reading_of(fire)
                 self._apply(reading, message, now, is_acknowledged=True)
 
-        some = (matched.popleft() for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))))
+        some = (matched.popleft() for _ in range(min(MAX_CONFIRMED_PER_STEP, len(matched))))
         self._state.guard.each(some, take_one)
         return bool(matched)
 
@@ -196,21 +196,24 @@ class Intake:
             self._pause(reading.paused, message, expires)
         elif reading.rejection is not None:
             self._reject(reading.rejection, message, now)
-        elif self._state.inactive.on(message.subject) is not None or self._state.roster.on(message.subject) is not None:
+        elif (
+            self._state.inactive.on(message.subject) is not None
+            or self._state.schedules.on(message.subject) is not None
+        ):
             has_landed = is_acknowledged or self._state.landed.may_be(reading, message)
             self._overwritten(message, has_landed=has_landed, now=now)
 
     def _roll_up_as_requested(self, beside: Generated, message: StoredMessage) -> None:
         """Have the target rolled up by a fire that was requested, of a schedule that is active or paused."""
         schedule, target = beside.schedule, message.subject
-        found = self._state.roster.exactly(schedule, beside.sequence) or self._state.inactive.paused.get(schedule)
+        found = self._state.schedules.exactly(schedule, beside.sequence) or self._state.inactive.paused.get(schedule)
         is_of_it = found is not None and found.sequence == beside.sequence
         if is_of_it and found is not None and found.terms.rollup and found.terms.target == target:
             purging.roll_up(self._state, target, message.sequence - 1)
 
     def _overwritten(self, message: StoredMessage, *, has_landed: bool, now: int) -> None:
         """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""
-        held = self._state.roster.on(message.subject)
+        held = self._state.schedules.on(message.subject)
         if held is None:
             if self._state.inactive:
                 self._admission.overwritten(message, has_landed=has_landed)
@@ -227,7 +230,7 @@ class Intake:
         self, definition: Definition, message: StoredMessage, expires: int | None, now: int, headers: bytes = b""
     ) -> None:
         """Hold a schedule; `headers` say all of its definition, and b"" if they may say more."""
-        before = self._state.roster.on(message.subject)
+        before = self._state.schedules.on(message.subject)
         known = self._state.inactive.at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
             newer = before or self._state.inactive.paused.get(message.subject)
@@ -245,7 +248,7 @@ class Intake:
     def _pause(self, paused: Paused, message: StoredMessage, expires: int | None) -> None:
         """Keep a paused schedule, which replaces the one on its subject and all older versions."""
         subject, sequence, stored_at, _block, _body = message
-        held = self._state.roster.on(subject)
+        held = self._state.schedules.on(subject)
         before = held or self._state.inactive.on(subject)
         if before is not None:
             if before.sequence >= sequence:
@@ -267,7 +270,7 @@ class Intake:
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
             self._overwritten(message, has_landed=False, now=now)
             return
-        held = self._state.roster.on(message.subject)
+        held = self._state.schedules.on(message.subject)
         if held is not None:
             if held.sequence >= message.sequence:
                 return
@@ -279,7 +282,7 @@ class Intake:
             self._state.inactive.reject(rejected)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
-        held = self._state.roster.on(schedule)
+        held = self._state.schedules.on(schedule)
         if held is not None and held.sequence < message.sequence:
             self._state.guard.each((held,), partial(purging.purge, self._state, ending=Ending.CANCELLED))
         self._admission.cancelled(schedule, message.sequence)

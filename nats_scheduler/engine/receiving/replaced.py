@@ -23,7 +23,7 @@ from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.fires import following_fire, scheduler_of
@@ -43,7 +43,7 @@ MAX_UNREPORTED = 1_000
 class Replacements:
     """The one-shots of one stream that were replaced before they fired."""
 
-    def __init__(self, state: StreamState, *, debounces: bool) -> None:
+    def __init__(self, state: EngineState, *, debounces: bool) -> None:
         """Report what is replaced, unless the stream `debounces`: there replacement is meant."""
         self._state = state
         self._debounces = debounces

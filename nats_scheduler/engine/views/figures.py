@@ -26,7 +26,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
-from nats_scheduler.engine.holding.state import StreamState
+from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Every, PatternKind
@@ -137,9 +137,9 @@ class Figures:
     """Schedules by kind, whichever instance fires them."""
     paused: int = 0
     """Paused schedules, whichever instance would fire them."""
-    held_back: int = 0
+    blocked: int = 0
     """Schedules whose fires wait until the one before is finished, of a stream that this instance owns."""
-    held_back_since: int | None = None
+    blocked_since: int | None = None
     """Since when the fire is due that waits longest of them, None if there is none."""
     overdue: int = 0
     """Schedules that are overdue, of a stream that this instance owns."""
@@ -154,7 +154,7 @@ class Visit:
 
     def __init__(
         self,
-        state: StreamState,
+        state: EngineState,
         now: int,
     ) -> None:
         """Prepare to find the figures at `now` (ns)."""
@@ -164,18 +164,18 @@ class Visit:
 
     def run(self) -> Generator[None, None, Figures]:
         """Visit what has an object, some at a time, and return the figures."""
-        roster, found = self._state.roster, self._found
-        for kind, count in list(roster.kinds.items()):
+        schedules, found = self._state.schedules, self._found
+        for kind, count in list(schedules.kinds.items()):
             found.held[kind] = count
-        objects = roster.objects()
+        objects = schedules.objects()
         for first in range(0, len(objects), OBJECTS_PER_UNIT):
             self._visit(objects[first : first + OBJECTS_PER_UNIT])
             yield
         if self._state.ownership.is_owner:
-            count, since = roster.unread_due(self._now - OVERDUE_AFTER_NS, self._state.lifetimes.max_age)
+            count, since = schedules.unread_due(self._now - OVERDUE_AFTER_NS, self._state.lifetimes.max_age)
             found.overdue += count
             found.overdue_since = since if found.overdue_since is None else min(found.overdue_since, since or self._now)
-        for fire_time, expires, stored_at in roster.next_rows(self._now):
+        for fire_time, expires, stored_at in schedules.next_rows(self._now):
             is_first = found.next_due is None or fire_time < found.next_due
             if is_first and self._state.lifetimes.ends_at(expires, stored_at) > fire_time:
                 found.next_due = fire_time
@@ -197,8 +197,8 @@ class Visit:
         found = self._found
         for held in suspects:
             if held.flight is not None and held.flight.is_blocked and self._state.ownership.is_owner:
-                found.held_back += 1
-                found.held_back_since = _earlier(found.held_back_since, held.send_time)
+                found.blocked += 1
+                found.blocked_since = _earlier(found.blocked_since, held.send_time)
             since = _due_since(held)
             if held.jitters and since > self._now:
                 self._note_coming([held])

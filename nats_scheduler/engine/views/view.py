@@ -37,7 +37,7 @@ from nats_scheduler.engine.holding.flight import Failing, Flight
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.inactive import Inactive, Rejected
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
-from nats_scheduler.engine.holding.roster import MAX_INSTANT, DefinitionReader, Roster
+from nats_scheduler.engine.holding.scheduled import MAX_INSTANT, DefinitionReader, Schedules
 from nats_scheduler.engine.views.conditions import Condition, covered
 from nats_scheduler.engine.views.figures import Outlook, State, is_searched, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, SubjectPage, by_subject
@@ -316,7 +316,7 @@ class EngineView:
 
     def __init__(
         self,
-        roster: Roster,
+        schedules: Schedules,
         lifetimes: Lifetimes,
         inactive: Inactive,
         fired_by: FiredBy,
@@ -327,7 +327,7 @@ class EngineView:
 
         `read` reads the headers of rows, and is called in another thread than the engine's.
         """
-        self._roster = roster
+        self._schedules = schedules
         self.lifetimes = lifetimes
         self._inactive = inactive
         self._fired_by = fired_by
@@ -341,12 +341,12 @@ class EngineView:
 
     def joined(self, beside: "EngineView") -> "EngineView":
         """Return this view and one of what others fire on the same stream as one."""
-        return EngineView(self._roster, self.lifetimes, self._inactive, self._fired_by, self._read, beside)
+        return EngineView(self._schedules, self.lifetimes, self._inactive, self._fired_by, self._read, beside)
 
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
         """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
         for view in self._views:
-            if (held := view._roster.peek(subject) or view._paused(subject, now)) is not None:
+            if (held := view._schedules.peek(subject) or view._paused(subject, now)) is not None:
                 return view.listed(held, view.outlook(held, now))
         return None
 
@@ -360,7 +360,7 @@ class EngineView:
 
     def flight(self, subject: str) -> Flight | None:
         """Return what is in progress for the schedule on a subject: to look at, not to change."""
-        held = self._roster.peek(subject)
+        held = self._schedules.peek(subject)
         return None if held is None else held.flight
 
     def page(
@@ -421,12 +421,12 @@ class EngineView:
 
     def part(self, work: Callable[[Seen], Work[P]]) -> Part[P]:
         """Return the part of a question that this view alone answers."""
-        return Part(self._roster.table, self._see, work)
+        return Part(self._schedules.table, self._see, work)
 
     def _see(self) -> Seen:
-        roster = self._roster
-        objects, ids, first_wake = roster.at_this_moment()
-        rows = Rows(roster.table, roster.written.total(), ids, first_wake, self._read)
+        schedules = self._schedules
+        objects, ids, first_wake = schedules.at_this_moment()
+        rows = Rows(schedules.table, schedules.written.total(), ids, first_wake, self._read)
         return Seen(objects, rows, list(self._inactive.paused.values()))
 
     def waiting(self, now: int) -> Condition:

@@ -1,4 +1,4 @@
-"""The roster wakes schedules by time and by sequence, of rows and of objects, and keeps objects of few."""
+"""The schedules wakes schedules by time and by sequence, of rows and of objects, and keeps objects of few."""
 
 import gc
 from collections import Counter
@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding import roster as module
+from nats_scheduler.engine.holding import scheduled as module
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import NO_ROW, NO_WAKE, Held
-from nats_scheduler.engine.holding.roster import (
+from nats_scheduler.engine.holding.scheduled import (
     MAX_READ_PER_CALL,
-    MIN_AGENDA_ENTRIES,
     MIN_AHEAD_NS,
+    MIN_QUEUE_ENTRIES,
     OBJECTS_AHEAD_NS,
-    Roster,
+    Schedules,
     row_of,
 )
 from nats_scheduler.engine.holding.table import DamagedTableError, Table
@@ -51,38 +51,40 @@ WITH_HISTORY = definition_of(
 )
 
 
-def empty(table: Table | None = None, now: int = START) -> Roster:
-    roster = Roster(READER.definition_of, table)
-    roster.comes_to(now)
-    return roster
+def empty(table: Table | None = None, now: int = START) -> Schedules:
+    schedules = Schedules(READER.definition_of, table)
+    schedules.comes_to(now)
+    return schedules
 
 
 def held(sequence: int, subject: str = "", definition: Definition = PLAIN) -> Held:
     return Held(subject or f"s.{sequence}", sequence, definition, START, FIRE)
 
 
-def waking(roster: Roster, sequence: int, instant: int, subject: str = "", definition: Definition = PLAIN) -> Held:
+def waking(
+    schedules: Schedules, sequence: int, instant: int, subject: str = "", definition: Definition = PLAIN
+) -> Held:
     """Hold a schedule that is woken at an instant."""
     one = held(sequence, subject, definition)
-    roster.hold(one)
-    roster.wake(one, instant)
+    schedules.hold(one)
+    schedules.wake(one, instant)
     return one
 
 
-def step(roster: Roster, now: int, most: int = 100) -> list[int]:
+def step(schedules: Schedules, now: int, most: int = 100) -> list[int]:
     """Do what a step of an engine does, and return the sequences of those that it wakes."""
-    roster.comes_to(now)
-    found = [one.sequence for one in roster.pop_woken(now, most)]
-    roster.settle(())
+    schedules.comes_to(now)
+    found = [one.sequence for one in schedules.pop_woken(now, most)]
+    schedules.settle(())
     return found
 
 
-def woken(roster: Roster, now: int, most: int = 3) -> list[int]:
-    """Return what is woken by `now`: step by step, as long as the roster says that there is something to do."""
+def woken(schedules: Schedules, now: int, most: int = 3) -> list[int]:
+    """Return what is woken by `now`: step by step, as long as the schedules says that there is something to do."""
     found: list[int] = []
     for _ in range(100_000):
-        found += step(roster, now, most)
-        if (wake := roster.next_wake()) is None or wake > now:
+        found += step(schedules, now, most)
+        if (wake := schedules.next_wake()) is None or wake > now:
             return found
     raise AssertionError("it always says that there is something to do")
 
@@ -100,12 +102,12 @@ class Known:
 
 
 class Model:
-    """A roster, and a dictionary beside it that says what the roster holds."""
+    """A schedules, and a dictionary beside it that says what the schedules holds."""
 
     def __init__(self, random: Random, subjects: int) -> None:
         self.random = random
         self.table = Table()
-        self.roster = empty(self.table)
+        self.schedules = empty(self.table)
         self.now = START
         self.known: dict[str, Known] = {}
         self.in_progress: dict[str, Held] = {}
@@ -143,7 +145,7 @@ class Model:
     def hold(self) -> None:
         subject, definition = self.subject(), self.random.choice((PLAIN, AT, WITH_HISTORY))
         self.in_progress.pop(subject, None)
-        one = waking(self.roster, self.sequence(), self.instant(), subject, definition)
+        one = waking(self.schedules, self.sequence(), self.instant(), subject, definition)
         self.known[subject] = Known(one.sequence, one.wake)
 
     def insert(self) -> None:
@@ -151,36 +153,36 @@ class Model:
         rows = []
         for subject in new:
             one = held(self.sequence(), subject)
-            one.wake = self.roster.objects_through + self.random.randrange(1, 20 * OBJECTS_AHEAD_NS)
+            one.wake = self.schedules.objects_through + self.random.randrange(1, 20 * OBJECTS_AHEAD_NS)
             rows.append(row_of(one))
             self.known[subject] = Known(one.sequence, one.wake)
         if rows:
-            self.roster.insert(rows)
+            self.schedules.insert(rows)
 
     def wake(self) -> None:
         subject = self.subject()
-        one = self.roster.on(subject)
+        one = self.schedules.on(subject)
         assert (one is None) == (subject not in self.known)
         if one is not None:
             self.known[subject].wake = instant = self.instant()
-            self.roster.wake(one, instant)
+            self.schedules.wake(one, instant)
 
     def cancel(self) -> None:
         """Cancel the wake of one, as of one for which something is in progress."""
         subject = self.subject()
-        if (one := self.roster.on(subject)) is not None:
-            self.roster.cancel_wake(one)
+        if (one := self.schedules.on(subject)) is not None:
+            self.schedules.cancel_wake(one)
             self.known[subject].wake = NO_WAKE
 
     def remove(self) -> None:
         subject = self.subject()
-        one, known = self.roster.remove(subject), self.known.pop(subject, None)
+        one, known = self.schedules.remove(subject), self.known.pop(subject, None)
         assert (one and one.sequence) == (known and known.sequence)
         self.in_progress.pop(subject, None)
 
     def begin_flight(self) -> None:
         subject = self.subject()
-        if (one := self.roster.on(subject)) is not None and one.flight is None:
+        if (one := self.schedules.on(subject)) is not None and one.flight is None:
             one.flight = Flight()
             self.in_progress[subject] = one
 
@@ -189,10 +191,10 @@ class Model:
             subject, one = self.in_progress.popitem()
             one.flight = None
             self.known[subject].wake = instant = self.instant()
-            self.roster.wake(one, instant)
+            self.schedules.wake(one, instant)
 
     def pass_time(self) -> None:
-        """Let time pass as an engine does, which only steps when the roster says so: all are woken in time."""
+        """Let time pass as an engine does, which only steps when the schedules says so: all are woken in time."""
         self.settle()
         until = self.now + self.random.randrange(
             1, self.random.choice((SECOND, OBJECTS_AHEAD_NS, 5 * OBJECTS_AHEAD_NS))
@@ -203,66 +205,66 @@ class Model:
                 expected.append((max(one.wake, self.now), one.wake, one.sequence))
                 one.wake = NO_WAKE
         for _ in range(10_000):
-            wake = self.roster.next_wake()
+            wake = self.schedules.next_wake()
             if wake is None or wake > until:
                 break
             self.now = max(self.now, wake)
-            found += [(self.now, sequence) for sequence in step(self.roster, self.now, self.random.randrange(1, 9))]
+            found += [(self.now, sequence) for sequence in step(self.schedules, self.now, self.random.randrange(1, 9))]
         else:
             raise AssertionError("it always says that there is something to do")
         assert found == [(at, sequence) for at, _wake, sequence in sorted(expected)]
         self.now = until
-        self.roster.comes_to(until)
+        self.schedules.comes_to(until)
 
     def write(self) -> None:
-        self.roster.write_changed(self.random.randrange(1, 20))
+        self.schedules.write_changed(self.random.randrange(1, 20))
 
     def settle(self) -> None:
         aside = set(self.random.sample([one.sequence for one in self.known.values()], min(2, len(self.known))))
         kept = {subject for subject, one in self.known.items() if one.sequence in aside}
-        kept = {subject for subject in kept if self.roster.has_object(subject)}
-        self.roster.settle(aside)
-        assert all(map(self.roster.has_object, kept)), "what is aside stays"
+        kept = {subject for subject in kept if self.schedules.has_object(subject)}
+        self.schedules.settle(aside)
+        assert all(map(self.schedules.has_object, kept)), "what is aside stays"
         for subject, one in self.in_progress.items():
-            assert self.roster.peek(subject) is one, "nothing in progress is discarded"
+            assert self.schedules.peek(subject) is one, "nothing in progress is discarded"
 
     def look(self) -> None:
         """Compare all that can be asked."""
         known = {subject: one.sequence for subject, one in self.known.items()}
-        assert len(self.roster) == len(known)
-        assert {one.subject: one.sequence for one in self.roster} == known
+        assert len(self.schedules) == len(known)
+        assert {one.subject: one.sequence for one in self.schedules} == known
         some = [*self.random.sample(self.subjects, 10), "s", "s.*", ""]
-        assert self.roster.known(some) == known.keys() & set(some)
+        assert self.schedules.known(some) == known.keys() & set(some)
         for subject in some:
-            for one in (self.roster.peek(subject), self.roster.on(subject)):
+            for one in (self.schedules.peek(subject), self.schedules.on(subject)):
                 assert (one and one.sequence) == known.get(subject)
             sequence = known.get(subject, 1)
-            assert (self.roster.exactly(subject, sequence) is None) == (subject not in known)
-            assert self.roster.exactly(subject, sequence + 1_000_000) is None
-        kinds = Counter(one.kind for one in self.roster)
-        assert self.roster.kinds == kinds
+            assert (self.schedules.exactly(subject, sequence) is None) == (subject not in known)
+            assert self.schedules.exactly(subject, sequence + 1_000_000) is None
+        kinds = Counter(one.kind for one in self.schedules)
+        assert self.schedules.kinds == kinds
         self.settle()
         for subject, expected in self.known.items():
-            found = self.roster.peek(subject)
+            found = self.schedules.peek(subject)
             assert found is not None
             assert found.wake == expected.wake
         wakes = [one.wake for one in self.known.values() if one.wake != NO_WAKE]
-        wake = self.roster.next_wake()
+        wake = self.schedules.next_wake()
         assert not wakes or (wake is not None and wake <= min(wakes))
 
     def end(self) -> None:
         """Write everything: the rows say what is held."""
         for flying in self.in_progress.values():
             flying.flight = None
-            self.roster.changed(flying)
+            self.schedules.changed(flying)
         self.settle()
-        self.roster.write_changed(1_000_000)
+        self.schedules.write_changed(1_000_000)
         rows = {row.subject: (number, row) for part in self.table.rows() for number, row in part}
         assert {subject: row.sequence for subject, (_, row) in rows.items()} == {
             subject: one.sequence for subject, one in self.known.items()
         }
-        assert self.roster.written == self.roster.kinds
-        for one in self.roster.objects():
+        assert self.schedules.written == self.schedules.kinds
+        for one in self.schedules.objects():
             (number, row), expected = rows[one.subject], row_of(one)
             assert (number, row._replace(wake=0)) == (one.row, expected._replace(wake=0))
             assert row.wake == expected.wake or (one.wake == NO_WAKE and row.wake <= self.now), "it was woken since"
@@ -272,7 +274,7 @@ class Model:
 def test_it_holds_and_wakes_what_a_dictionary_says(most_known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KNOWN_SUBJECTS", most_known)
     for seed in seeds(6):
-        model = Model(generator(f"roster {seed}"), 60 if seed % 2 else 400)
+        model = Model(generator(f"schedules {seed}"), 60 if seed % 2 else 400)
         for number in range(700):
             try:
                 model.do_something()
@@ -287,142 +289,146 @@ def test_it_holds_and_wakes_what_a_dictionary_says(most_known: int, monkeypatch:
 
 def test_the_woken_come_by_time_and_then_by_sequence_and_the_last_wake_counts() -> None:
     for first in (START, FAR):  # objects, and rows
-        roster = empty()
+        schedules = empty()
         for sequence, seconds in [(3, 20), (1, 20), (2, 10), (4, 30)]:
-            waking(roster, sequence, first + seconds * SECOND)
-        roster.settle(())
-        assert len(roster.objects()) == (4 if first == START else 0)
-        assert woken(roster, first + 20 * SECOND) == [2, 1, 3]
-        one = waking(roster, 5, first + 10 * SECOND)
+            waking(schedules, sequence, first + seconds * SECOND)
+        schedules.settle(())
+        assert len(schedules.objects()) == (4 if first == START else 0)
+        assert woken(schedules, first + 20 * SECOND) == [2, 1, 3]
+        one = waking(schedules, 5, first + 10 * SECOND)
         for seconds in (60, 50):
-            roster.wake(one, first + seconds * SECOND)
-        assert woken(roster, first + 49 * SECOND) == [4]
-        assert (woken(roster, first + 100 * SECOND), roster.next_wake()) == ([5], None)
+            schedules.wake(one, first + seconds * SECOND)
+        assert woken(schedules, first + 49 * SECOND) == [4]
+        assert (woken(schedules, first + 100 * SECOND), schedules.next_wake()) == ([5], None)
 
 
 def test_what_rests_or_was_removed_or_replaced_is_not_woken() -> None:
     for instant in (NEAR, FAR):
-        roster = empty()
+        schedules = empty()
         for sequence, subject in ((1, "s.1"), (2, "s.2"), (3, "s.same")):
-            waking(roster, sequence, instant, subject)
-        roster.settle(())
-        resting = roster.on("s.1")
+            waking(schedules, sequence, instant, subject)
+        schedules.settle(())
+        resting = schedules.on("s.1")
         assert resting is not None
-        roster.cancel_wake(resting)
-        removed, replaced = roster.remove("s.2"), roster.on("s.same")
+        schedules.cancel_wake(resting)
+        removed, replaced = schedules.remove("s.2"), schedules.on("s.same")
         assert (removed and removed.sequence, replaced and replaced.sequence) == (2, 3)
-        roster.hold(held(4, "s.same"))
-        assert woken(roster, FAR + HOUR) == []
+        schedules.hold(held(4, "s.same"))
+        assert woken(schedules, FAR + HOUR) == []
         assert removed is not None
         assert replaced is not None
         assert removed.row == replaced.row == NO_ROW
         assert (removed.wake, replaced.wake) == (NO_WAKE, NO_WAKE)
-        assert (roster.exactly("s.same", 3), roster.on("s.2")) == (None, None)
+        assert (schedules.exactly("s.same", 3), schedules.on("s.2")) == (None, None)
 
 
 def test_a_removed_subject_is_free_also_before_its_row_is_deleted() -> None:
-    roster = empty()
-    waking(roster, 1, FAR)
-    roster.settle(())
-    assert roster.remove("s.1") is not None
-    assert (roster.on("s.1"), roster.known(["s.1"]), list(roster)) == (None, set(), [])
-    waking(roster, 2, FAR, "s.1")
-    roster.settle(())
-    assert roster.remove("s.1") is not None
+    schedules = empty()
+    waking(schedules, 1, FAR)
+    schedules.settle(())
+    assert schedules.remove("s.1") is not None
+    assert (schedules.on("s.1"), schedules.known(["s.1"]), list(schedules)) == (None, set(), [])
+    waking(schedules, 2, FAR, "s.1")
+    schedules.settle(())
+    assert schedules.remove("s.1") is not None
     row = held(3, "s.1")
     row.wake = FAR
-    roster.insert([row_of(row)])
-    assert [one.sequence for one in roster] == [3]
-    assert woken(roster, FAR) == [3]
+    schedules.insert([row_of(row)])
+    assert [one.sequence for one in schedules] == [3]
+    assert woken(schedules, FAR) == [3]
 
 
 def test_two_lives_of_one_message_are_woken_as_one() -> None:
-    roster = empty()
+    schedules = empty()
     for _ in range(3):
-        waking(roster, 1, NEAR)
-    assert woken(roster, NEAR) == [1]
+        waking(schedules, 1, NEAR)
+    assert woken(schedules, NEAR) == [1]
 
 
 def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
     """A fleet is replaced as a whole, and a schedule's wake is renewed for ever."""
-    random, roster = generator("postponed"), empty()
+    random, schedules = generator("postponed"), empty()
     everyone = [held(sequence) for sequence in range(50)]
     for one in everyone:
-        roster.hold(one)
-    for number in range(4 * MIN_AGENDA_ENTRIES):
-        roster.wake(random.choice(everyone), NEAR + number // random.choice((1, 100)))
+        schedules.hold(one)
+    for number in range(4 * MIN_QUEUE_ENTRIES):
+        schedules.wake(random.choice(everyone), NEAR + number // random.choice((1, 100)))
         if number % 64 == 0:
-            assert len(roster._agenda) <= 2 * len(everyone) + MIN_AGENDA_ENTRIES
+            assert len(schedules._queue) <= 2 * len(everyone) + MIN_QUEUE_ENTRIES
     order = sorted((one.wake, one.sequence) for one in everyone if one.wake != NO_WAKE)
-    assert woken(roster, NEAR + SECOND) == [sequence for _wake, sequence in order]
+    assert woken(schedules, NEAR + SECOND) == [sequence for _wake, sequence in order]
 
 
 # -- rows and objects -------------------------------------------------------------------------------------------------
 
 
 def test_rows_become_objects_before_their_time_and_what_waits_longer_becomes_a_row() -> None:
-    roster = empty()
-    waking(roster, 1, FAR)
-    waking(roster, 2, NEAR)
-    roster.settle(())
-    assert [roster.has_object(subject) for subject in ("s.1", "s.2")] == [False, True]
-    wake = roster.next_wake()
+    schedules = empty()
+    waking(schedules, 1, FAR)
+    waking(schedules, 2, NEAR)
+    schedules.settle(())
+    assert [schedules.has_object(subject) for subject in ("s.1", "s.2")] == [False, True]
+    wake = schedules.next_wake()
     assert wake == NEAR
-    assert woken(roster, NEAR) == [2]
-    assert roster.next_wake() == FAR - MIN_AHEAD_NS
-    assert step(roster, FAR - OBJECTS_AHEAD_NS) == []
-    assert step(roster, FAR - MIN_AHEAD_NS) == []
-    assert roster.has_object("s.1"), "a minute before its time"
-    assert roster.next_wake() == FAR
-    one = roster.on("s.1")
+    assert woken(schedules, NEAR) == [2]
+    assert schedules.next_wake() == FAR - MIN_AHEAD_NS
+    assert step(schedules, FAR - OBJECTS_AHEAD_NS) == []
+    assert step(schedules, FAR - MIN_AHEAD_NS) == []
+    assert schedules.has_object("s.1"), "a minute before its time"
+    assert schedules.next_wake() == FAR
+    one = schedules.on("s.1")
     assert one is not None
-    roster.wake(one, FAR + HOUR)
-    assert roster.has_object("s.1")
-    roster.settle(())
-    assert not roster.has_object("s.1")
-    assert woken(roster, FAR + HOUR - 1) == []
-    assert woken(roster, FAR + HOUR) == [1]
+    schedules.wake(one, FAR + HOUR)
+    assert schedules.has_object("s.1")
+    schedules.settle(())
+    assert not schedules.has_object("s.1")
+    assert woken(schedules, FAR + HOUR - 1) == []
+    assert woken(schedules, FAR + HOUR) == [1]
 
 
 def test_what_comes_too_late_is_woken_at_once() -> None:
-    roster = empty()
+    schedules = empty()
     for sequence in range(1, 200):
-        waking(roster, sequence, FAR + sequence % 7 * SECOND)
-    roster.settle(())
+        waking(schedules, sequence, FAR + sequence % 7 * SECOND)
+    schedules.settle(())
     order = sorted(range(1, 200), key=lambda sequence: (sequence % 7, sequence))
-    assert woken(roster, FAR + 24 * HOUR, most=10) == order
+    assert woken(schedules, FAR + 24 * HOUR, most=10) == order
 
 
 def test_an_object_is_kept_while_something_is_in_progress_or_it_is_aside_or_has_a_history() -> None:
-    roster = empty()
-    flying, aside, known = waking(roster, 1, FAR), waking(roster, 2, FAR), waking(roster, 3, FAR, "", WITH_HISTORY)
-    waking(roster, 4, FAR)
+    schedules = empty()
+    flying, aside, known = (
+        waking(schedules, 1, FAR),
+        waking(schedules, 2, FAR),
+        waking(schedules, 3, FAR, "", WITH_HISTORY),
+    )
+    waking(schedules, 4, FAR)
     flying.flight = Flight()
-    roster.settle({2})
-    assert [roster.peek(f"s.{number}") for number in (1, 2, 3)] == [flying, aside, known]
-    assert not roster.has_object("s.4")
+    schedules.settle({2})
+    assert [schedules.peek(f"s.{number}") for number in (1, 2, 3)] == [flying, aside, known]
+    assert not schedules.has_object("s.4")
     flying.flight = None
     for one in (flying, aside):
-        roster.wake(one, FAR + SECOND)
-    roster.settle(())
-    assert roster.objects() == [known]
-    assert woken(roster, FAR) == [3, 4]
-    assert woken(roster, FAR + SECOND) == [1, 2]
+        schedules.wake(one, FAR + SECOND)
+    schedules.settle(())
+    assert schedules.objects() == [known]
+    assert woken(schedules, FAR) == [3, 4]
+    assert woken(schedules, FAR + SECOND) == [1, 2]
 
 
 def test_a_burst_at_one_instant_is_handed_out_in_bounded_portions() -> None:
-    count, roster = 20_000, empty()
+    count, schedules = 20_000, empty()
     rows = []
     for sequence in range(count, 0, -1):
         one = held(sequence, f"s.{sequence}")
         one.wake = FAR
         rows.append(row_of(one))
-    roster.insert(rows)
+    schedules.insert(rows)
     steps, most_new, found, now = 0, 0, list[int](), START
-    while (wake := roster.next_wake()) is not None:
-        now, before = max(now, wake), len(roster.objects())
-        found += step(roster, now, 100)
-        most_new = max(most_new, len(roster.objects()) - before)
+    while (wake := schedules.next_wake()) is not None:
+        now, before = max(now, wake), len(schedules.objects())
+        found += step(schedules, now, 100)
+        most_new = max(most_new, len(schedules.objects()) - before)
         steps += 1
         assert steps <= count
     assert now == FAR
@@ -433,32 +439,32 @@ def test_a_burst_at_one_instant_is_handed_out_in_bounded_portions() -> None:
 def test_a_hundred_thousand_that_wait_leave_no_objects() -> None:
     gc.collect()
     before = sum(isinstance(one, Held) for one in gc.get_objects())
-    roster, count = empty(), 100_000
+    schedules, count = empty(), 100_000
     for sequence in range(count // 10):
-        waking(roster, sequence, FAR + sequence % 1_000 * SECOND)
-    roster.settle(())
-    (row, *_rows), *_parts = ([row for _number, row in part] for part in roster.table.rows())
+        waking(schedules, sequence, FAR + sequence % 1_000 * SECOND)
+    schedules.settle(())
+    (row, *_rows), *_parts = ([row for _number, row in part] for part in schedules.table.rows())
     for first in range(count // 10, count, 1_000):
-        roster.insert([row._replace(subject=f"s.{n}", sequence=n) for n in range(first, first + 1_000)])
+        schedules.insert([row._replace(subject=f"s.{n}", sequence=n) for n in range(first, first + 1_000)])
     gc.collect()
-    assert (len(roster), roster.objects(), roster.unwritten_count) == (count, [], 0)
+    assert (len(schedules), schedules.objects(), schedules.unwritten_count) == (count, [], 0)
     assert sum(isinstance(one, Held) for one in gc.get_objects()) <= before
 
 
 def test_what_no_row_can_be_stays_an_object_and_is_named() -> None:
-    roster = empty()
+    schedules = empty()
     late, early = Held("s.late", 1, PLAIN, START, 1 << 63), Held("s.early", 2, PLAIN, START, -(1 << 63))
     for one in (late, early):
-        roster.hold(one)
-        roster.wake(one, FAR)
-    roster.settle(())
-    roster.write_changed(10)
-    assert roster.objects() == [late, early]
-    assert sorted(roster.unwritten) == [1, 2]
-    assert woken(roster, FAR) == [1, 2]
-    roster.hold(held(3, "s.late"))
-    roster.remove("s.early")
-    assert roster.unwritten == {}
+        schedules.hold(one)
+        schedules.wake(one, FAR)
+    schedules.settle(())
+    schedules.write_changed(10)
+    assert schedules.objects() == [late, early]
+    assert sorted(schedules.unwritten) == [1, 2]
+    assert woken(schedules, FAR) == [1, 2]
+    schedules.hold(held(3, "s.late"))
+    schedules.remove("s.early")
+    assert schedules.unwritten == {}
 
 
 def test_one_of_long_ago_is_woken_after_a_start() -> None:
@@ -467,7 +473,7 @@ def test_one_of_long_ago_is_woken_after_a_start() -> None:
     first.hold(old)
     first.wake(old, -HOUR)
     first.write_changed(1)
-    again = Roster(READER.definition_of, table)
+    again = Schedules(READER.definition_of, table)
     assert again.begin({PatternKind.EVERY: 1}) == []
     again.comes_to(START)
     assert woken(again, START) == [1]
@@ -475,47 +481,47 @@ def test_one_of_long_ago_is_woken_after_a_start() -> None:
 
 def test_headers_that_are_none_of_a_schedule_show_that_the_table_is_damaged() -> None:
     table = Table()
-    roster = empty(table)
+    schedules = empty(table)
     one = held(1)
     one.wake, one.headers = FAR, b"NATS/1.0\r\nNats-Schedule: @never\r\n\r\n"
-    roster.insert([row_of(one)])
+    schedules.insert([row_of(one)])
     with pytest.raises(DamagedTableError, match=r"s\.1"):
-        roster.on("s.1")
+        schedules.on("s.1")
 
 
 # -- visits -----------------------------------------------------------------------------------------------------------
 
 
-def filled(count: int) -> Roster:
-    """Make a roster of which a third has objects."""
-    roster = empty()
+def filled(count: int) -> Schedules:
+    """Make a schedules of which a third has objects."""
+    schedules = empty()
     for number in range(count):
-        waking(roster, number + 1, FAR if number % 3 else NEAR, f"s.{number}")
-    roster.settle(())
-    assert 0 < len(roster.objects()) < count
-    return roster
+        waking(schedules, number + 1, FAR if number % 3 else NEAR, f"s.{number}")
+    schedules.settle(())
+    assert 0 < len(schedules.objects()) < count
+    return schedules
 
 
 def test_each_that_stays_is_visited_once_while_others_come_and_go_and_become_rows_and_objects() -> None:
     count = 2_000
     for seed in seeds(3):
-        random, roster, sequence = generator(f"visit {seed}"), filled(count), count
+        random, schedules, sequence = generator(f"visit {seed}"), filled(count), count
         staying, visited = set(range(0, count, 2)), Counter[str]()
-        for seen in roster:
+        for seen in schedules:
             visited[seen.subject] += 1
-            now = roster.peek(seen.subject)
+            now = schedules.peek(seen.subject)
             assert now is not None, "what was removed while the visit rested is not shown"
             assert now.sequence == seen.sequence
             for _ in range(20 if random.random() < 0.05 else 0):
                 number, act, sequence = random.randrange(count), random.random(), sequence + 1
-                one = roster.on(f"s.{number}")
+                one = schedules.on(f"s.{number}")
                 if one is not None and act < 0.5:
-                    roster.wake(one, random.choice((FAR, NEAR)))
+                    schedules.wake(one, random.choice((FAR, NEAR)))
                 elif act < 0.7 and number not in staying:
-                    roster.remove(f"s.{number}")
+                    schedules.remove(f"s.{number}")
                 elif act < 0.8 and number not in staying:
-                    waking(roster, sequence, random.choice((FAR, NEAR)), f"s.{number}")
-            roster.settle(())
+                    waking(schedules, sequence, random.choice((FAR, NEAR)), f"s.{number}")
+            schedules.settle(())
         assert {visited[f"s.{number}"] for number in staying} == {1}, f"seed {seed}"
         assert set(visited.values()) == {1}
 
@@ -524,9 +530,9 @@ def test_zones_of_rows_are_named_once() -> None:
     in_zone = definition_of(
         block_with(Nats_Schedule="@daily", Nats_Schedule_Target="t", Nats_Schedule_Time_Zone="Europe/Berlin")
     )
-    roster = empty()
+    schedules = empty()
     for sequence in range(1, draws(3)):
-        waking(roster, sequence, FAR, "", in_zone)
-    assert roster.take_zones() == set()
-    roster.settle(())
-    assert (roster.take_zones(), roster.take_zones()) == ({"Europe/Berlin"}, set())
+        waking(schedules, sequence, FAR, "", in_zone)
+    assert schedules.take_zones() == set()
+    schedules.settle(())
+    assert (schedules.take_zones(), schedules.take_zones()) == ({"Europe/Berlin"}, set())

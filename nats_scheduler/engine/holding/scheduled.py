@@ -46,7 +46,7 @@ from nats_scheduler.schedule.patterns import Pattern, PatternKind
 # comes.
 
 
-class Agenda:
+class WakeQueue:
     """The entries of the agenda that are in order."""
 
     def __init__(self) -> None:
@@ -236,20 +236,16 @@ MAX_READ_PER_CALL = 64
 MAX_KNOWN_SUBJECTS = 10_000
 """With at most this number of schedules all their subjects are known: a message that is on none costs nothing."""
 
-MIN_AGENDA_ENTRIES = 1_024
-"""The agenda is not cleared of stale entries while it has no more than this."""
+MIN_QUEUE_ENTRIES = 1_024
+"""The queue is not cleared of stale entries while it has no more than this."""
 
 NEXT_ROWS = 64
 """Rows that are looked at to find the next one that is due: some end before."""
 
-MIN_MANY = 16
-"""So many messages at once are looked up together."""
-
-
 _row_subject, _row_kind, _row_zone, _row_wake = map(attrgetter, ("subject", "kind", "zone", "wake"))
 
 
-class Roster:
+class Schedules:
     """The schedules of one stream, and their wakes."""
 
     def __init__(self, read: DefinitionReader, table: Table | None = None) -> None:
@@ -267,7 +263,7 @@ class Roster:
         """The kinds of the rows, by their ids, of which the schedules were replaced by ones of other kinds."""
         self._subjects: set[str] | None = set()
         """The subjects of all rows; None if there were too many."""
-        self._agenda = Agenda()
+        self._queue = WakeQueue()
         self._unsettled: list[Held] = []
         """Objects that may become rows at the end of the step."""
         self._zones: set[str] = set()
@@ -411,7 +407,7 @@ class Roster:
         return held
 
     def begin(self, kinds: Mapping[PatternKind, int]) -> list[tuple[Held, str | None]]:
-        """Hold what the table has, in a roster that never held any; return those that have objects from now on.
+        """Hold what the table has, in a schedules that never held any; return those that have objects from now on.
 
         They are those whose policies need to know of earlier fires, and those that are done, which are not woken, with
         their endings. `kinds` are the numbers of all.
@@ -430,7 +426,7 @@ class Roster:
             if row.ending is not None:
                 held.wake = NO_WAKE
             else:
-                self._agenda.add(held, held.wake)
+                self._queue.add(held, held.wake)
             begun.append((held, row.ending))
         return begun
 
@@ -509,7 +505,7 @@ class Roster:
         if instant > self.objects_through and not held.has_history:
             self._unsettled.append(held)  # it is known at the end of the step whether it stays an object
         else:
-            self._agenda.add(held, instant)
+            self._queue.add(held, instant)
 
     def cancel_wake(self, held: Held) -> None:
         """Remove the wake of a schedule, until another one is set."""
@@ -517,15 +513,15 @@ class Roster:
         if instant == NO_WAKE:
             return
         self._changed[held] = None
-        if len(self._agenda) >= 2 * len(self._objects) + MIN_AGENDA_ENTRIES:
-            self._agenda.discard_stale()
+        if len(self._queue) >= 2 * len(self._objects) + MIN_QUEUE_ENTRIES:
+            self._queue.discard_stale()
 
     def next_wake(self) -> int | None:
         """Return the earliest instant of an entry, or an earlier one at which rows are to be read.
 
         It may be of an entry that is stale.
         """
-        first, row = self._agenda.first(), self._first_row
+        first, row = self._queue.first(), self._first_row
         if not self._is_read and self._count > len(self._objects):
             row = self._table.first_wake(self._read_through[0] - 1)
         for held in self._unsettled:
@@ -546,7 +542,7 @@ class Roster:
         """
         if not self._is_read:
             now = min(now, self._read_some())
-        return self._agenda.pop(now, most)
+        return self._queue.pop(now, most)
 
     def _read_some(self) -> int:
         """Make objects of the next rows; returns the instant (ns) up to which no row is left without one."""
@@ -571,7 +567,7 @@ class Roster:
         if held.wake > self.objects_through and not held.has_history:
             self._unsettled.append(held)
         else:
-            self._agenda.add(held, held.wake)
+            self._queue.add(held, held.wake)
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -594,7 +590,7 @@ class Roster:
                 continue
             is_awaited = held.flight is None and held.sequence not in aside and held.wake <= held.send_time
             if held.wake <= objects_through or not is_awaited:
-                self._agenda.add(held, held.wake)
+                self._queue.add(held, held.wake)
             elif held in self._changed:
                 written.append(held)
             else:
@@ -603,7 +599,7 @@ class Roster:
         self._write(written)
         for held in written:
             if held.sequence in self.unwritten:
-                self._agenda.add(held, held.wake)
+                self._queue.add(held, held.wake)
             else:
                 self._discard(held)
 
