@@ -189,7 +189,7 @@ FiresTimedOut {J, S} at 50m
 FiresNotDone {J, S}
     fires_not_done_total{A, S} 0x100 1x140 | fires_not_done_total{B, S} 0x240
   - they were reported long ago, and the sidecar restarts: fires_not_done_total{A, S} 3x40 0x200
-HeldBack {J, S}
+Blocked {J, S}
     oldest_blocked_age_seconds{A, S} 21300+15x240 | oldest_blocked_age_seconds{B, S} 0x240
   - work that takes an hour: oldest_blocked_age_seconds{A, S} 0+15x240
   - it ends after six hours: oldest_blocked_age_seconds{A, S} 21300+15x30 0x200

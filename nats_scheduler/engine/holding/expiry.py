@@ -39,7 +39,7 @@ MAX_REMOVALS_IN_FLIGHT = 512
 """Removals that are in flight at once; the rest wait here, where a message costs 8 bytes."""
 
 MAX_TAKEN_PER_STEP = 1_024
-"""Messages that are taken from the agenda in one step: those that wait for their fires are in no flight."""
+"""Messages that are taken from the queue in one step: those that wait for their fires are in no flight."""
 
 EXPIRED_KEPT_NS = 60 * SECOND
 """The time (ns) for which a standby keeps noted what has expired, in case the owner ends before it removes it."""

@@ -30,7 +30,7 @@ from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.patterns import kind_of
 
 NO_WAKE = -1
-"""The wake of a schedule without an agenda entry."""
+"""The wake of a schedule without an entry."""
 
 NO_EXPIRY = 1 << 100
 """Later (ns) than any TTL can end."""
@@ -149,7 +149,7 @@ class Held(Timetable):
         self.mark = 0
         """What is known of its body (`message.stored.body_mark`), if it fires once; 0 for nothing."""
         self.wake: int = NO_WAKE
-        """The instant of its valid agenda entry."""
+        """The instant of its valid entry."""
         self.row = NO_ROW
         """The id of its row."""
         self.headers = b""

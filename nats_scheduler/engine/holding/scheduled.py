@@ -10,7 +10,7 @@ The rules:
   time, some minutes before they are due; a burst is read long before it is due.
 - `settle`, at the end of a step, writes the objects for which nothing is in progress and which are woken later, and
   discards them. So code that keeps a schedule from one step to the next keeps one that is in progress or set aside.
-- A schedule has at most one valid entry in the agenda, the one whose instant equals its `wake`. Entries are never
+- A schedule has at most one valid entry in the queue, the one whose instant equals its `wake`. Entries are never
   searched for: a stale one is skipped when its time comes, and if more than half of them are, they are discarded.
 - What changed since the rows were last written (`write_changed`) is known, so that they can be made true for a start
   that continues from them (`engine.restart`).
@@ -47,7 +47,7 @@ from nats_scheduler.schedule.patterns import Pattern, PatternKind
 
 
 class WakeQueue:
-    """The entries of the agenda that are in order."""
+    """The entries that are in order."""
 
     def __init__(self) -> None:
         self._instants: list[int] = []
