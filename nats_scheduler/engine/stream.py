@@ -134,7 +134,6 @@ class StreamEngine:
         )
         self.held = state.schedules
         """The schedules held."""
-        self.progress = state.progress
         self.ownership = state.ownership
         self.lifetimes = state.lifetimes
         self.landed = state.landed
@@ -170,7 +169,7 @@ class StreamEngine:
                 self._take(given, now)
             except Exception as error:  # a mistake of ours: see `engine.holding.guard`
                 state.guard.failed(given, error)
-        is_left = self._places.is_limited and self.admission.fill_places(now)
+        is_left = self._places.is_limited and self.admission.fill_places()
         if state.contents.waiting_small or state.contents.waiting_large:
             fetching.fetch_what_has_room(state)
         progress = state.progress
@@ -286,9 +285,9 @@ class StreamEngine:
             case FiresStored():
                 answers.fires_stored(self._state, given)
             case MessagesRead():
-                self._intake.read(given, now)
+                self._intake.read(given)
             case ContentFetched():
-                self._intake.read_content(given, now)
+                self._intake.read_content(given)
             case SchedulesPurged():
                 answers.schedules_purged(self._state, given)
             case PurgeConcluded():
@@ -310,7 +309,7 @@ class StreamEngine:
             case RemovalRequested():
                 self._removal_requested(given, now)
             case SchedulesGone():
-                self.admission.end_gone(given, now)
+                self.admission.end_gone(given)
             case HistoryRead():
                 self._intake.read_history(given)
             case CaughtUp():
@@ -320,7 +319,7 @@ class StreamEngine:
             case OwnershipChanged():
                 self._owner_changed(given, now)
             case ExpiryConcluded():
-                self._intake.expiry_concluded(given, now)
+                self._intake.expiry_concluded(given)
             case CalendarsRead():
                 self.calendars.read(given, now)
             case StreamChanged():
@@ -467,7 +466,7 @@ class StreamEngine:
             state.in_flight.note_burst(now)
         waiting, is_left = len(state.progress.matched), False
         if waiting and not state.in_flight.is_burst(waiting, now):
-            is_left = self._intake.take_matched(now)
+            is_left = self._intake.take_matched()
         if state.refusals.held or state.refusals.reported:
             state.refusals.report(now)
         if state.unreported:

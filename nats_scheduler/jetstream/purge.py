@@ -101,7 +101,7 @@ class BlockIndexes:
         most = messages // SHARE_FOR_EACH if messages >= LONG_STREAM else 0
         return self._count <= max(most, 1)  # it may have become longer since
 
-    def were_read(self, now: float) -> None:
+    def note_read(self, now: float) -> None:
         """Note that a subject is purged at `now`."""
         self._known_until = now + KEPT_SECONDS
 
@@ -109,7 +109,7 @@ class BlockIndexes:
         """Note how many messages the stream has at `now`."""
         self._messages = messages
         if messages < LONG_STREAM:
-            self.were_read(now)
+            self.note_read(now)
 
 
 # Purge hundreds of schedules with one request: all that a filter matches up to a sequence, if all of it is done.
@@ -401,7 +401,7 @@ class Purger(Sender[PurgeSchedule]):
 
     def _notify_purged(self, done: Sequence[PurgeSchedule]) -> None:
         if self._ended is None:
-            self._indexes.were_read(self._loop.time())
+            self._indexes.note_read(self._loop.time())
             self._notify(SchedulesPurged([one.schedule for one in done], [one.through for one in done]))
 
     # -- how they are sent and concluded -------------------------------------------------------------------------
@@ -409,7 +409,7 @@ class Purger(Sender[PurgeSchedule]):
     def _next_to_send(self) -> Sequence[PurgeSchedule]:
         count = min(len(self._waiting), MAX_PURGES_IN_FLIGHT - len(self._in_flight))
         if count > 0:
-            self._indexes.were_read(self._loop.time())
+            self._indexes.note_read(self._loop.time())
         return [self._waiting.popleft() for _ in range(count)]
 
     def _waits_for_room(self) -> bool:
@@ -490,7 +490,7 @@ async def _purge(
     if is_expressible(request.schedule):
         if not may_be_long(request.through) or not await _is_deleted(api, stream, request, reach, indexes):
             await api.purge_through(stream, request.schedule, request.through)
-            indexes.were_read(asyncio.get_running_loop().time())
+            indexes.note_read(asyncio.get_running_loop().time())
         return
     if request.known is None:
         return

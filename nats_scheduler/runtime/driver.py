@@ -369,8 +369,7 @@ class StreamDriver:
         if self._stopped:
             return
         self._step_is_due, self._was_stepped = False, True
-        engine, progress = self.engine, self.engine.progress
-        was_live, read_before = progress.is_live, progress.last_read
+        engine, was_live, read_before = self.engine, self.engine.is_live, self.engine.last_read
         self._now = self._clock.now()
         inputs = self._inputs.take()
         if self._inputs:
@@ -381,7 +380,7 @@ class StreamDriver:
             self.fail(error)
             self.notify_of_change()
             return
-        read, is_live = progress.last_read - read_before, progress.is_live
+        read, is_live = engine.last_read - read_before, engine.is_live
         self._note_owner(len(inputs))
         is_urgent = self._is_owner and (not self._is_guarded or self._awaits_something_urgent(read))
         self._hurry(is_urgent=is_urgent or not is_live or bool(self._urgent_reads))

@@ -365,7 +365,7 @@ class MicroService:
 
     def _subscription(self, subject: str, sink: Sink, group: str) -> _Subscription:
         most = FLOOD_DISCOVERIES if subject.startswith(DISCOVERY_PREFIX) else FLOOD_REQUESTS
-        return _Subscription(self._connection, subject, sink, group, most, self._was_paused)
+        return _Subscription(self._connection, subject, sink, group, most, self._count_pause)
 
     # -- discovery -----------------------------------------------------------------------------------------------
 
@@ -519,7 +519,7 @@ class MicroService:
         if self._reporting is None:
             self._report_soon(_shown(client), subject)
 
-    def _was_paused(self, subject: str) -> None:
+    def _count_pause(self, subject: str) -> None:
         self._pauses += 1
         if self._reporting is None:
             self._report_soon("", subject)

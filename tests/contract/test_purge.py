@@ -423,7 +423,7 @@ def test_a_long_stream_is_purged_if_that_was_done_a_moment_ago() -> None:
     indexes = BlockIndexes()
     indexes.note_length(LONG, 1.0)
     assert unread(indexes, 5, 1.0) == 5
-    indexes.were_read(2.0)
+    indexes.note_read(2.0)
     assert unread(indexes, 5, 1.9 + KEPT_SECONDS) == 0
     assert unread(indexes, 5, 2.0 + KEPT_SECONDS) == 5
 

@@ -65,7 +65,7 @@ class Progress:
         self.is_live = False
         self.expected.clear()
 
-    def were_read(self, messages: Sequence[StoredMessage], through: int) -> None:
+    def note_received(self, messages: Sequence[StoredMessage], through: int) -> None:
         """Note that messages were read, in the order of the stream, and that up to `through` all others are ours."""
         if messages and (last := messages[-1]).sequence > self.last_read:
             self.last_message = last

@@ -12,13 +12,12 @@ The rules:
 import heapq
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from functools import partial
 from itertools import islice
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import Ending, ScheduleRejected
 from nats_scheduler.engine.fire import CompareBodies
-from nats_scheduler.engine.firing import advancing, fetching, timing
+from nats_scheduler.engine.firing import advancing, fetching, purging, timing
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
@@ -179,14 +178,14 @@ class Admission:
         self._calendars = calendars
         self._places = places
         self._replacements = replacements
-        self.rows: dict[str, tuple[StoredMessage, Row]] = {}
-        """The rows that are added and not held yet (`hold_rows`), with their messages, by subject."""
+        self.rows: dict[str, tuple[Definition, StoredMessage, Row]] = {}
+        """The rows that are added and not held yet (`hold_rows`), with what they are of, by subject."""
 
-    def accept(self, held: Held, before: Held | None, now: int) -> None:
+    def accept(self, held: Held, before: Held | None) -> None:
         """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
         replaced = self._state.inactive.discard(held.subject)
         if self._places.is_limited and (before is None or len(self._places)):
-            self._enqueue(held, before, now)
+            self._enqueue(held, before)
         else:
             self._hold(held, before)
             self._begin(held)
@@ -227,18 +226,18 @@ class Admission:
         mark = body_mark(message, size) if kind is PatternKind.AT else 0
         said = kind.value, terms.target, pattern.time_zone, block
         row = tuple.__new__(Row, (subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None))
-        self.rows[subject] = message, row
+        self.rows[subject] = definition, message, row
         return True
 
-    def hold_rows(self) -> list[StoredMessage]:
-        """Hold the rows that were added; returns the messages on whose subjects a schedule is held already."""
+    def hold_rows(self) -> list[tuple[Definition, StoredMessage]]:
+        """Hold the rows that were added; returns those on whose subjects a schedule is held already, as they came."""
         added, self.rows = self.rows, {}
-        held = self._state.schedules.insert([row for _message, row in added.values()])
+        held = self._state.schedules.insert([row for _definition, _message, row in added.values()])
         if self._state.progress.is_live:
-            for subject, (_message, row) in added.items():
+            for subject, (_definition, _message, row) in added.items():
                 if subject not in held:
                     self._takeover.accepted_row(subject, row.sequence, row.fire_time)
-        return [added[subject][0] for subject in held]
+        return [added[subject][:2] for subject in held]
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
@@ -268,7 +267,7 @@ class Admission:
         waiting = self._places.waiting_on(subject)
         if waiting is not None and waiting.sequence < sequence:
             self.discard(subject)
-            self._purge(subject, waiting.sequence, _version(waiting))
+            self._purge(subject, waiting.sequence, purging.version_of(waiting))
 
     def is_waiting(self, subject: str) -> bool:
         """Return whether a schedule waits for a place; while it does, its fires are not owed."""
@@ -280,7 +279,7 @@ class Admission:
             if self._state.ownership.is_owner and not (rejected.is_paused or self.is_waiting(subject)):
                 yield rejected.sequence
 
-    def fill_places(self, now: int) -> bool:
+    def fill_places(self) -> bool:
         """Hold schedules that wait, oldest first, until no place is free; returns whether there may be more."""
         for _ in range(MAX_PLACED_AT_ONCE):
             if not len(self._places):
@@ -289,10 +288,10 @@ class Admission:
                 self._displace(misplaced)
             if (held := self._places.take_next()) is None:
                 return False
-            self._state.guard.each((held,), partial(self._place, now))
+            self._state.guard.each((held,), self._place)
         return True
 
-    def _place(self, now: int, held: Held) -> None:
+    def _place(self, held: Held) -> None:
         """Hold a schedule for which a place is free."""
         was_rejected = self._state.inactive.discard(held.subject)
         has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
@@ -338,12 +337,12 @@ class Admission:
         if self._state.inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
             self.discard(subject)
 
-    def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
+    def _enqueue(self, held: Held, before: Held | None) -> None:
         if before is not None:
             self._replace(before, held)
             self._state.end(before, Ending.REPLACED)
         self._places.wait(held)
-        self.fill_places(now)
+        self.fill_places()
         if self._places.waiting_on(held.subject) is held:
             self._reject(held)
 
@@ -370,7 +369,7 @@ class Admission:
     def _replace(self, before: Held, held: Held) -> None:
         """Roll up the subject of a schedule that is replaced, unless its body is to be compared first."""
         if not self._replacements.by_schedule(before, held):
-            self.supersede(held.subject, held.sequence, _version(before))
+            self.supersede(held.subject, held.sequence, purging.version_of(before))
 
     def _begin(self, held: Held) -> None:
         if self._state.progress.is_live:
@@ -404,21 +403,17 @@ class Admission:
         yield from _among(((one.subject, one.sequence) for one in self._places.all_waiting()), first, gone)
         yield from _among(((one.subject, one.sequence) for one in list(inactive.misnamed.values())), first, gone)
 
-    def end_gone(self, given: SchedulesGone, now: int) -> None:
+    def end_gone(self, given: SchedulesGone) -> None:
         """End what is not stored any more."""
-        self._state.guard.each(given.schedules, partial(self._end_gone, now))
+        self._state.guard.each(given.schedules, self._end_gone)
 
-    def _end_gone(self, now: int, gone: tuple[str, int]) -> None:
+    def _end_gone(self, gone: tuple[str, int]) -> None:
         subject, sequence = gone
         held = self._state.schedules.exactly(subject, sequence)
-        if held is not None and held.flight is None and held.send_time > now:
-            self._state.end(held, self._state.lifetimes.why_gone(held, now))
+        if held is not None and held.flight is None and held.send_time > self._state.now:
+            self._state.end(held, self._state.lifetimes.why_gone(held, self._state.now))
         self._gone(subject, sequence)
         self._state.inactive.misnamed_gone(subject, sequence)
-
-
-def _version(held: Held) -> Version:
-    return Version(held.sequence, held.stored_at)
 
 
 def _among(known: Iterable[tuple[str, int]], first: int, gone: AbstractSet[int]) -> Iterator[Found]:

@@ -53,17 +53,17 @@ class Intake:
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
 
-    def read(self, given: MessagesRead, now: int) -> None:
+    def read(self, given: MessagesRead) -> None:
         """Take messages in the order of the stream."""
         messages, progress = given.messages, self._state.progress
         if not (type(messages) is MessageRun and self._means_nothing(messages)):
             first_wake = self._admission.first_row_wake() if self._state.expiry is None else NO_EXPIRY
             for message in messages:
                 if not (progress.expected and progress.match(message)):
-                    self.take(message, now, first_wake)
+                    self.take(message, first_wake)
             if self._admission.rows:
-                self._hold_rows(now)
-        progress.were_read(messages, given.through)
+                self._hold_rows()
+        progress.note_received(messages, given.through)
         if progress.mapped:
             confirming.report_mapped(self._state)
 
@@ -81,7 +81,7 @@ class Intake:
             return False
         return not (len(self._state.schedules) and self._state.schedules.known(run.subjects))
 
-    def read_content(self, given: ContentFetched, now: int) -> None:
+    def read_content(self, given: ContentFetched) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
         other = answers.content_fetched(self._state, given)
         held = None if other is None else self._state.schedules.exactly(given.schedule, given.sequence)
@@ -89,7 +89,7 @@ class Intake:
             return
         may_have_landed = self._state.landed.may_be(self._reader.read(other), other)
         if not answers.found_above(self._state, held, other, may_have_landed=may_have_landed):
-            self.take(other, now)
+            self.take(other)
 
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
@@ -102,10 +102,10 @@ class Intake:
             self._state.expiry.take(message)
         confirming.watch_older(self._state, message)
 
-    def expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
+    def expiry_concluded(self, given: ExpiryConcluded) -> None:
         """Take what became of a removal: what is removed is no schedule any more."""
         if self._state.expiry is not None:
-            self._state.expiry.concluded(given, now)
+            self._state.expiry.concluded(given, self._state.now)
         if given.subject is None:
             return
         if (held := self._state.schedules.exactly(given.subject, given.sequence)) is not None:
@@ -113,7 +113,7 @@ class Intake:
         if self._state.inactive.at(given.subject) == given.sequence:
             self._admission.discard(given.subject)
 
-    def take_matched(self, now: int) -> bool:
+    def take_matched(self) -> bool:
         """Take fires of ours that were read back; returns whether there are more."""
         matched = self._state.progress.matched
         expires, inactive, on = self._state.expiry is not None, self._state.inactive, self._state.schedules.on
@@ -122,23 +122,23 @@ class Intake:
             lands = expires or bool(inactive) or on(fire.target) is not None
             if lands or not confirming.confirm_own(self._state, fire):
                 reading, message = reading_of(fire)
-                self._apply(reading, message, now, is_acknowledged=True)
+                self._apply(reading, message, is_acknowledged=True)
 
         some = (matched.popleft() for _ in range(min(MAX_CONFIRMED_PER_STEP, len(matched))))
         self._state.guard.each(some, take_one)
         return bool(matched)
 
-    def take(self, message: StoredMessage, now: int, first_wake: int = NO_EXPIRY) -> None:
+    def take(self, message: StoredMessage, first_wake: int = NO_EXPIRY) -> None:
         """Take one message, whatever it is; if it fails, what is on its subject ends, and no other schedule.
 
         A schedule that is woken at `first_wake` (ns) or later becomes a row, with others that follow (`_hold_rows`).
         """
         try:
-            self._take(message, now, first_wake)
+            self._take(message, first_wake)
         except Exception as error:  # a mistake of ours: see `engine.holding.guard`
             self._state.guard.failed(message, error)
 
-    def _take(self, message: StoredMessage, now: int, first_wake: int) -> None:
+    def _take(self, message: StoredMessage, first_wake: int) -> None:
         admission, inactive = self._admission, self._state.inactive
         if self._of_server is not None:
             self._of_server.take(message)
@@ -148,36 +148,33 @@ class Intake:
             if admission.add_row(definition, message, first_wake):
                 return
             if admission.rows:
-                self._hold_rows(now)
-            self._accept_cached(definition, message, now)
+                self._hold_rows()
+            self._accept_cached(definition, message)
             return
         reading = self._reader.read_uncached(message)
         if admission.rows and (reading is not None or message.subject in admission.rows):
-            self._hold_rows(now)
+            self._hold_rows()
         if reading is not None:
-            self._apply(reading, message, now)
+            self._apply(reading, message)
         else:
-            self._overwritten(message, has_landed=False, now=now)
+            self._overwritten(message, has_landed=False)
         if self._reader.misnamed:
             is_reported = self._state.progress.is_live and self._state.ownership.is_owner
             inactive.found_misnamed(message, self._reader.misnamed, is_reported=is_reported)
 
-    def _hold_rows(self, now: int) -> None:
+    def _hold_rows(self) -> None:
         """Hold the schedules that are rows, many at once; on the subject of some another one may be held."""
-        for message in self._admission.hold_rows():
-            if (definition := self._reader.cached(message)) is None:
-                self.take(message, now)  # what is cached was discarded meanwhile
-            else:
-                self._state.guard.each((message,), partial(self._accept_cached, definition, now=now))
+        for definition, message in self._admission.hold_rows():
+            self._state.guard.each((message,), partial(self._accept_cached, definition))
 
-    def _accept_cached(self, definition: Definition, message: StoredMessage, now: int) -> None:
+    def _accept_cached(self, definition: Definition, message: StoredMessage) -> None:
         """Hold a schedule whose message says nothing else."""
         self._state.contents.note(message)
         expires = None if self._state.expiry is None else self._state.expiry.take(message)
         headers = message.block if len(message.block) <= MAX_KEPT_BLOCK_BYTES else b""
-        self._accept(definition, message, expires, now, headers)
+        self._accept(definition, message, expires, headers)
 
-    def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
+    def _apply(self, reading: Reading, message: StoredMessage, *, is_acknowledged: bool = False) -> None:
         """Act on what a message says; a fire that `is_acknowledged` is one of ours."""
         expires = None if self._state.expiry is None else self._state.expiry.take(message)
         generated = reading.generated
@@ -191,17 +188,17 @@ class Intake:
             self._cancel(reading.cancels, message)
         if reading.definition is not None:
             self._state.contents.note(message)
-            self._accept(reading.definition, message, expires, now)
+            self._accept(reading.definition, message, expires)
         elif reading.paused is not None:
             self._pause(reading.paused, message, expires)
         elif reading.rejection is not None:
-            self._reject(reading.rejection, message, now)
+            self._reject(reading.rejection, message)
         elif (
             self._state.inactive.on(message.subject) is not None
             or self._state.schedules.on(message.subject) is not None
         ):
             has_landed = is_acknowledged or self._state.landed.may_be(reading, message)
-            self._overwritten(message, has_landed=has_landed, now=now)
+            self._overwritten(message, has_landed=has_landed)
 
     def _roll_up_as_requested(self, beside: Generated, message: StoredMessage) -> None:
         """Have the target rolled up by a fire that was requested, of a schedule that is active or paused."""
@@ -211,7 +208,7 @@ class Intake:
         if is_of_it and found is not None and found.terms.rollup and found.terms.target == target:
             purging.roll_up(self._state, target, message.sequence - 1)
 
-    def _overwritten(self, message: StoredMessage, *, has_landed: bool, now: int) -> None:
+    def _overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
         """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""
         held = self._state.schedules.on(message.subject)
         if held is None:
@@ -227,7 +224,7 @@ class Intake:
                 self._state.end(held, ending)
 
     def _accept(
-        self, definition: Definition, message: StoredMessage, expires: int | None, now: int, headers: bytes = b""
+        self, definition: Definition, message: StoredMessage, expires: int | None, headers: bytes = b""
     ) -> None:
         """Hold a schedule; `headers` say all of its definition, and b"" if they may say more."""
         before = self._state.schedules.on(message.subject)
@@ -243,7 +240,7 @@ class Intake:
         held.expires = self._state.lifetimes.expiry(message, expires)
         if before is not None or not held.repeats:
             held.mark = body_mark(message)
-        self._admission.accept(held, before, now)
+        self._admission.accept(held, before)
 
     def _pause(self, paused: Paused, message: StoredMessage, expires: int | None) -> None:
         """Keep a paused schedule, which replaces the one on its subject and all older versions."""
@@ -265,10 +262,10 @@ class Intake:
             ends = self._state.lifetimes.expiry(message, expires)
             self._state.inactive.pause(PausedSchedule(subject, sequence, stored_at, ends, *resumed))
 
-    def _reject(self, rejection: Rejection, message: StoredMessage, now: int) -> None:
+    def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
         if not self._state.progress.is_live and not has_schedule_header(message.block, self._reader.dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
-            self._overwritten(message, has_landed=False, now=now)
+            self._overwritten(message, has_landed=False)
             return
         held = self._state.schedules.on(message.subject)
         if held is not None:
