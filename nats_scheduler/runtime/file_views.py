@@ -106,7 +106,7 @@ class FileViews:
             await self._in_thread(slice_of_work)
         except OF_FILE as error:
             self._disconnect()
-            if _is_damage(error) and path is not None and self._file.readable == path:
+            if _is_certainly_damaged(error) and path is not None and self._file.readable == path:
                 self._file.lost(error)
             raise UnreadableError(str(error)) from None
 
@@ -179,7 +179,7 @@ def _yield_to_others() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
-def _is_damage(error: Exception) -> bool:
-    """Return whether an error says that the file is not what was written."""
+def _is_certainly_damaged(error: Exception) -> bool:
+    """Return whether an error shows that the file is not what was written: what may be passing does not."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, DamagedTableError) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -52,9 +52,8 @@ class ServerClock:
         """Return the server's time (ns since the Unix epoch); it goes back only if the server's clock did."""
         if self._ahead is None:
             return self._ours.now()
-        at = self.monotonic()  # asked some ten times for each fire: no call of our own but this one
-        drift = (at - self._received_at) // CLOCK_DRIFT_DIVISOR
-        return at + self._ahead - (drift if drift < MAX_CLOCK_DRIFT_NS else MAX_CLOCK_DRIFT_NS)
+        at = self.monotonic()
+        return at + self._ahead - self._drift(at)
 
     def received(self, reported: int, requested_at: int) -> None:
         """Take a time that the server has just reported; `requested_at` is our monotonic clock at the request (ns)."""

@@ -14,7 +14,7 @@ from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.firing.silence import dropped as note_dropped
 from nats_scheduler.engine.holding.contents import size_of
 from nats_scheduler.engine.holding.flight import DONE, Stage
-from nats_scheduler.engine.holding.held import Held, NoFire
+from nats_scheduler.engine.holding.held import Held, NoFire, flight_of
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.message.policies import MAKE_UP_ONCE
@@ -67,11 +67,11 @@ def keep_content(state: EngineState, held: Held, content: StoredMessage, before:
     if not state.contents.may_keep(content):
         return False
     state.enter(held, Stage.KEPT)
-    assert held.flight is not None, "what is in progress has a flight"
-    held.flight.content = content
-    state.contents.use(held.flight, size_of(content))
+    flight = flight_of(held)
+    flight.content = content
+    state.contents.use(flight, size_of(content))
     if len(state.in_flight.fires) <= BURST_IN_FLIGHT:
-        sending.make_ready(state, held, held.flight)
+        sending.make_ready(state, held, flight)
     else:
         state.schedules.wake(held, held.send_time - pause // 2)
     return True

@@ -13,7 +13,7 @@ from nats_scheduler.engine.firing import advancing, blocking, fetching, sending,
 from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.firing.timing import MIN_WAIT_AHEAD_NS
 from nats_scheduler.engine.holding.flight import Flight
-from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.held import Held, flight_of
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import UNGUARDED_LOOK_AHEAD_NS, FinishAnswer
 from nats_scheduler.message.policies import Kept
@@ -23,12 +23,6 @@ UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 
 ATTEMPTS_PER_FETCH = 7
 """After this number of attempts without an answer the content is fetched again, guard or not."""
-
-
-def flight_of(held: Held) -> Flight:
-    """Return what is in progress for a schedule."""
-    assert held.flight is not None, "what is in progress has a flight"
-    return held.flight
 
 
 # -- cells of the table (`engine.firing.machine`) ---------------------------------------------------------------------

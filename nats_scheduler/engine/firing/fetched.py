@@ -8,10 +8,10 @@ The rules:
 """
 
 from nats_scheduler.engine.firing import fetching, sending, timing
-from nats_scheduler.engine.firing.due import fire_due, flight_of
+from nats_scheduler.engine.firing.due import fire_due
 from nats_scheduler.engine.holding.contents import size_of
 from nats_scheduler.engine.holding.flight import Flight, Stage
-from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.held import Held, flight_of
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import ContentFetched, Unanswered
 from nats_scheduler.message.stored import StoredMessage

@@ -14,15 +14,14 @@ from functools import partial
 
 from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.holding.flight import Flight, Stage
-from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.held import Held, flight_of
 from nats_scheduler.engine.holding.state import EngineState
 
 
 def fetch(state: EngineState, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
     """Have what is stored of a schedule fetched, with others that follow if it `may_wait`; the answer decides."""
     state.enter(held, Stage.FETCHING)
-    flight = held.flight
-    assert flight is not None, "what is in progress has a flight"
+    flight = flight_of(held)
     is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
     flight.content = flight.source = None
     state.contents.drop(flight)
@@ -48,8 +47,7 @@ def fetch_what_has_room(state: EngineState) -> None:
 
 
 def _ask(state: EngineState, held: Held) -> None:
-    flight = held.flight
-    assert flight is not None, "what is fetched has a flight"
+    flight = flight_of(held)
     flight.reads += 1
     is_plain = flight.by_sequence and not flight.above
     state.emit(FetchContent(held.subject, held.sequence, held.terms.source, is_plain, flight.above, flight.may_wait))
@@ -62,8 +60,7 @@ def is_outdated(flight: Flight) -> bool:
 
 def fetch_again(state: EngineState, held: Held) -> None:
     """Fetch a schedule again that may have changed, before it fires."""
-    flight = held.flight
-    assert flight is not None, "what is in progress has a flight"
+    flight = flight_of(held)
     if flight.stage is not Stage.FETCHING:
         flight.fire = None
     fetch(state, held)

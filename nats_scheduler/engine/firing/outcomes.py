@@ -14,8 +14,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import AttemptRefused, FireForged, FireUnknown, TargetMapped
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import advancing, fetching, identities, sending, timing
-from nats_scheduler.engine.firing.due import flight_of
-from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.held import Held, flight_of
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import DuplicateFetched, Refused, Unknown
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE

@@ -17,7 +17,7 @@ The rules:
 from nats_scheduler.engine.actions import PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
 from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
-from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.held import Held, flight_of
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import PurgeConcluded, Version
 from nats_scheduler.message.subjects import subject_matches
@@ -45,8 +45,7 @@ def purge(state: EngineState, held: Held, ending: Ending = Ending.FIRED) -> None
         purge_here(state, held, ending)
         return
     state.enter(held, Stage.DONE_BY_OWNER)
-    assert held.flight is not None, "what is done has a flight"
-    held.flight.ending = ending
+    flight_of(held).ending = ending
     if state.purges.take_request(held.subject, held.sequence, state.now):
         end_purged_by_owner(state, held)
     else:
@@ -58,8 +57,7 @@ def purge_here(state: EngineState, held: Held, ending: Ending) -> None:
     """Purge a schedule that is done, whichever instance owns the stream."""
     state.enter(held, Stage.PURGING)
     state.schedules.cancel_wake(held)
-    assert held.flight is not None, "what is done has a flight"
-    held.flight.ending = ending
+    flight_of(held).ending = ending
     purge_subject(state, held)
 
 
@@ -79,10 +77,9 @@ def purge_subject(state: EngineState, held: Held) -> None:
 
 def end_purged_by_owner(state: EngineState, held: Held) -> None:
     """End a schedule that is done, and whose purge the owner has requested."""
-    assert held.flight is not None, "what is done has a flight"
     through = state.landed.last_on(held)
     state.purges.requested_by_owner.append((held.subject, through, version_of(held)))
-    state.end(held, held.flight.ending)
+    state.end(held, flight_of(held).ending)
 
 
 # -- the cells of the table (`engine.firing.machine`) ----------------------------------------------------------------
@@ -95,21 +92,18 @@ def woken_purging(state: EngineState, held: Held) -> None:
 
 def woken_done_by_owner(state: EngineState, held: Held) -> None:
     """Purge a schedule that the owner did not purge, or whose request was not received."""
-    assert held.flight is not None, "what is done has a flight"
-    purge_here(state, held, held.flight.ending)
+    purge_here(state, held, flight_of(held).ending)
 
 
 def purged(state: EngineState, held: Held) -> None:
     """End a schedule that was purged."""
-    assert held.flight is not None, "what is done has a flight"
     if not state.limits.guard:  # such a server, 2.10, undoes its last purges if it is killed
         state.purges.keep_purged(held.subject, held.sequence, held.stored_at, state.now)
-    state.end(held, held.flight.ending)
+    state.end(held, flight_of(held).ending)
 
 
 def not_purged(state: EngineState, held: Held, conclusion: PurgeConcluded) -> None:
     """Purge a schedule again later, or keep it for good if the server never does it."""
-    assert held.flight is not None, "what is done has a flight"
     if conclusion.denied:
         state.ownership.deny(conclusion.failure or "", state.now)
     if conclusion.refused:
@@ -117,7 +111,7 @@ def not_purged(state: EngineState, held: Held, conclusion: PurgeConcluded) -> No
         state.schedules.cancel_wake(held)  # another request to purge it may have failed before
         state.look_later(held, None)
     else:
-        state.look_later(held, state.now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))
+        state.look_later(held, state.now + flight_of(held).back_off(REFUSED_BACK_OFF_LIMIT_NS))
 
 
 # -- conclusions -----------------------------------------------------------------------------------------------------

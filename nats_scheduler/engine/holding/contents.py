@@ -115,10 +115,6 @@ class Contents:
         """Bytes in use."""
         return self._small + self._large
 
-    def comes_to(self, now: int) -> None:
-        """Note the time (ns)."""
-        self.now = now
-
     # -- sizes ---------------------------------------------------------------------------------------------------
 
     def note(self, message: StoredMessage) -> int:
@@ -154,12 +150,6 @@ class Contents:
         size = 0 if flight.fire is None else len(flight.fire.body)
         if flight.content_size or size:
             self.use(flight, size)
-
-    def leave(self, flight: Flight) -> None:
-        """Count nothing for a flight that is over, and let it wait no more."""
-        flight.waits_for_room = False
-        if flight.content_size:
-            self.use(flight, 0)
 
     def may_keep(self, content: StoredMessage) -> bool:
         """Return whether a content may stay for the next fire: what is large is read again."""

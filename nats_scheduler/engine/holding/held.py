@@ -287,3 +287,9 @@ class Held(Timetable):
     def was_looked_for(self, fire_time: int, since: int) -> bool:
         """Return whether the fire of a fire time was not stored at an instant after `since` (ns), nor sent later."""
         return self.looked_for is not None and fire_time <= self.looked_for[0] and self.looked_for[1] >= since
+
+
+def flight_of(held: Held) -> Flight:
+    """Return what is in progress for a schedule that does not only wait."""
+    assert held.flight is not None, "what is in progress has a flight"
+    return held.flight

@@ -84,11 +84,6 @@ class Purges:
         """Purges that wait, were ordered, or are of old versions and failed."""
         return self.outstanding + len(self.old_versions)
 
-    @property
-    def next_retry(self) -> int | None:
-        """When (ns) old versions that could not be purged are tried again, None if there are none."""
-        return self.old_versions_retry_at if self.old_versions else None
-
     def may_be_stored(self) -> Iterator[tuple[str, Version, int]]:
         """Yield versions that are not held and may be stored, by subject, each with the last sequence to be purged."""
         for (subject, through), known in self.ordered.items():

@@ -42,7 +42,17 @@ from nats_scheduler.engine.views.conditions import Condition, covered
 from nats_scheduler.engine.views.figures import Outlook, State, is_searched, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, SubjectPage, by_subject
 from nats_scheduler.engine.views.rows import Rows
-from nats_scheduler.engine.views.seen import JUDGED, LEFT_OUT, SEARCHED, Part, Question, Seen, Work, taken
+from nats_scheduler.engine.views.seen import (
+    EFFORT_PER_UNIT,
+    JUDGED,
+    LEFT_OUT,
+    SEARCHED,
+    Part,
+    Question,
+    Seen,
+    Work,
+    taken,
+)
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
@@ -65,6 +75,9 @@ MORE_BY_WAKE = 64
 
 MAX_BY_WAKE = 4_096
 """Rows that are looked at by their wakes, before all are looked at by their ids."""
+
+PAUSED_PER_UNIT = EFFORT_PER_UNIT // JUDGED
+"""Paused schedules that are judged in one unit of work."""
 
 DESCRIBED_PER_UNIT = 32
 """Schedules of a page that are described in one unit of work."""
@@ -491,7 +504,7 @@ class EngineView:
 
         yield from seen.each(now, query.condition, judge)
         for number, paused in enumerate(seen.paused if query.wants(State.PAUSED) else ()):
-            if number % JUDGED == 0:
+            if number % PAUSED_PER_UNIT == 0:
                 yield
             if self._is_paused(paused, now) and query.names(paused):
                 take(paused, Outlook(None, State.PAUSED))
