@@ -56,7 +56,7 @@ async def test_a_cron_schedule_in_a_zone_fires_and_names_its_next_time_in_that_z
     for fire in every:
         assert lines_of(fire)[-1] == f"Nats-Schedule-Next: {format_rfc3339(fire_time_of(fire) + SECOND)}"
         assert fire.stored_at >= fire_time_of(fire)
-    assert served.left_out(every, "every") == set()
+    await served.none_left_out(every, "every")
 
 
 async def test_each_kind_of_delay_fires_what_it_says(served: Served) -> None:

@@ -3,7 +3,7 @@
 Its rule: subjects are named by what stands behind `<stream>.`, so that a test reads the same for every stream.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -233,9 +233,17 @@ class Served(FlaggedStream):
         """Return the events of one kind about the stream."""
         return self.sidecar.of(self.name, kind)
 
-    def left_out(self, fires: Iterable[StoredMessage], rest: str, step: int = SECOND) -> set[int]:
-        """Return the times of the schedule on a subject that have no fire, and were not reported."""
-        return left_out(fires, [one for one in self.of(FiresMissed) if one.schedule == self.subject(rest)], step)
+    async def none_left_out(self, fires: Sequence[StoredMessage], rest: str, step: int = SECOND) -> None:
+        """Show that each time of the schedule on a subject has a fire, or is reported.
+
+        A report follows the acknowledgement of the fire that makes up for others, so it may come after that fire.
+        """
+
+        def none_left_out() -> bool:
+            missed = [one for one in self.of(FiresMissed) if one.schedule == self.subject(rest)]
+            return left_out(fires, missed, step) == set()
+
+        await eventually(none_left_out, describe="each time of the schedule has a fire or is reported")
 
     async def reported(self, kind: type[Any], count: int = 1) -> list[Any]:
         """Wait for events of one kind about the stream."""

@@ -74,7 +74,7 @@ class Song:
         """
         served = self.served
         fires = await served.wait_for("song", len(await served.messages("song")) + 2)
-        assert served.left_out(fires, "canary", EVERY_SECONDS * SECOND) == set()
+        await served.none_left_out(fires, "canary", EVERY_SECONDS * SECOND)
         damage = [
             line
             for line in self.lines

@@ -101,7 +101,7 @@ BUGS = {
     "old_versions_left_over": Bug("Gone", 88, instead(Purges, "keep_old_versions", lambda *_: None)),
     # -- the answers of a server, and other clients
     "forgery_believed": Bug("Complete", 3, instead(confirming, "fault_of_generated", lambda *_, **_more: "")),
-    "accepted_fire_sent_again": Bug("Unique", 94, instead(Proposals, "is_unconcluded", lambda *_, **_how: False)),
+    "accepted_fire_sent_again": Bug("Unique", 1286, instead(Proposals, "is_unconcluded", lambda *_, **_how: False)),
     "identity_in_process_waited_for": Bug("Live", 66, instead(identities, "try_next", lambda *_: False)),
     "fire_in_another_stream_not_found": Bug(
         "Unique", 116, instead(answers, "latest_found", lambda _state, _held, look: (look.first, None))
@@ -167,9 +167,9 @@ def silent_after_an_outage(original: Any, self: Progress) -> None:
 # -- replacements ------------------------------------------------------------------------------------------------------
 
 
-def first_only(original: Any, self: Admission, held: Held, before: Held | None, now: int) -> None:
+def first_only(original: Any, self: Admission, held: Held, before: Held | None) -> None:
     if before is None:
-        original(self, held, before, now)
+        original(self, held, before)
 
 
 def any_content_believed(original: Any, state: EngineState, read: ContentFetched) -> Any:
