@@ -200,8 +200,12 @@ UNSENT_LIMIT_SECONDS = 5.0
 FLOOD_SECONDS = 0.1
 """The time for which arrivals are counted, and for which a subscription is ended on which too many are."""
 
-FLOOD_REQUESTS = 10_000
-"""Requests in `FLOOD_SECONDS` after which the subscription of an endpoint is ended for a moment."""
+FLOOD_REQUESTS = 2_000
+"""Requests in `FLOOD_SECONDS` after which the subscription of an endpoint is ended for a moment.
+
+Few enough for a busy machine: what is not read as fast as it arrives waits at the server, and acknowledgements of fires
+wait behind it.
+"""
 
 FLOOD_DISCOVERIES = 500
 """The same for a subscription of discovery, on which each client asks now and then."""
