@@ -6,11 +6,12 @@ The rules:
   until the thread has begun its transaction: so each schedule is in the rows or among the objects, and in one of them.
   The event loop waits for none of that.
 - One question is answered at a time, each in a transaction of its own: while one lasts, the journal only grows.
-- The thread gets one slice of work after the other (`service.turns`): a statement that looks at some thousand rows,
-  for which SQLite needs no interpreter, or half a millisecond of Python.
+- SQLite needs no interpreter while it looks at rows. Between two units of work the thread rests, so that the event loop
+  gets the interpreter when it wants it.
 - While a new file is filled, nobody else can read it: then `reads` is False.
 
-Cost: a commit for each question, if anything was written since the last one; 4 MB for SQLite's pages.
+Cost: one to three milliseconds of the event loop for each question, with a commit if anything was written since the
+last one; 4 MB for SQLite's pages.
 """
 
 import asyncio
@@ -18,15 +19,16 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nats_scheduler.engine.holding.table import DamagedTableError, Table, prepare
-from nats_scheduler.engine.views.seen import Part, Seen, Work
+from nats_scheduler.engine.views.seen import Part, Seen, Work, done
 from nats_scheduler.service.turns import UnreadableError
 
 T = TypeVar("T")
@@ -36,6 +38,9 @@ CACHE_KIB = 4 * 1024
 
 NICENESS = 10
 """The thread waits for the processor while the event loop, and with it a fire, wants it."""
+
+REST_SECONDS = 0.0001
+"""The rest of the thread after each unit of work: about as long as a unit of Python takes."""
 
 OF_FILE = (sqlite3.Error, DamagedTableError, OSError)
 """What is raised if a file cannot be used."""
@@ -76,47 +81,31 @@ class FileViews:
         self._executor: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
         self._turn = asyncio.Lock()
+        self._is_wanted = True
         self._is_closed = False
 
     def reads(self, table: Table) -> bool:
         """Return whether the rows of a table are in the file, and can be read."""
         return self._file.readable is not None and table.place[0] is self._file.connection
 
-    @asynccontextmanager
-    async def moment(self, part: Part[T]) -> AsyncIterator[Work[T]]:
-        """Yield the work that answers a part of a question about this moment; raises `UnreadableError`."""
+    async def answer(self, part: Part[T]) -> T:
+        """Answer a part of a question about this moment; raises `UnreadableError`."""
         async with self._turn:
             path = self._file.readable
             if path is None:
                 raise UnreadableError("the file of the schedules was given up")
-            try:
-                seen = part.see()
-                self._commit()
-                with self._held_commits():
-                    await self.do(partial(self._begin, path, seen))
-                yield part.of(seen)
-            finally:
-                if self._connection is not None and self._connection.in_transaction:
-                    self._connection.execute("COMMIT")
-
-    async def do(self, slice_of_work: Callable[[], None]) -> None:
-        """Do a slice of work in the thread; raises `UnreadableError`."""
-        path = self._file.readable
-        try:
-            await self._in_thread(slice_of_work)
-        except OF_FILE as error:
-            self._disconnect()
-            if _is_certainly_damaged(error) and path is not None and self._file.readable == path:
-                self._file.lost(error)
-            raise UnreadableError(str(error)) from None
+            seen = part.see()
+            self._commit()
+            with self._held_commits():
+                await self._in_thread(path, partial(self._begin, path, seen))
+            return await self._in_thread(path, partial(self._finish, part.of(seen)))
 
     def close(self) -> None:
         """End the thread, and its connection: a question that is not answered fails."""
         self._is_closed = True
         executor, self._executor = self._executor, None
         if executor is not None:
-            if self._connection is not None:
-                self._connection.interrupt()
+            self._end_work()
             executor.shutdown()
         self._disconnect()
 
@@ -137,21 +126,33 @@ class FileViews:
         finally:
             self._file.hold_commits(are_held=False)
 
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        """Wait until work in the thread is done; if that is not waited for, it ends soon."""
+    async def _in_thread(self, path: Path, work: Callable[[], T]) -> T:
+        """Return what work in the thread returns, raises `UnreadableError`; if nobody waits any more, it ends soon."""
         if self._is_closed:
             raise UnreadableError("the file of the schedules was closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "views", _yield_to_others)
+        self._is_wanted = True
         doing = asyncio.get_running_loop().run_in_executor(self._executor, work)
         try:
-            await asyncio.shield(doing)
+            return await asyncio.shield(doing)
+        except OF_FILE as error:
+            self._disconnect()
+            if _is_certainly_damaged(error) and self._file.readable == path:
+                self._file.lost(error)
+            raise UnreadableError(str(error)) from None
         except asyncio.CancelledError:
-            if self._connection is not None:
-                self._connection.interrupt()
+            self._end_work()
             await asyncio.wait((doing,))
             doing.exception()
+            self._disconnect()
             raise
+
+    def _end_work(self) -> None:
+        """End what the thread does: between two units of work, or in a statement."""
+        self._is_wanted = False
+        if self._connection is not None:
+            self._connection.interrupt()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -171,6 +172,22 @@ class FileViews:
         self._connection.execute("BEGIN")
         self._connection.execute("SELECT commits FROM file").fetchone()
         seen.rows.through(self._connection)
+
+    def _finish(self, work: Work[T]) -> T:
+        """Do all of the work, and end the transaction."""
+        assert self._connection is not None, "a transaction has begun"
+        try:
+            return done(work, self._rest)
+        finally:
+            work.close()
+            if self._connection.in_transaction:  # an error may have ended it
+                self._connection.execute("COMMIT")
+
+    def _rest(self) -> None:
+        """Let others have the interpreter, or end."""
+        if not self._is_wanted:
+            raise UnreadableError("the file of the schedules was closed")
+        time.sleep(REST_SECONDS)
 
 
 def _yield_to_others() -> None:

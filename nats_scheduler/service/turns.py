@@ -1,13 +1,12 @@
-"""Long work for requests, so that no fire waits for it: a slice in each turn of the event loop, or in a thread.
+"""Long work for requests, so that no fire waits for it: beside the event loop, or in slices on it.
 
 The rules:
 
-- A slice takes about `SLICE_SECONDS`, and is done when nothing is due during it and no fire is in flight. Between two
-  of them the loop sends what is due and reads what arrived, and the pause is at least as long as the slice was:
-  requests take at most half of the process's time, however many there are.
-- What is asked of an engine whose rows are in a file is done in a thread (`runtime.file_views`). A slice takes a few
-  milliseconds there, and hardly any of the interpreter, so the pause is shorter; but it begins when others do, as it
-  may take the processor that a fire needs.
+- What is asked of an engine whose rows are in a file is done in a thread (`runtime.file_views`).
+- All else is done in slices, one in each turn of the event loop. A slice takes about `SLICE_SECONDS`, and is done when
+  nothing is due during it and no fire is in flight. Between two of them the loop sends what is due and reads what
+  arrived, and the pause is at least as long as the slice was: slices take at most half of the process's time, however
+  many requests there are.
 - If fires follow each other so closely that this is never so, a slice is done after `FIRES_PAUSE_LIMIT_SECONDS`.
 - Works take turns one after the other: many requests at once do not make slices longer.
 - While a burst of fires lasts, no slice is done: its acknowledgements are many turns, and a slice would delay each.
@@ -22,7 +21,6 @@ Cost: two reads of the loop's clock for each slice, and one for each unit of wor
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar
 
 from nats_scheduler.engine.holding.table import Table
@@ -79,12 +77,8 @@ class RowsBeside(Protocol):
         """Return whether it can read the rows of a table now."""
         ...
 
-    def moment(self, part: Part[T]) -> AbstractAsyncContextManager[Work[T]]:
-        """Return the work that answers a part of a question about this moment; raises `UnreadableError`."""
-        ...
-
-    async def do(self, slice_of_work: Callable[[], None]) -> None:
-        """Do a slice of that work beside the event loop; raises `UnreadableError`."""
+    async def answer(self, part: Part[T]) -> T:
+        """Answer a part of a question about this moment; raises `UnreadableError`."""
         ...
 
 
@@ -112,22 +106,20 @@ class Turns:
             raise ServiceError(UNAVAILABLE, f"the schedules cannot be read: {error}") from None
 
     async def _answer(self, part: Part[T]) -> T:
-        rows = self._rows
-        if rows is None or not rows.reads(part.table):
-            return await self._finish(part.here(), None)
-        async with rows.moment(part) as work:
-            return await self._finish(work, rows)
+        if self._rows is None or not self._rows.reads(part.table):
+            return await self._finish(part.here())
+        return await self._rows.answer(part)
 
     async def run(self, work: Work[T]) -> T:
         """Do work that yields after each unit, and return its result; raises `ServiceError` if it takes too long."""
         try:
             async with asyncio.timeout(WORK_LIMIT_SECONDS):
-                return await self._finish(work, None)
+                return await self._finish(work)
         except TimeoutError:
             raise _too_long() from None
 
-    async def _finish(self, work: Work[T], beside: RowsBeside | None) -> T:
-        """Do all slices of work, `beside` the event loop or on it, and return its result."""
+    async def _finish(self, work: Work[T]) -> T:
+        """Do all slices of work, and return its result."""
         results: list[T] = []
 
         def advance() -> None:
@@ -141,7 +133,7 @@ class Turns:
 
         try:
             while not results:
-                await self._slice(advance, beside)
+                await self._slice(advance)
         finally:
             work.close()
         return results[0]
@@ -152,15 +144,11 @@ class Turns:
             await self.moment_without_fires()
             await asyncio.sleep(BEGINNINGS_APART_SECONDS)
 
-    async def _slice(self, advance: Callable[[], None], beside: RowsBeside | None) -> None:
+    async def _slice(self, advance: Callable[[], None]) -> None:
         """Do one slice and make a pause."""
         async with self._turn:
             await self.moment_without_fires()
             began = self._loop.time()
-            if beside is not None:
-                await beside.do(advance)
-                await asyncio.sleep(SLICE_SECONDS)
-                return
             advance()
             took = self._loop.time() - began
             self.sliced_seconds += took

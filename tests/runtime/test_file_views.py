@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, Input, PublishConcluded, Stored
-from nats_scheduler.engine.views.seen import Question, Seen, done
+from nats_scheduler.engine.views.seen import Question, Seen, Work, done
 from nats_scheduler.engine.views.survey import survey
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import Counts, Page, Query
@@ -27,7 +28,7 @@ from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import Turns, UnreadableError
 from tests.engine.direct import Desk, plain, schedule
 from tests.harness.seeds import generator, seeds
-from tests.harness.waiting import one_turn
+from tests.harness.waiting import eventually, one_turn
 from tests.runtime.file_lives import MODE, Life
 
 SUBJECTS = 400
@@ -39,21 +40,29 @@ Place = tuple[str, int, PatternKind]
 
 
 class Fires:
-    """Fires that may wait for what is asked."""
-
-    def __init__(self, *, is_lasting: bool = False) -> None:
-        self.is_lasting, self.was_asked = is_lasting, asyncio.Event()
+    """There are none."""
 
     def is_burst(self) -> bool:
-        self.was_asked.set()
-        return self.is_lasting
+        return False
 
     def spare_seconds(self) -> float:
         return inf
 
 
-def turns(life: Life, fires: Fires | None = None) -> Turns:
-    return Turns(fires or Fires(), life.file.views)
+def turns(life: Life) -> Turns:
+    return Turns(Fires(), life.file.views)
+
+
+def endless(question: Question[T]) -> tuple[Question[T], threading.Event]:
+    """Return a question that is never answered, and what is set when it has begun."""
+    (part,), begun = question.parts, threading.Event()
+
+    def work(_seen: Seen) -> Work[T]:
+        while True:
+            begun.set()
+            yield
+
+    return Question([replace(part, work=work)], question.merge), begun
 
 
 def complete(folder: Path) -> Life:
@@ -238,16 +247,16 @@ async def test_a_file_that_is_being_filled_or_is_closed_is_read_by_nobody_else(t
     life.close()
     assert not life.file.views.reads(part.table)
     with pytest.raises(UnreadableError, match="given up"):
-        async with life.file.views.moment(part):
-            pass
+        await life.file.views.answer(part)
 
 
 async def test_a_question_that_nobody_waits_for_ends_and_the_next_one_is_answered(tmp_path: Path) -> None:
     life = complete(tmp_path / "data")
-    engine, burst = Engine(generator("given up"), life), Fires(is_lasting=True)
+    engine = Engine(generator("given up"), life)
     question = engine.engine.view().counts(engine.now)
-    asked = asyncio.create_task(turns(life, burst).ask(question))
-    await burst.was_asked.wait()
+    unanswered, begun = endless(question)
+    asked = asyncio.create_task(turns(life).ask(unanswered))
+    await eventually(begun.is_set)
     life.file.commit()
     asked.cancel()
     await asyncio.wait((asked,))
@@ -258,11 +267,11 @@ async def test_a_question_that_nobody_waits_for_ends_and_the_next_one_is_answere
 
 async def test_a_question_ends_when_the_file_is_closed(tmp_path: Path) -> None:
     life = complete(tmp_path / "data")
-    engine, burst = Engine(generator("ends"), life), Fires(is_lasting=True)
-    asked = asyncio.create_task(turns(life, burst).ask(engine.engine.view().counts(engine.now)))
-    await burst.was_asked.wait()
+    engine = Engine(generator("ends"), life)
+    unanswered, begun = endless(engine.engine.view().counts(engine.now))
+    asked = asyncio.create_task(turns(life).ask(unanswered))
+    await eventually(begun.is_set)
     life.close()
-    burst.is_lasting = False
     with pytest.raises(ServiceError, match="closed"):
         await asked
     again = Life(tmp_path / "data")
