@@ -6,6 +6,7 @@ That is what lets a test hold time still, step it backwards, or run a month in a
 
 import sys
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -22,15 +23,17 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The clock of this machine, which is read some fifty times for each fire: without a call of Python."""
 
-    def now(self) -> int:
-        """Return `CLOCK_REALTIME` in nanoseconds since the Unix epoch."""
-        return time.time_ns()
+    now = staticmethod(time.time_ns)
+    """Returns `CLOCK_REALTIME` in nanoseconds since the Unix epoch."""
 
-    def monotonic(self) -> int:
-        """Return `CLOCK_BOOTTIME` in nanoseconds, on Linux; elsewhere the machine's sleep may not be counted."""
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic_ns()
+    if sys.platform == "linux":
+        monotonic = staticmethod(partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME))
+        """Returns `CLOCK_BOOTTIME` in nanoseconds."""
+    else:
+        monotonic = staticmethod(time.monotonic_ns)
+        """Returns nanoseconds; the machine's sleep may not be counted."""
 
 
 def thread_seconds() -> float:

@@ -53,19 +53,17 @@ class ServerClock:
         if self._ahead is None:
             return self._ours.now()
         at = self.monotonic()
-        return at + self._ahead - self._drift(at)
+        return at + self._ahead - min((at - self._received_at) // CLOCK_DRIFT_DIVISOR, MAX_CLOCK_DRIFT_NS)
 
     def received(self, reported: int, requested_at: int) -> None:
         """Take a time that the server has just reported; `requested_at` is our monotonic clock at the request (ns)."""
-        at = self._ours.monotonic()
+        before = None if self._ahead is None else self.now()
+        at = self.monotonic()
         least, most = reported - at, reported - requested_at
-        known = None if self._ahead is None else self._ahead - self._drift(at)
+        known = None if before is None else before - at
         # Beyond `most` what was known is wrong: the server's clock was set back.
         self._ahead = least if known is None or known > most else max(known, least)
         self._received_at = at
-
-    def _drift(self, at: int) -> int:
-        return min((at - self._received_at) // CLOCK_DRIFT_DIVISOR, MAX_CLOCK_DRIFT_NS)
 
 
 Ask = Callable[[], Awaitable[int | None]]
