@@ -25,7 +25,7 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
-from nats_scheduler.engine.stored import BLOCKING_KINDS, Cause, GraduationFinding, HandedOver, blocked_by
+from nats_scheduler.engine.handover import BLOCKING_KINDS, Cause, GraduationFinding, HandedOver, blocked_by
 from nats_scheduler.jetstream.streams import reading_progress
 from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
 from nats_scheduler.observe.texts import time_text

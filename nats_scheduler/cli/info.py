@@ -23,7 +23,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, json_option, labelled_lines, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.control.past import FireQuery
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.ages import what_helps

@@ -15,7 +15,7 @@ from nats_scheduler.cli.reading import Source
 from nats_scheduler.cli.session import ServedStream, Session, Sidecars, with_sidecars
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.registry import read_calendars

@@ -20,7 +20,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_folded, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.ages import age_sentence
 from nats_scheduler.observe.documents import (

@@ -17,7 +17,7 @@ from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, re
 from nats_scheduler.cli.options import resolve_connection
 from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.session import in_session
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable

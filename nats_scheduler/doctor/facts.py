@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
+from nats_scheduler.engine.handover import GraduationFinding as GraduationFinding
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.stored import GraduationFinding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.own_streams import Room

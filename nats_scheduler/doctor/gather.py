@@ -28,7 +28,7 @@ from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
 from nats_scheduler.doctor.system_requests import cluster_answers
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.connection import Connection

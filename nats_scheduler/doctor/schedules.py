@@ -9,10 +9,10 @@ from nats_scheduler.doctor.finding import Code, Finding, typed
 from nats_scheduler.doctor.streams import new_consumer
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.silence import SILENT_AFTER_NS, SILENT_PERIODS
+from nats_scheduler.engine.handover import BLOCKING_KINDS, Cause, GraduationFinding
 from nats_scheduler.engine.holding.held import NO_EXPIRY
 from nats_scheduler.engine.inputs import NOT_PERMITTED
-from nats_scheduler.engine.stored import BLOCKING_KINDS, Cause, GraduationFinding
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.ages import what_helps
 from nats_scheduler.message.foreign_json import integer

@@ -31,7 +31,7 @@ from nats_scheduler.doctor.facts import (
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.doctor.gather import read_announced
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.jetstream.errors import Denial, JetStreamError

@@ -29,7 +29,7 @@ from nats_scheduler.engine.fire import (
     FetchDuplicate,
     LookForFire,
 )
-from nats_scheduler.engine.firing import answers, fetching, identities, purging, sending
+from nats_scheduler.engine.firing import answers, fetching, identities, other_stream, purging, sending
 from nats_scheduler.engine.firing.machine import Event, happen
 from nats_scheduler.engine.firing.silence import tried_again
 from nats_scheduler.engine.holding.contents import ContentMemory
@@ -37,6 +37,7 @@ from nats_scheduler.engine.holding.flight import Failing, Stage
 from nats_scheduler.engine.holding.guard import described, fire_of
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, MAX_IN_FLIGHT
+from nats_scheduler.engine.holding.places import Places
 from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.holding.state import EngineState, has_ended
 from nats_scheduler.engine.holding.table import Table
@@ -72,10 +73,11 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.ownership.takeover import Takeover
-from nats_scheduler.engine.receiving.admission import Admission, Places
+from nats_scheduler.engine.receiving.admission import Admission
 from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.fired_by_server import OfServer
 from nats_scheduler.engine.receiving.intake import Intake
-from nats_scheduler.engine.receiving.replaced import OfServer, Replacements
+from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -301,7 +303,7 @@ class StreamEngine:
             case ProposalsApplied():
                 identities.proposals_applied(self._state, given)
             case FireLookedFor():
-                answers.looked_for(self._state, given)
+                other_stream.looked_for(self._state, given)
             case FinishChecked():
                 answers.finish_answered(self._state, given, given.request)
             case BodiesCompared():

@@ -29,8 +29,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import (
     CLUSTER_DEADLINE_SECONDS,
     CONSUMER_DEADLINE_SECONDS,

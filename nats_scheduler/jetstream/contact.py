@@ -1,4 +1,4 @@
-"""Contact with one stream on one connection: the real implementation of `engine.actions.StreamPort`.
+"""Contact with one stream on one connection: the real implementation of `engine.stream_port.StreamPort`.
 
 It only puts the parts together: the follower depends on what the stream keeps, the rest is the same for all.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
@@ -19,6 +19,7 @@ from nats_scheduler.engine.fire import (
     LookForFire,
     Question,
 )
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from itertools import pairwise
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import CompareBodies, FetchContent, FetchDuplicate
 from nats_scheduler.engine.inputs import BodiesCompared, ContentFetched, DuplicateFetched, Input, Unanswered
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import (
     CLUSTER_DEADLINE_SECONDS,
     CONSUMER_DEADLINE_SECONDS,

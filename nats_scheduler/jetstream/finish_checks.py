@@ -21,9 +21,9 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import CheckFinished, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import FinishChecked, Input, Unanswered
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.reach import BoundedRequests, Combined, LeaderReach

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import HistoryRead
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, JetStreamError, NoAnswerError, NoJetStreamError
 from nats_scheduler.jetstream.task_group import in_turn

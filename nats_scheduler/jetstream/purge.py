@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input, PurgeConcluded, SchedulesPurged
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.acknowledgements import Sender, purge_answers
 from nats_scheduler.jetstream.api import Config, JetStreamApi, consumer_from, raise_refusal, reads_all, stands_alone
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.inputs import Input, ProposalsApplied, Unanswered
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError

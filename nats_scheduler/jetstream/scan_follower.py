@@ -35,9 +35,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.holding.deadlines import DONE_WITHIN
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, HistoryRead, MessagesRead
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError

@@ -22,9 +22,9 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import NO_STREAM, FireLookedFor, Input, Unanswered
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.lookups import last_on

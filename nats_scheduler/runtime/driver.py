@@ -17,7 +17,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, StreamPort, WakeAt
+from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import FetchContent, Question
 from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
@@ -36,6 +36,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.engine.stream_port import StreamPort
 from nats_scheduler.message.effort import effort_of
 from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.runtime.clock import Clock

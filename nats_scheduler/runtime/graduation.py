@@ -2,7 +2,7 @@
 
 The order is what keeps each fire single and none lost:
 
-1. Everything is read, and what would go wrong is found (`engine.stored`); nothing has been written so far.
+1. Everything is read, and what would go wrong is found (`engine.handover`); nothing has been written so far.
 2. Schedule messages that must never fire again are removed.
 3. Repeating schedules that missed fires while nothing fired get their make-up fire, with its identity and guard.
 4. The flag is switched on, in the first part of a second, when no schedule on whole seconds is due: the server
@@ -25,9 +25,9 @@ from functools import partial
 from nats_scheduler.control.errors import ConflictError, ScheduleError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import assembled, refusal_of, too_large
+from nats_scheduler.engine.handover import PURGED_KINDS, Cause, GraduationFinding, HandedOver, Handover, MakeUp
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
-from nats_scheduler.engine.stored import PURGED_KINDS, Cause, GraduationFinding, HandedOver, Handover, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError

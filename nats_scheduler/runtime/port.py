@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from nats_scheduler.engine.actions import Notify, StreamPort
+from nats_scheduler.engine.stream_port import Notify, StreamPort
 from nats_scheduler.jetstream.api import Config, Removed
 from nats_scheduler.jetstream.registry import Delivered
 from nats_scheduler.message.foreign_json import Object

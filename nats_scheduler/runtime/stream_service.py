@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 
-from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Failing
@@ -21,6 +20,7 @@ from nats_scheduler.engine.holding.guard import OF_TABLE
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import CalendarsRead, OwnershipChanged, RemovalRequested, ServerLimited, StreamChanged
+from nats_scheduler.engine.stream_port import StreamPort
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import (

@@ -11,7 +11,7 @@ from typing import Any
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect

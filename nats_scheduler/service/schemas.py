@@ -23,7 +23,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (

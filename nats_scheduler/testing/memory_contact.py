@@ -1,4 +1,4 @@
-"""Contact with a stream in memory: `engine.actions.StreamPort` without a server, and without real time.
+"""Contact with a stream in memory: `engine.stream_port.StreamPort` without a server, and without real time.
 
 A network decides what happens to each request (`testing.network`).
 
@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired, purge_after
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired, purge_after
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
@@ -48,6 +48,7 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
     Unknown,
 )
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.generated import is_generated_by

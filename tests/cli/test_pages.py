@@ -12,7 +12,7 @@ import pytest
 
 from nats_scheduler.cli.main import COMMANDS, main
 from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.files.models import files_schema
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers

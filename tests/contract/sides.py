@@ -1,4 +1,4 @@
-"""Both implementations of `engine.actions.StreamPort`, each with its stream, behind the same interface.
+"""Both implementations of `engine.stream_port.StreamPort`, each with its stream, behind the same interface.
 
 Its rule: a test names no implementation; a side says what its server can do (`has_guard`).
 """
@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -21,6 +20,7 @@ from nats_scheduler.engine.inputs import (
     SchedulesPurged,
     Stored,
 )
+from nats_scheduler.engine.stream_port import StreamPort
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact

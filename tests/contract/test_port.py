@@ -1,4 +1,4 @@
-"""The promises of `engine.actions`, one by one, tested on the stream in memory and on real servers."""
+"""The promises of `engine.stream_port`, one by one, tested on the stream in memory and on real servers."""
 
 from collections import Counter
 

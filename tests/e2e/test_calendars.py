@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, FireForged
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.schedule.calendars import day_text

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nats_scheduler.cli.main import main
 from nats_scheduler.engine.events import Ending, FinishUnknown, FireNotDone, FiresMissed, FiresSkipped, FireTimedOut
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.reading import paused_block, resumed_block

@@ -1,7 +1,8 @@
 """Lives of one engine of which everything is drawn: what is published and removed, what is answered, who is the owner.
 
-The rule: each input is one that the contract of the port allows (`engine.actions`), however unlikely. Most answers are
-those of a stream in memory, behind a network that loses, delays and refuses; some are replaced by other allowed ones.
+The rule: each input is one that the contract of the port allows (`engine.stream_port`), however unlikely. Most answers
+are those of a stream in memory, behind a network that loses, delays and refuses; some are replaced by other allowed
+ones.
 Its limits are small, so that a few schedules come to what takes hundreds of them elsewhere.
 """
 

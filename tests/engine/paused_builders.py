@@ -1,6 +1,6 @@
 """Paused schedules for the tests of this folder, and what a view lists of them."""
 
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import ALL, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.reading import paused_block

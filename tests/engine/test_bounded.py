@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.engine.inputs import Refused, Stored
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

@@ -21,7 +21,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.receiving import calendars
 from nats_scheduler.engine.receiving.calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS

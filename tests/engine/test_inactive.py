@@ -16,7 +16,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE

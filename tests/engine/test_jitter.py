@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, FireConfirmed, FiresMissed, ScheduleEnded, ScheduleEndsEarly
 from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged, PurgeConcluded, Stored
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import delay_of

@@ -31,7 +31,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.reading import paused_block

@@ -10,13 +10,13 @@ import pytest
 from nats_scheduler.engine.holding import scheduled as module
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import NO_ROW, NO_WAKE, Held
+from nats_scheduler.engine.holding.schedule_rows import row_of
 from nats_scheduler.engine.holding.scheduled import (
     MAX_READ_PER_CALL,
     MIN_AHEAD_NS,
     MIN_QUEUE_ENTRIES,
     OBJECTS_AHEAD_NS,
     Schedules,
-    row_of,
 )
 from nats_scheduler.engine.holding.table import DamagedTableError, Table
 from nats_scheduler.message.definition import Definition

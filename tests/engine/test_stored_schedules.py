@@ -1,17 +1,10 @@
 """Views of stored schedules that the server fires, alone and beside ours, and the findings of a graduation."""
 
 from nats_scheduler.engine.events import FireConfirmed
+from nats_scheduler.engine.handover import BLOCKING_KINDS, PURGED_KINDS, Cause, GraduationFinding, Handover, blocked_by
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
-from nats_scheduler.engine.stored import (
-    BLOCKING_KINDS,
-    PURGED_KINDS,
-    Cause,
-    GraduationFinding,
-    Handover,
-    StoredSchedules,
-    blocked_by,
-)
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import EngineView, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.capabilities import Capabilities

@@ -10,7 +10,7 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views import timeline as module
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, by_subject, read_cursor
 from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
 from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from nats_scheduler.cli.main import main
 from nats_scheduler.runtime.clock import SystemClock
@@ -28,12 +27,12 @@ def shift_clocks(file: Path) -> None:
     with file.open("rb") as opened:
         said = mmap.mmap(opened.fileno(), AHEAD.size, access=mmap.ACCESS_READ)
 
-    def shifted(clock: Callable[[Any], int], place: int) -> Callable[[Any], int]:
-        return lambda self: clock(self) + AHEAD.unpack(said)[place]
+    def shifted(clock: Callable[..., int], place: int) -> Callable[..., int]:
+        return lambda *self: clock(*self) + AHEAD.unpack(said)[place]
 
-    ServerClock.now = shifted(ServerClock.now, 0)  # type: ignore[assignment, method-assign]
-    SystemClock.now = shifted(SystemClock.now, 1)  # type: ignore[assignment, method-assign]
-    SystemClock.monotonic = shifted(SystemClock.monotonic, 2)  # type: ignore[assignment, method-assign]
+    ServerClock.now = shifted(ServerClock.now, 0)  # type: ignore[method-assign]
+    SystemClock.now = staticmethod(shifted(SystemClock.now, 1))
+    SystemClock.monotonic = staticmethod(shifted(SystemClock.monotonic, 2))
 
 
 def _option(name: str) -> str:

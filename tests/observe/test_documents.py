@@ -7,7 +7,7 @@ import pytest
 from pydantic import ConfigDict, TypeAdapter
 
 from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
-from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import FetchContent, Fire, Question
 from nats_scheduler.engine.inputs import CaughtUp, ContentFetched, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.engine.actions import PublishFires, WakeAt
 from nats_scheduler.engine.fire import FetchDuplicate
-from nats_scheduler.engine.firing import answers, blocking, building, confirming, identities, timing
+from nats_scheduler.engine.firing import answers, blocking, building, confirming, identities, other_stream, timing
 from nats_scheduler.engine.holding import deadlines, scheduled
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.progress import Progress
@@ -104,7 +104,7 @@ BUGS = {
     "accepted_fire_sent_again": Bug("Unique", 1286, instead(Proposals, "is_unconcluded", lambda *_, **_how: False)),
     "identity_in_process_waited_for": Bug("Live", 66, instead(identities, "try_next", lambda *_: False)),
     "fire_in_another_stream_not_found": Bug(
-        "Unique", 116, instead(answers, "latest_found", lambda _state, _held, look: (look.first, None))
+        "Unique", 116, instead(other_stream, "latest_found", lambda _state, _held, look: (look.first, None))
     ),
     # -- policies
     "fire_before_ignored": Bug("Overlap", 24, instead(blocking, "block", lambda *_: False)),

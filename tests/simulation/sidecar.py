@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired, purge_after
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired, purge_after
 from nats_scheduler.engine.events import Event, FireNotDone, ScheduleRejected
 from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.holding.contents import ContentMemory
@@ -27,6 +27,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.ownership.order import Order
 from nats_scheduler.engine.ownership.owners import Owners
+from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState

@@ -14,20 +14,19 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import FireForged, FireStored
+from nats_scheduler.engine.events import FireStored
 from nats_scheduler.engine.fire import CheckFinished, FetchContent, FetchDuplicate, Fire
 from nats_scheduler.engine.firing import blocking, confirming, fetching, purging
 from nats_scheduler.engine.firing.machine import Event, happen, may_happen
+from nats_scheduler.engine.holding.fire_faults import fault_of_duplicate
 from nats_scheduler.engine.holding.flight import DONE, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, BURST_LIMIT_NS
-from nats_scheduler.engine.holding.landed import fault_in_other_stream, fault_of_duplicate
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import (
     ContentFetched,
     DuplicateFetched,
     FinishAnswer,
-    FireLookedFor,
     FiresStored,
     PublishConcluded,
     PurgeConcluded,
@@ -38,7 +37,6 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.message.fires import following_fire
-from nats_scheduler.message.reading import read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
@@ -162,7 +160,7 @@ def publish_concluded(state: EngineState, conclusion: PublishConcluded) -> None:
         if outcome.duplicate and held is not None:
             state.emit(FetchDuplicate(fire, outcome.sequence, outcome.stream))  # in flight until that is read
         else:
-            _stored_alone(state, fire, outcome)
+            stored_alone(state, fire, outcome)
         return
     state.in_flight.conclude(fire)
     if held is not None:
@@ -177,7 +175,7 @@ def duplicate_fetched(state: EngineState, read: DuplicateFetched) -> None:
         if held is not None and held.calendars and read.message is not None:
             # Another instance may have stored it by other days.
             fire.next_fire = following_fire(read.message.block, held.terms.dialect)
-        _stored_alone(state, fire, Stored(read.sequence, duplicate=True))
+        stored_alone(state, fire, Stored(read.sequence, duplicate=True))
         return
     state.in_flight.conclude(fire)
     happen(state, held, Event.FORGED, read, fault)
@@ -244,7 +242,7 @@ def _report(state: EngineState, fire: Fire) -> None:
         _advance_after(state, fire)
 
 
-def _stored_alone(state: EngineState, fire: Fire, outcome: Stored) -> None:
+def stored_alone(state: EngineState, fire: Fire, outcome: Stored) -> None:
     """Take it that a fire is stored, of which the acknowledgement has its schedule not purged."""
     fire.was_stored_before, fire.purge_through = outcome.duplicate, 0
     fires_stored(state, FiresStored((fire,), (outcome.sequence,)))
@@ -271,69 +269,6 @@ def _end_refusals(state: EngineState, fires: Sequence[Fire]) -> None:
     for fire in fires:
         if fire.sequence in state.refusals.held and state.awaiting(fire) is not None:
             state.refusals.stored(fire.sequence, state.now)
-
-
-# -- fires into other streams ------------------------------------------------------------------------------------------
-#
-# No follower receives such fires, and the guard of a publish cannot name a message of another stream. So:
-#
-# - A schedule is fetched shortly before each of its fires, as all are on a server without the guard.
-# - A fire that may be stored without our knowledge is looked for in the stream of its target before it is sent
-#   (`sending.send`): one of unknown outcome, one that is late, and one that came due before this instance could fire
-#   it, since an earlier owner may have stored it and written no checkpoint since. What is stored after the look
-#   is a matter of the duplicate window.
-# - A later fire of the same schedule counts too: the instance that stored it has dealt with all before it.
-#
-# Cost: nothing for a fire in time; for one that is looked for, a look and another fetch of its schedule.
-# Limit: what was removed from the other stream is not found.
-
-
-def looked_for(state: EngineState, look: FireLookedFor) -> None:
-    """Take what the stream of a target has of a fire: it is stored, or is to be sent."""
-    fire, held = look.fire, state.awaiting(look.fire)
-    if held is None or held.flight is None:
-        state.in_flight.conclude(fire)
-        return
-    latest, message = latest_found(state, held, look)
-    if message is not None:
-        held.flight.missed_since = _missed_between(held, latest, fire)
-    if message is not None and latest == fire.fire_time:
-        _stored_alone(state, fire, Stored(message.sequence, duplicate=True))
-        fire.stored_at = message.stored_at
-        return
-    state.in_flight.conclude(fire)
-    if message is not None:
-        held.fire_is_stored(latest, message.sequence, message.stored_at)
-    if message is not None and latest > fire.fire_time:
-        confirming.advance_past(state, held, latest, message.block)
-    else:
-        happen(state, held, Event.NOT_FOUND, fire)
-
-
-def latest_found(state: EngineState, held: Held, look: FireLookedFor) -> tuple[int, StoredMessage | None]:
-    """Return the fire time of the latest fire that was found and can be genuine, and it; None if there is none."""
-    latest: StoredMessage | None = None
-    fire_time = look.first
-    for message in look.found:
-        generated = read_generated(message.block)
-        if generated is None or generated[:2] != (held.subject, held.sequence) or generated.fire_time < fire_time:
-            continue
-        fault = fault_in_other_stream(held, generated, message)
-        if not fault:
-            fire_time, latest = generated.fire_time, message
-            continue
-        claimed = generated.schedule, generated.sequence, generated.fire_time
-        state.emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
-    return fire_time, latest
-
-
-def _missed_between(held: Held, latest: int, fire: Fire) -> int | None:
-    """Return the first fire time (ns) after the `latest` that is stored, for which a fire stands as well; None if none.
-
-    What was missed before that was reported by the instance that stored it.
-    """
-    first = held.next_fire(latest) if latest < fire.fire_time else None
-    return first if first is not None and first < fire.fire_time else None
 
 
 # -- what was asked about the fire before, and purges ------------------------------------------------------------------

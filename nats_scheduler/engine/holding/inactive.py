@@ -29,16 +29,15 @@ from nats_scheduler.message.reading import Misnamed, paused_name, paused_pattern
 from nats_scheduler.message.rejection import FAILED, MAX_KEPT_CHARS, Rejection
 from nats_scheduler.message.stored import StoredMessage
 
-# The record of a message that is rejected as a schedule, active or paused.
-#
-# The rule: its texts are cut, since a stream may hold a million of them.
-
 IF_RESUMED = "; it is paused, and would be rejected if it was resumed"
 """The text after the reason for which a paused schedule is rejected."""
 
 
 class Rejected(NamedTuple):
-    """A message that is rejected as a schedule; its texts are as they were written, up to `MAX_KEPT_CHARS`."""
+    """A message that is rejected as a schedule, active or paused.
+
+    Its texts are as they were written, up to `MAX_KEPT_CHARS`: a stream may hold a million of them.
+    """
 
     subject: str
     sequence: int

@@ -33,14 +33,12 @@ from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 
-# The record of a paused schedule, kept while its message is the last one on its subject.
-#
-# The rule: what is kept is what its message would be if it was resumed. One that would be rejected then is kept as
-# rejected (`engine.holding.inactive`), because it has no pattern that could be shown.
-
 
 class PausedSchedule(NamedTuple):
-    """A paused schedule; its pattern and terms are those of the active one."""
+    """A paused schedule, as it would be if it was resumed.
+
+    One that would be rejected then is kept as rejected (`engine.holding.inactive`): it has no pattern to be shown.
+    """
 
     subject: str
     sequence: int

@@ -9,7 +9,6 @@ The rules:
 - What the stream has removed is held, listed and noted no longer (`Admission.end_gone`).
 """
 
-import heapq
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
@@ -21,13 +20,8 @@ from nats_scheduler.engine.firing import advancing, fetching, purging, timing
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.scheduled import (
-    MAX_INSTANT,
-    MAX_KEPT_BLOCK_BYTES,
-    RowError,
-    Schedules,
-    written_headers,
-)
+from nats_scheduler.engine.holding.places import Places
+from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, MAX_KEPT_BLOCK_BYTES, RowError, written_headers
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.holding.table import Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
@@ -35,122 +29,11 @@ from nats_scheduler.engine.ownership.takeover import MAX_SUPERSEDED, Takeover
 from nats_scheduler.engine.receiving.calendars import Calendars
 from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.rejection import FAILED, Rejection
+from nats_scheduler.message.rejection import FAILED
 from nats_scheduler.message.stored import StoredMessage, body_mark
-from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import first_fire_of
 from nats_scheduler.schedule.patterns import PatternKind, kind_of
-
-# Which schedules of a stream are held if the operator limits how many.
-#
-# The rule: the oldest stored schedules have the places, by the sequence of the message that is the last on its
-# subject. That follows from what is stored alone, so that every instance holds the same ones, before and after a
-# restart. So a schedule that is replaced while others wait goes to the end of the queue: its message is the youngest.
-#
-# A place becomes free when a schedule is not held any more: it was removed, overwritten, or replaced by an invalid
-# one. Then the oldest that waits is held. Fires that came due while it waited are not made up: they would be hours
-# late.
-#
-# Cost: nothing without a limit; otherwise two heap entries a schedule.
-
-
-class Places:
-    """The places of one stream, and the schedules that wait for one."""
-
-    def __init__(self, schedules: Schedules, restrictions: Restrictions) -> None:
-        self._schedules = schedules
-        self._restrictions = restrictions
-        self._most = restrictions.max_schedules
-        self.is_limited = self._most is not None
-        """True if the operator set a limit."""
-        self._waiting: dict[str, Held] = {}
-        self._oldest: list[tuple[int, str]] = []
-        """Schedules that wait, as a heap; stale entries are skipped."""
-        self._youngest: list[tuple[int, str]] = []
-        """Schedules that are held, as a heap by their negative sequences; stale entries are skipped."""
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def waiting_on(self, subject: str) -> Held | None:
-        """Return the schedule on a subject that waits for a place."""
-        return self._waiting.get(subject)
-
-    def all_waiting(self) -> list[Held]:
-        """Return the schedules that wait."""
-        return list(self._waiting.values())
-
-    def wait(self, held: Held) -> None:
-        """Let a schedule wait; it replaces an earlier version of it."""
-        self._waiting[held.subject] = held
-        heapq.heappush(self._oldest, (held.sequence, held.subject))
-
-    def discard(self, subject: str) -> None:
-        """Discard the schedule that waits on a subject, if there is one."""
-        self._waiting.pop(subject, None)
-
-    def placed(self, held: Held) -> None:
-        """Note that a schedule has a place."""
-        if self._most is not None:
-            heapq.heappush(self._youngest, (-held.sequence, held.subject))
-
-    def take_next(self) -> Held | None:
-        """Take the oldest schedule that waits if there is a place for it."""
-        if self._most is None or len(self._schedules) >= self._most or self._first_waiting() is None:
-            return None
-        _sequence, subject = heapq.heappop(self._oldest)
-        return self._waiting.pop(subject)
-
-    def misplaced(self) -> Held | None:
-        """Return the youngest schedule with a place if an older one waits and no place is free."""
-        waiting = self._first_waiting()
-        if self._most is None or waiting is None or len(self._schedules) < self._most:
-            return None
-        held = self._last_held()
-        return held if held is not None and held.sequence > waiting else None
-
-    def rejection_of(self, held: Held) -> Rejection:
-        """Return the rejection that says that there is no place for a schedule."""
-        restrictions, most = self._restrictions, self._most or 0
-        rejection = restrictions.number_fault(held.terms.dialect.schedule, held.pattern.text, most)
-        assert rejection is not None, "a schedule waits only if there is a limit"
-        return rejection
-
-    def _first_waiting(self) -> int | None:
-        """Return the sequence of the oldest schedule that waits."""
-        oldest = self._oldest
-        while oldest and not _is(self._waiting.get(oldest[0][1]), oldest[0][0]):
-            heapq.heappop(oldest)
-        return oldest[0][0] if oldest else None
-
-    def _last_held(self) -> Held | None:
-        youngest = self._youngest
-        while youngest:
-            sequence, subject = youngest[0]
-            held = self._schedules.exactly(subject, -sequence)
-            if held is not None:
-                return held
-            heapq.heappop(youngest)
-        return None
-
-
-def _is(held: Held | None, sequence: int) -> bool:
-    return held is not None and held.sequence == sequence
-
-
-# The messages that a stream has removed without a report, and the end of what was held, listed or noted of it.
-#
-# A schedule is read before each of its fires, so one that was removed never fires. But until then it would be listed,
-# and take memory and a place; and a rejected message is never read again.
-#
-# The rules:
-#
-# - A sequence is given once: what the leader of a stream has removed needs no further proof. What a killed server of
-# 2.10 brings back was removed all the same.
-# - What is in progress or due is left alone: it is read, or its guard is checked, before it fires.
-#
-# Cost: 0.2 µs for each schedule that is held, each time that something was removed, in units.
 
 OTHERS_PER_UNIT = 2_048
 """Rejected, paused and other messages that are compared in one unit of work."""
@@ -404,7 +287,11 @@ class Admission:
         yield from _among(((one.subject, one.sequence) for one in list(inactive.misnamed.values())), first, gone)
 
     def end_gone(self, given: SchedulesGone) -> None:
-        """End what is not stored any more."""
+        """End what the leader of the stream has removed: its sequence is never given again.
+
+        What is in progress or due is left alone: it is read, or its guard is checked, before it fires. All else would
+        be listed, and take memory and a place.
+        """
         self._state.guard.each(given.schedules, self._end_gone)
 
     def _end_gone(self, gone: tuple[str, int]) -> None:

@@ -17,11 +17,12 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import rejected_message, rejected_paused
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.progress import reading_of
-from nats_scheduler.engine.holding.scheduled import MAX_KEPT_BLOCK_BYTES
+from nats_scheduler.engine.holding.schedule_rows import MAX_KEPT_BLOCK_BYTES
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.receiving.admission import Admission
-from nats_scheduler.engine.receiving.replaced import OfServer, Replacements
+from nats_scheduler.engine.receiving.fired_by_server import OfServer
+from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Paused, Reading, has_schedule_header

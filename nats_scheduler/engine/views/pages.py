@@ -41,14 +41,6 @@ def read_cursor(text: str) -> Cursor | None:
     return Cursor(fire, subject) if is_cursor else None
 
 
-# Pages of messages that are noted by their subjects, in the order of the subjects.
-#
-# The rules: a page is what lies after a subject, so that what is noted all the time is on exactly one page. The notes
-# may change between two units of work.
-#
-# Cost: a fraction of a microsecond for each note. Limit: the subjects are copied at once, 10 ms for a million.
-
-
 N = TypeVar("N")
 
 LOOKED_AT_PER_UNIT = 256
@@ -70,7 +62,11 @@ class SubjectPage(Generic[T]):
 def by_subject(
     noted: Sequence[Mapping[str, N]], is_wanted: Callable[[N], bool], limit: int, after: str
 ) -> Generator[None, None, SubjectPage[N]]:
-    """Find the first `limit` notes after a subject, and others on the last subject; yield after each unit of work."""
+    """Find the first `limit` notes after a subject, and others on the last subject; yield after each unit of work.
+
+    The notes may change meanwhile: what is noted all the time is on exactly one page. The subjects are copied at once,
+    10 ms for a million.
+    """
     found: set[str] = set()
     last: str | None = None
     """No subject after this one is on the page."""

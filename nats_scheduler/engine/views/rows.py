@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
-from nats_scheduler.engine.holding.scheduled import MAX_INSTANT, DefinitionReader, held_of
+from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, DefinitionReader, held_of
 from nats_scheduler.engine.holding.table import WHOLE, Table, checked
 from nats_scheduler.engine.views.conditions import Condition
 

@@ -17,7 +17,7 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.table import text_of
 from nats_scheduler.engine.views.conditions import Condition, covered
-from nats_scheduler.engine.views.figures import Outlook, State, is_searched
+from nats_scheduler.engine.views.outlook import Outlook, State, is_searched
 from nats_scheduler.engine.views.rows import Portion, Rows
 from nats_scheduler.engine.views.seen import JUDGED, SEARCHED, Question, Seen, Work, taken
 from nats_scheduler.engine.views.view import EXPIRES, SHOWN_AS_FAILING, EngineView, ListedSchedule

@@ -37,9 +37,10 @@ from nats_scheduler.engine.holding.flight import Failing, Flight
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.inactive import Inactive, Rejected
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
-from nats_scheduler.engine.holding.scheduled import MAX_INSTANT, DefinitionReader, Schedules
+from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, DefinitionReader
+from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.views.conditions import Condition, covered
-from nats_scheduler.engine.views.figures import Outlook, State, is_searched, outlook_of
+from nats_scheduler.engine.views.outlook import Outlook, State, is_searched, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, SubjectPage, by_subject
 from nats_scheduler.engine.views.rows import Rows
 from nats_scheduler.engine.views.seen import (
