@@ -1,10 +1,12 @@
-"""A pending one-shot that is replaced before it fired is reported: `schedule_replaced_unfired`."""
+"""A pending one-shot that is replaced before it fired is reported: `schedule_replaced_unfired`.
+
+Also one that the server itself fires (`engine/receiving/fired_by_server.py`).
+"""
 
 from typing import Any
 
 import pytest
 
-import nats_scheduler.engine.receiving.replaced as replacing
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
@@ -18,6 +20,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     Unanswered,
 )
+from nats_scheduler.engine.receiving import fired_by_server
 from nats_scheduler.engine.receiving.replaced import MAX_COMPARED
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark, is_other_body
@@ -221,11 +224,11 @@ def test_what_the_server_fired_or_a_client_cancelled_is_watched_no_more(monkeypa
     assert of_server is not None
     assert of_server.fired_since(START) == {"t.last": SCHEDULE, "t.more": SCHEDULE}
     assert of_server.fired_since(START + DAY + 1) == {}
-    monkeypatch.setattr(replacing, "MAX_TARGETS", 2)
+    monkeypatch.setattr(fired_by_server, "MAX_TARGETS", 2)
     desk.read(schedule("@every 1h", 6, Nats_Schedule_Source="t.in"))
     desk.read(*(fired(7, following, START + DAY, target) for target in ("t.last", "t.third")))
     assert (list(of_server.sampled), list(of_server.fired_since(START))) == (["t.in"], ["t.last", "t.third"])
-    monkeypatch.setattr(replacing, "MAX_WATCHED", 1)
+    monkeypatch.setattr(fired_by_server, "MAX_WATCHED", 1)
     one, two = schedule(FIRST, 8, "s.1", body=b"1"), schedule(FIRST, 9, "s.2", body=b"1")
     desk.read(one, two, *(plain(subject, 10, stored_at=START + SECOND) for subject in ("s.1", "s.2")))
     assert [lost.schedule for lost in losses(desk)] == ["s.2"]

@@ -1,4 +1,7 @@
-"""The schedules wakes schedules by time and by sequence, of rows and of objects, and keeps objects of few."""
+"""Schedules are woken by time and by sequence, those that are rows and those that are objects; few are objects.
+
+With what that is made of: `engine/holding/wake_queue.py`, `engine/holding/schedule_rows.py`.
+"""
 
 import gc
 from collections import Counter

@@ -2,6 +2,7 @@
 
 Each module calls those below it only; `pyproject.toml` holds that.
 
+- `other_stream.py`: fires into other streams, which are looked for before they are sent
 - `answers.py`: which schedule an answer, a request or an outcome concerns
 - `confirming.py`: fires that are seen in the stream, whichever instance stored them
 - `machine.py`: the table: stage and event, what acts, and the stages that may follow

@@ -6,6 +6,7 @@
 - `seen.py`: what one engine holds at one moment, objects and rows
 - `survey.py`: the few schedules by which all can be judged
 - `timeline.py`: the fires of the next minutes
-- `figures.py`: the figures of a scrape, and the state of a schedule
+- `figures.py`: the figures of a scrape
+- `outlook.py`: the state of a schedule, and its next fire
 - `pages.py`: the cursors of pages
 """
