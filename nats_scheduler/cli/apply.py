@@ -36,10 +36,11 @@ from nats_scheduler.cli.output import (
     print_warning,
 )
 from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.control.carrying_out import carry_out_all
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.declared import exported
 from nats_scheduler.control.each import Done
-from nats_scheduler.control.plan import Action, Difference, Step, carry_out_all
+from nats_scheduler.control.exported import exported
+from nats_scheduler.control.plan import Action, Difference, Step
 from nats_scheduler.files.document import Problem
 from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
 from nats_scheduler.files.reading import StreamFile, read_files

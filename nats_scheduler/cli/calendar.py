@@ -22,14 +22,12 @@ from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,
     NAME_GRAMMAR,
     Calendar,
-    Days,
-    days_text,
     is_calendar_name,
     read_calendar,
-    read_days,
     with_days,
     without_days,
 )
+from nats_scheduler.schedule.days import Days, days_text, read_days
 from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings

@@ -31,7 +31,8 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.definition import Terms, defined, definition_block, definition_headers
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.definition_block import defined, definition_block, definition_headers
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.message.rejection import PATTERN_INVALID

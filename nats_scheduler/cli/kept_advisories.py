@@ -26,7 +26,8 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.control.changes import MAX_FIRES_NAMED, Change, Kind
+from nats_scheduler.control.change_advisory import MAX_FIRES_NAMED
+from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, instant_of
 from nats_scheduler.observe.texts import moment_text, what_happened

@@ -9,26 +9,16 @@ is spelled so that it fires there.
 Reference: `docs/reference/client.md`. Nothing of the sidecar is imported.
 """
 
+from nats_scheduler.client.cancelling import Cancelled
+from nats_scheduler.client.delivered_fire import Delivered, delivered
 from nats_scheduler.client.files import Applied, Exported, FileProblem, InvalidFileError, PartlyAppliedError
+from nats_scheduler.client.hourly_to_monthly import daily, hourly, monthly, weekly
+from nats_scheduler.client.policy_arguments import PolicyArguments
 from nats_scheduler.client.schedules import Schedules
 from nats_scheduler.client.serving import Serving, Sidecar
-from nats_scheduler.client.spelling import Cancelled
-from nats_scheduler.client.values import Change, Delivered, Elsewhere, Fire, Schedule, delivered, elsewhere
-from nats_scheduler.client.when import (
-    InvalidScheduleError,
-    PolicyArguments,
-    When,
-    after,
-    at,
-    cron,
-    daily,
-    every,
-    hourly,
-    monthly,
-    weekly,
-)
+from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, elsewhere
+from nats_scheduler.client.when import InvalidScheduleError, When, after, at, cron, every
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.declared import LeftOut
 from nats_scheduler.control.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -44,6 +34,7 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.exported import LeftOut
 from nats_scheduler.control.plan import Action, Difference, Step
 from nats_scheduler.control.plan import Plan as Diff
 

@@ -14,10 +14,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nats_scheduler.client.values import Change, change_of
+from nats_scheduler.control.carrying_out import carry_out_all
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.declared import LeftOut, exported
 from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.plan import Plan, carry_out_all
+from nats_scheduler.control.exported import LeftOut, exported
+from nats_scheduler.control.plan import Plan
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
 

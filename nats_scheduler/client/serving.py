@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from nats_scheduler.client.wire import DEFAULT_PREFIX, NO_RESPONDERS, Reply, Wire
+from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX
+from nats_scheduler.client.wire import NO_RESPONDERS, Reply, Wire
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -32,7 +33,8 @@ from nats_scheduler.control.requests import Requests
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.foreign_json import Object, inner, read_object, time_of
-from nats_scheduler.message.stream_rules import FLAG, Restrictions, StreamRules, takes_from_others
+from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.stream_rules import FLAG, StreamRules, takes_from_others
 from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.instants import SECOND
 

@@ -5,25 +5,18 @@ reads to what was written: a value that would hide another header from a server 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from nats_scheduler.client.serving import Serving, Sidecar
 from nats_scheduler.client.times import nanoseconds_of
-from nats_scheduler.client.values import Elsewhere, named_policies
-from nats_scheduler.client.when import InvalidScheduleError, PolicyArguments, When, policy_texts
-from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.current import Current
-from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.client.values import Elsewhere
+from nats_scheduler.client.when import InvalidScheduleError, When
 from nats_scheduler.control.spelling import spelling_of
-from nats_scheduler.control.store import ScheduleStore, opened
-from nats_scheduler.control.storing import check_subject, recorded
-from nats_scheduler.control.words import Edit, is_same_pattern, named_header
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
-from nats_scheduler.message.generated import PURGE, guard_headers
-from nats_scheduler.message.headers import Header, one_line, with_effective_headers, with_headers
+from nats_scheduler.message.headers import Header, one_line, with_headers
 from nats_scheduler.message.policies import X_TARGET, policy_header
 from nats_scheduler.message.rejection import TTL_INVALID
 from nats_scheduler.message.rights import lent_header
@@ -134,141 +127,3 @@ def line_of(name: str, value: str) -> bytes:
     if _BREAK(value):
         raise InvalidScheduleError(f"{name} of {value[:80]!r} has a line break: a header is one line")
     return value.encode("utf-8", "surrogateescape")
-
-
-# What a Python program says of an edit, as the headers to set and to remove of one stored schedule.
-#
-# The rules:
-#
-# - What is not named stays as it is. A new `when` takes the place of the pattern, its time zone and its syntax; of
-#   the policies it changes those that it has.
-# - An edit is written in the spelling that the schedule has.
-#
-# Cost: some microseconds. Limit: whether the schedule is valid then is decided where it is stored (`control.edits`).
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """The changes that a program wants; what is None, or empty, stays."""
-
-    when: When | None = None
-    body: bytes | None = None
-    target: str | Elsewhere | None = None
-    source: str | None = None
-    ttl: timedelta | Literal["never"] | None = None
-    rollup: bool | None = None
-    headers: Headers = ()
-    policies: PolicyArguments = field(default_factory=PolicyArguments)
-    unset: Collection[str] = ()
-
-    def check(self) -> None:
-        """Raise what is wrong whatever the schedule is: `ValueError` if nothing is to be changed, and `TypeError`."""
-        if isinstance(self.unset, str) or not all(isinstance(name, str) for name in self.unset):
-            raise TypeError(f"unset of {self.unset!r}: names of headers are expected, such as ['ttl', 'X-Jitter']")
-        values = (self.when, self.body, self.target, self.source, self.ttl, self.rollup)
-        if all(value is None for value in values) and not (self.headers or self.policies or self.unset):
-            raise ValueError("nothing is to be changed: name it, such as when=every(…), body=b'…' or unset=['ttl']")
-        headers_of(self.headers)
-        ttl_text(self.ttl)
-
-
-def edit_of(wish: Wish, found: Current, now: int) -> Edit:
-    """Return the edit of a stored schedule that a wish is, now (ns)."""
-    dialect = found.dialect
-    changes: dict[bytes, str | None] = {
-        dialect.source: wish.source,
-        dialect.ttl: ttl_text(wish.ttl),
-        dialect.rollup: "sub" if wish.rollup else None,
-    }
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if wish.rollup is False:
-        changes[dialect.rollup] = None
-    changes |= _target(wish.target, dialect) | _when(wish, found, now)
-    own = headers_of(wish.headers)
-    ours = [(name, line_of(name.decode(), value)) for name, value in changes.items() if value is not None]
-    removed = [name for name, value in changes.items() if value is None]
-    removed += [named_header(dialect, name) for name in wish.unset]
-    return Edit([*ours, *own], removed, wish.body)
-
-
-def _target(target: str | Elsewhere | None, dialect: Dialect) -> dict[bytes, str | None]:
-    """Return the headers of both kinds of targets, of which a schedule has one."""
-    if target is None:
-        return {}
-    name, subject = target_header(target, dialect)
-    return {dialect.target: None, policy_header("X-Target", dialect): None} | {name: subject}
-
-
-def _when(wish: Wish, found: Current, now: int) -> dict[bytes, str | None]:
-    """Return the headers of the pattern, if it is changed, and of the policies that are."""
-    dialect, stored = found.dialect, dict(named_policies(found))
-    changes: dict[bytes, str | None] = {}
-    written: dict[str, str] = {}
-    if wish.when is not None:
-        pattern = wish.when.text(now)
-        changes = {
-            dialect.schedule: pattern,
-            dialect.time_zone: wish.when.time_zone,
-            policy_header("X-Syntax", dialect): wish.when.syntax,
-        }
-        if is_same_pattern(pattern.encode(), found.pattern.encode("utf-8", "surrogateescape")):
-            del changes[dialect.schedule]  # it says the same already, perhaps as `1h` for `1h0m0s`
-        written = dict(wish.when.written_policies)
-    texts = dict(policy_texts(stored | written, wish.policies))
-    named = {name for name in stored | texts if stored.get(name) != texts.get(name)} | written.keys()
-    return changes | {policy_header(name, dialect): texts.get(name) for name in sorted(named)}
-
-
-# Publish a message that ends a schedule: the atomic cancel of ADR-51.
-#
-# The message carries `Nats-Scheduler` and `Nats-Schedule-Next: purge`, in the spelling of the schedule. From 2.11 on
-# it also carries the guard, so that it is stored only if the schedule is still the version that was read.
-#
-# Limit: a server of 2.10 ignores the guard. There, and wherever a sidecar fires, the schedule ends when the sidecar
-# has read the message (`docs/concepts/promises.md`).
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """A message that was stored, and the schedule that ends with it."""
-
-    stream: str
-    schedule: str
-    """Subject of the schedule."""
-    schedule_sequence: int
-    subject: str
-    sequence: int
-    """Stream sequence of the message."""
-    is_immediate: bool
-    """True if the server purged the schedule in the same step; else a sidecar ends it when it reads the message."""
-
-
-async def publish_and_cancel(
-    store: ScheduleStore,
-    stream: str,
-    schedule: str,
-    subject: str,
-    body: bytes,
-    headers: Headers,
-    *,
-    expected: int | None,
-    author: Author,
-) -> Cancelled:
-    """Store a message and end a schedule with it; raises as `Schedules.publish_and_cancel` does."""
-    served, found = await opened(store, stream, schedule, expected)
-    if found.is_paused:
-        raise NotPossibleError(f"{schedule} is paused, and no server ends a paused schedule by a message: cancel it")
-    if subject == schedule:
-        raise NotPossibleError(f"{subject} is the subject of the schedule itself: publish to another one")
-    check_subject(served, subject)
-    name = schedule.encode("utf-8", "surrogateescape")
-    guard = guard_headers(schedule, found.sequence) if served.server.has_guard else ()
-    ending = [(found.dialect.scheduler, name), (found.dialect.next, PURGE), *guard]
-    block = with_effective_headers(with_headers(None, headers_of(headers)), ending)
-    if block is None:
-        raise NotPossibleError("a value of the headers contains the name of another one, and hides it from the server")
-    published = await store.publish(stream, subject, block, body, expected=None)
-    await recorded(store, Change(Kind.REMOVED, stream, schedule, found.sequence, None, author))
-    return Cancelled(
-        stream, schedule, found.sequence, subject, published.sequence, is_immediate=found.is_fired_by_server
-    )

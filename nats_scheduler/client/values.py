@@ -1,27 +1,23 @@
-"""The values that the client returns: schedules, fires and changes, all immutable, and what a fire says itself.
+"""The values that the client returns: schedules, fires and changes, all immutable.
 
 The rule: a time is there twice, as a `datetime` in UTC, which has microseconds, and as integer nanoseconds since the
 Unix epoch, as it is stored (`…_ns`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Literal, Protocol
+from typing import Literal
 
 from nats_scheduler.client.times import datetime_of, instant_of
 from nats_scheduler.client.when import When
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.changes import Change as ControlChange
 from nats_scheduler.control.current import Current
-from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect, schedule_fields
-from nats_scheduler.message.fires import FiredBy, PastFire
-from nats_scheduler.message.generated import PURGE
-from nats_scheduler.message.headers import MSG_ID, header_items
-from nats_scheduler.message.identity import parse_beside, parse_identity
+from nats_scheduler.message.dialect import PORTABLE, schedule_fields
+from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.past_fires import FiredBy, PastFire
 from nats_scheduler.message.policies import X_TARGET, extension_prefix
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 Spelling = Literal["adr51", "portable"]
 
@@ -234,66 +230,3 @@ def change_of(change: ControlChange, *notes: str) -> Change:
         notes=(*change.notes, *notes),
         author=change.author,
     )
-
-
-# What a message that a program receives says of the schedule that it is a fire of.
-#
-# The rule: this reads headers, it proves nothing. A program that may publish to a target can write them too, and the
-# message that cancels a schedule (`Schedules.publish_and_cancel`) looks like its last fire.
-
-
-class HasHeaders(Protocol):
-    """A message of nats-py, received by a core subscription or a consumer."""
-
-    @property
-    def headers(self) -> Mapping[str, str] | None:
-        """Its headers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A fire as its headers describe it."""
-
-    schedule: str
-    """Subject of the schedule."""
-    fire_time_ns: int | None
-    """The time for which it is; None if the server fired it, which does not say."""
-    next_fire_ns: int | None
-    """The fire time that follows; None if this was the last one."""
-    schedule_sequence: int | None = None
-    """The sequence of the schedule that fired; None if the server fired it, which removes it with its last fire."""
-
-    @property
-    def fire_time(self) -> datetime | None:
-        """The time for which it is, in UTC."""
-        return None if self.fire_time_ns is None else datetime_of(self.fire_time_ns)
-
-    @property
-    def next_fire(self) -> datetime | None:
-        """The fire time that follows, in UTC."""
-        return None if self.next_fire_ns is None else datetime_of(self.next_fire_ns)
-
-    @property
-    def is_last(self) -> bool:
-        """True if no fire of the schedule follows."""
-        return self.next_fire_ns is None
-
-
-def delivered(message: HasHeaders) -> Delivered | None:
-    """Return what a message says of its schedule; None if it is no fire of one."""
-    headers = message.headers or {}
-    return next((found for one in DIALECTS if (found := _read(headers, one)) is not None), None)
-
-
-def _read(headers: Mapping[str, str], dialect: Dialect) -> Delivered | None:
-    schedule, following = headers.get(dialect.scheduler.decode()), headers.get(dialect.next.decode())
-    if not schedule or not following:
-        return None
-    next_fire = None if following == PURGE.decode() else parse_rfc3339(following)
-    if next_fire is not None and not isinstance(next_fire, int):
-        return None
-    message_id = headers.get(MSG_ID.decode(), "")
-    identity = parse_identity(message_id) or parse_beside(message_id)
-    if identity is None or identity[0] != schedule:
-        return Delivered(schedule, None, next_fire)
-    return Delivered(schedule, identity[2], next_fire, identity[1])

@@ -7,21 +7,19 @@ The rules:
 - A value is checked where it is written, by the code with which the sidecar reads it. What it refuses is an
   `InvalidScheduleError`, a `ValueError` with the code that a server would answer.
 - A `When` says nothing of a server: how it is spelled is decided when it is stored.
-
-Cost: some ten microseconds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from typing import Any, Literal, TypedDict, Unpack
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Literal, Unpack
 from zoneinfo import ZoneInfo
 
+from nats_scheduler.client.policy_arguments import PolicyArguments, policy_texts
 from nats_scheduler.client.times import datetime_of, instant_of, nanoseconds_of
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.headers import Header
-from nats_scheduler.message.policies import CALENDAR, policy_header, read_policies, with_policies
+from nats_scheduler.message.policies import policy_header, read_policies, with_policies
 from nats_scheduler.message.rejection import PATTERN_INVALID, TIME_ZONE_INVALID, Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.cron_syntax import Syntax
@@ -30,112 +28,6 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import InvalidPattern, InvalidTimeZone
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-
-# Policies as Python programs say them, written as the headers of `docs/reference/policies.md` have them.
-#
-# The rule: what is written here is read again by the code that every sidecar reads it with (`message.policies`), so a
-# value that no schedule may have is refused where the program names it.
-# Limit: whether a calendar exists, and which policies a stream needs, shows when the schedule is stored.
-
-Days = date | tuple[date, date]
-"""A day, or the first and the last day of several."""
-
-
-class PolicyArguments(TypedDict, total=False):
-    """The keyword arguments of `When.policies`; None removes a policy that was given before."""
-
-    start: datetime | None
-    end: datetime | None
-    limit: int | None
-    anchor: datetime | None
-    except_days: Iterable[Days] | None
-    except_calendars: Iterable[str] | None
-    jitter: timedelta | None
-    missed: Literal["once", "skip", "all"] | int | None
-    grace: timedelta | None
-    report: bool | None
-    debounce: bool | None
-    overlap: Literal["allow", "skip", "queue"] | None
-    consumer: str | None
-    timeout: timedelta | None
-    done_within: timedelta | None
-    note: str | None
-    owner: str | None
-
-
-def policy_texts(before: Mapping[str, str], given: PolicyArguments) -> tuple[tuple[str, str], ...]:
-    """Return all policies by their names without the prefix, such as `X-Limit`, after some were given.
-
-    Raises `TypeError` or `ValueError` for a value that cannot be written; what is written may still be invalid.
-    """
-    texts = dict(before)
-    for name, text in _texts(before, given):
-        if text is None:
-            texts.pop(name, None)
-        else:
-            texts[name] = text
-    return tuple(sorted(texts.items()))
-
-
-def _texts(before: Mapping[str, str], given: PolicyArguments) -> Iterator[tuple[str, str | None]]:
-    values: Mapping[str, Any] = given
-    for name, value in values.items():
-        if name not in ("except_days", "except_calendars"):
-            text = None if value is None or value is False else _WRITERS.get(name, _plain_text)(value, name)
-            yield f"X-{name.title().replace('_', '-')}", text
-    if "except_days" in given or "except_calendars" in given:
-        yield "X-Except", _except_text(before.get("X-Except", ""), given)
-
-
-def _time_text(value: datetime, name: str) -> str:
-    return format_rfc3339(instant_of(value, name))
-
-
-def _duration_text(value: timedelta, name: str) -> str:
-    return format_duration(nanoseconds_of(value, name))
-
-
-_WRITERS: Mapping[str, Callable[[Any, str], str]] = {
-    **dict.fromkeys(("start", "end", "anchor"), _time_text),
-    **dict.fromkeys(("jitter", "grace", "timeout", "done_within"), _duration_text),
-}
-"""The functions that write the value of a policy that is no text or number."""
-
-
-def _plain_text(value: Any, name: str) -> str:
-    if value is True and name in ("report", "debounce"):
-        return "true"
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise TypeError(f"{name} of {value!r}: a {'number' if name == 'limit' else 'text'} is expected")
-    if name == "missed" and isinstance(value, int):
-        return f"all {value}"
-    if "\r" in str(value) or "\n" in str(value):
-        raise ValueError(f"{name} of {value!r} has a line break: a header is one line")
-    return str(value)
-
-
-def _except_text(before: str, given: PolicyArguments) -> str | None:
-    """Write both kinds of exceptions into the one header that they share; what is not given stays."""
-    parts = [part.strip(" ") for part in before.split(",") if part]
-    days = [part for part in parts if not part.startswith(CALENDAR)]
-    calendars = [part for part in parts if part.startswith(CALENDAR)]
-    if "except_days" in given:
-        days = [_days_text(one) for one in given["except_days"] or ()]
-    if "except_calendars" in given:
-        names = given["except_calendars"] or ()
-        if isinstance(names, str):
-            raise TypeError(f"except_calendars of {names!r}: several names are expected, such as [{names!r}]")
-        calendars = [f"{CALENDAR}{name}" for name in names]
-    return ",".join((*days, *calendars)) or None
-
-
-def _days_text(days: Days) -> str:
-    first, last = days if isinstance(days, tuple) else (days, days)
-    for one in (first, last):
-        if not isinstance(one, date) or isinstance(one, datetime):
-            raise TypeError(f"except_days of {one!r}: a date is expected, such as date(2026, 12, 25)")
-    return first.isoformat() if first == last else f"{first.isoformat()}..{last.isoformat()}"
-
 
 TimeZone = tzinfo | str
 """A `ZoneInfo`, `UTC`, or the name of a zone, such as `Europe/Berlin`."""
@@ -339,84 +231,3 @@ def _at_text(instant: int) -> str:
     if instant > MAX_INSTANT_NS:
         raise InvalidScheduleError("the time is after the year 9999, and no server reads it", PATTERN_INVALID.code)
     return f"@at {format_rfc3339(instant)}"
-
-
-# Schedules of the calendar in plain words: `hourly`, `daily`, `weekly`, `monthly`.
-#
-# The rule: each is a `cron` that its author need not spell. Times are those of the clock of `tz`, UTC without one: a
-# time that this clock skips does not exist that day, and one that it repeats comes twice.
-
-Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-
-def hourly(minute: int = 0, second: int = 0, *, tz: TimeZone | None = None) -> When:
-    """Fire once in each hour, at a minute (0 to 59) and a second of it.
-
-    The zone counts only if its clock is not a whole number of hours off UTC.
-
-    >>> hourly(15).pattern
-    '0 15 * * * *'
-    """
-    return cron(f"{_number(second, 'the second')} {_number(minute, 'the minute')} * * * *", tz)
-
-
-def daily(at: time, tz: TimeZone | None = None) -> When:
-    """Fire each day at a time of the clock of `tz`.
-
-    Raises `ValueError` for a time with a zone of its own, or with a fraction of a second.
-
-    >>> daily(time(9, 30), tz="Europe/Berlin").pattern
-    '0 30 9 * * *'
-    """
-    return cron(f"{_clock(at)} * * *", tz)
-
-
-def weekly(*days: Weekday, at: time, tz: TimeZone | None = None) -> When:
-    """Fire on some days of each week, at a time of the clock of `tz`.
-
-    Raises `ValueError` for what is no day of the week, or no day at all.
-
-    >>> weekly("mon", "fri", at=time(9), tz="Europe/Berlin").pattern
-    '0 0 9 * * mon,fri'
-    """
-    wrong = [day for day in days if day not in _WEEKDAYS]
-    if wrong or not days:
-        shown = f"day of {wrong[0]!r}" if wrong else "no day"
-        raise InvalidScheduleError(f"{shown}: expected some of {', '.join(_WEEKDAYS)}", PATTERN_INVALID.code)
-    return cron(f"{_clock(at)} * * {','.join(days)}", tz)
-
-
-def monthly(day: int | Literal["last"], at: time, tz: TimeZone | None = None) -> When:
-    """Fire on a day of each month (1 to 31), at a time of the clock of `tz`.
-
-    Months without that day have no fire: write `"last"` for their last day, which only a sidecar fires.
-
-    >>> monthly(1, time(6)).pattern
-    '0 0 6 1 * *'
-    >>> monthly("last", time(6)).pattern, monthly("last", time(6)).syntax
-    ('0 0 6 L * ?', 'quartz')
-    """
-    if day == "last":
-        return cron(f"{_clock(at)} L * ?", tz, syntax="quartz")
-    return cron(f"{_clock(at)} {_number(day, 'the day')} * *", tz)
-
-
-def _clock(at: time) -> str:
-    """Return the first three fields of a pattern."""
-    if not isinstance(at, time):
-        raise TypeError(f"at of {at!r} is no time of day: write one such as time(9, 30)")
-    if at.tzinfo is not None:
-        raise ValueError(
-            f"at of {at} has a zone of its own: write time({at.hour}, {at.minute}) and give the zone as tz"
-        )
-    if at.microsecond:
-        raise ValueError(f"at of {at} has a fraction of a second: a pattern has whole seconds")
-    return f"{at.second} {at.minute} {at.hour}"
-
-
-def _number(value: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} of {value!r} is no number")
-    return value

@@ -13,18 +13,13 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import MARKER_REASON, decoded, header_value
+from nats_scheduler.message.jitter import stored_timetable
+from nats_scheduler.message.paused import paused_name, read_paused, resumed_block
 from nats_scheduler.message.policies import policy_header
-from nats_scheduler.message.reading import (
-    paused_name,
-    read_beside,
-    read_generated,
-    read_paused,
-    read_published,
-    resumed_block,
-)
+from nats_scheduler.message.reading import read_beside, read_generated, read_published
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import Timetable, stored_timetable
+from nats_scheduler.message.timetable import Timetable
 
 
 @dataclass(frozen=True, slots=True)

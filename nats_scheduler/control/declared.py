@@ -1,23 +1,22 @@
 """A schedule as a file declares it: in keys that people read, or as raw headers where these cannot say it exactly.
 
-Rule: what is declared for a stored message writes that message again, byte for byte: the order of the headers,
-duplicates, blanks, and bytes that are not text. `declare` writes what it has found and compares; if the keys do not
-give the same block, the block itself is declared.
-What belongs to the publish that stored a message (`Nats-Msg-Id`, `Nats-Expected-…`) is left out, and so is the roll-up
-that a server adds where it fires itself: it adds that again.
+The rules:
 
-Cost: some microseconds a schedule. Limit: what a subject that is not UTF-8 names cannot be written into a file.
+- What is declared for a stored message writes that message again, byte for byte: the order of the headers, duplicates,
+  blanks, and bytes that are not text. `declare` writes what it has found and compares; if the keys do not give the same
+  block, the block itself is declared.
+- What belongs to the publish that stored a message (`Nats-Msg-Id`, `Nats-Expected-…`) is left out, and so is the
+  roll-up that a server adds where it fires itself: it adds that again.
+
+Limit: what a subject that is not UTF-8 names cannot be written into a file.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
-from nats_scheduler.control.current import Current
-from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import (
@@ -31,7 +30,6 @@ from nats_scheduler.message.headers import (
     with_headers,
 )
 from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix, policy_header
-from nats_scheduler.message.reading import paused_block
 
 OWNER = "X-Owner"
 AT, EVERY = "@at ", "@every "
@@ -268,61 +266,3 @@ def _with_owner_line(block: bytes, owner: str | None) -> bytes:
 
 def _shown(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
-
-
-# What files say of the schedules of a stream: each as it would be declared, or why it can not be.
-#
-# Rule: what is declared here is stored again byte for byte where it is applied (`control.declared`, `control.plan`).
-# What cannot be applied is left out and named: schedules that are rejected, and subjects that are not UTF-8.
-# Cost: the schedules that match are read once. Limit: all of them are in memory.
-
-NOT_TEXT = "its subject is not UTF-8, or has control characters"
-
-
-class LeftOut(NamedTuple):
-    """A schedule that no file can declare."""
-
-    subject: str
-    reason: str
-    """Why, as a sentence without its subject."""
-
-
-async def exported(
-    store: ScheduleStore, stream: str, subjects: str, owner: str | None
-) -> tuple[Served, list[Declared], list[LeftOut]]:
-    """Return how a stream is served, its schedules on subjects that match, and those that no file can declare.
-
-    With an owner, only those with this label, which is left out.
-    """
-    served = await store.served(stream)
-    found: list[Declared] = []
-    left_out: list[LeftOut] = []
-    async for one in stored_schedules(store, served, subjects):
-        if owner is not None and one.owner != owner:
-            continue
-        if (reason := _reason_to_leave_out(one)) is not None:
-            left_out.append(LeftOut(one.subject, reason))
-        else:
-            found.append(_declared(one, served, owner))
-    return served, found, left_out
-
-
-def is_subject_of_files(subject: str) -> bool:
-    """Return whether a file can name a subject."""
-    return as_text(subject.encode("utf-8", "surrogateescape")) is not None
-
-
-def _reason_to_leave_out(current: Current) -> str | None:
-    if current.rejection is not None:
-        return str(current.rejection)
-    if not is_subject_of_files(current.subject):
-        return NOT_TEXT
-    if current.is_paused and paused_block(current.active_block, current.dialect) != current.message.block:
-        return "it is paused, and has the headers of an active schedule too"
-    return None
-
-
-def _declared(current: Current, served: Served, owner: str | None) -> Declared:
-    is_fired_by_server = served.is_fired_by_server(current.dialect)
-    content = declare(current.active_block, current.dialect, owner=owner, is_fired_by_server=is_fired_by_server)
-    return Declared(current.subject, content, current.message.body or b"", True if current.is_paused else None)

@@ -9,13 +9,12 @@ The rules:
 - An edit changes only what it names. The fire times stay, unless the pattern itself is changed. It does not change the
   spelling, so it sets nothing that the server would ignore which fires the schedule.
 - A schedule is removed with its older versions, so that none of them comes back.
-
-Cost: three requests, and one to publish the advisory.
 """
 
 from collections.abc import Callable
 from dataclasses import replace as _with
 
+from nats_scheduler.control.anchor import anchor_name, counted_anew, with_phase
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, is_marker
 from nats_scheduler.control.errors import (
@@ -27,38 +26,30 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import judged_edit, with_effect
-from nats_scheduler.control.store import (
+from nats_scheduler.control.standing import (
     CLOCK_MARGIN_NS,
     SETTLING_LIMIT_NS,
-    ScheduleStore,
     fired_already,
     has_passed_all,
     opened,
     standing,
 )
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.storing import (
-    BEGINS_ANEW,
     MAX_ATTEMPTS,
-    anchor_name,
-    check_rights,
     check_schedule,
-    check_subject,
-    counted_anew,
     delete_message,
-    has_grid,
     pending,
     recorded,
     store_schedule,
     unfired,
-    with_phase,
 )
 from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable_again
 from nats_scheduler.message.ages import age_note
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_header, without_headers
-from nats_scheduler.message.reading import paused_block, paused_name
+from nats_scheduler.message.headers import decoded, header_value, without_headers
+from nats_scheduler.message.paused import paused_block, paused_name
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.patterns import At
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 EVERY = b"@every "
@@ -303,103 +294,3 @@ def _check_names(edit: Edit, dialect: Dialect) -> None:
         raise NotPossibleError(f"{name} is not changed by an edit: pause or resume the schedule, or add it anew")
     if dialect.schedule in edit.unset:
         raise NotPossibleError(f"without {decoded(dialect.schedule)} it would be no schedule: remove it, or pause it")
-
-
-# Pause and resume a schedule: `Nats-Schedule` gets another name, and back (`message.reading`).
-#
-# The rules:
-#
-# - A paused schedule keeps its headers, its body and its phase; what comes due while it is paused is skipped. A
-#   resumed one fires from then on.
-# - An `@at` whose time has passed fires at once when it is resumed; with `drop` it is removed instead.
-#
-# Cost: three requests, and one to publish the advisory. Limit: a server that fires by itself begins the interval of
-# an `@every` anew, and a schedule that was paused by another tool has lost the time at which it was stored; both are
-# said in the notes.
-
-PHASE_LOST = "the interval of @every begins anew: it was paused without X-Anchor, so its phase is not known any more"
-FIRES_AT_ONCE = "its time has passed: it fires at once"
-DROPPED = "its time has passed: it was removed and not resumed"
-
-
-async def pause(
-    store: ScheduleStore,
-    stream: str,
-    subject: str,
-    *,
-    author: Author = NOBODY,
-    expected: int | None = None,
-    dry_run: bool = False,
-) -> Change:
-    """Pause the schedule on a subject; `expected` is its sequence, if the caller knows one.
-
-    Raises `NotPossibleError` if it is paused already, or if to store it again would remove other messages.
-    """
-    served, found = await opened(store, stream, subject, expected)
-    if found.is_paused:
-        raise NotPossibleError(f"{subject} is paused already")
-    check_subject(served, subject)
-    block, notes = with_phase(found, publishable_again(found.message.block))
-    check_rights(subject, block)
-    if found.rejection is not None:
-        notes = (f"it is rejected, paused or not: {found.rejection}",)
-    if found.is_fired_by_server and not header_value(block, MSG_ROLLUP):
-        # A server that builds its index anew would find an older version, if one was left, and fire it.
-        block = with_header(block, MSG_ROLLUP, b"sub")
-    sequence = found.sequence
-    change = Change(Kind.PAUSED, stream, subject, sequence, sequence, author, store.now(), notes=notes)
-    if dry_run:
-        return change
-    return await store_schedule(store, served, change, paused_block(block, found.dialect), found.message.body or b"")
-
-
-async def resume(
-    store: ScheduleStore,
-    stream: str,
-    subject: str,
-    *,
-    drop: bool = False,
-    author: Author = NOBODY,
-    expected: int | None = None,
-    dry_run: bool = False,
-) -> Change:
-    """Resume the schedule on a subject; with `drop` an `@at` whose time has passed is removed instead.
-
-    Raises `NotPossibleError` if it is not paused, and `RejectedError` if it would never fire.
-    """
-    served, found = await opened(store, stream, subject, expected)
-    if not found.is_paused:
-        raise NotPossibleError(f"{subject} is not paused")
-    now, sequence = store.now(), found.sequence
-    if drop and has_passed(found, now):
-        change = Change(Kind.REMOVED, stream, subject, sequence, None, author, now, notes=(DROPPED,))
-        if dry_run:
-            return change
-        await delete_message(store, stream, found.message)
-        return await recorded(store, change)
-    block, body = publishable_again(found.active_block), found.message.body or b""
-    resumed = check_schedule(served, subject, block, body, now)
-    notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes)
-    return change if dry_run else await store_schedule(store, served, change, block, body)
-
-
-def has_passed(found: Current, now: int) -> bool:
-    """Return whether a schedule fires once, at a time that has passed."""
-    definition = found.definition
-    base = None if definition is None else definition.pattern.base
-    return isinstance(base, At) and base.instant <= now
-
-
-def _notes(found: Current, resumed: Current, now: int) -> tuple[str, ...]:
-    """Return what to say of a schedule that is resumed."""
-    if has_passed(found, now):
-        return (FIRES_AT_ONCE,)
-    notes = counted_anew(found)
-    assert resumed.definition is not None, "a rejected schedule is not resumed"
-    if has_grid(resumed.definition.pattern):
-        if found.is_fired_by_server:
-            notes = (BEGINS_ANEW, *notes)
-        elif header_value(found.message.block, anchor_name(found)) is None:
-            notes = (PHASE_LOST, *notes)
-    return notes

@@ -1,7 +1,7 @@
 """The fires of a schedule that are stored, read from the stream of its target backwards.
 
-The rules are those of `message.fires`. Where a message may be gone although it was stored, nothing is known of it: so a
-stream that removes what was consumed, and a schedule whose fires roll up their target, show nothing.
+The rules are those of `message.past_fires`. Where a message may be gone although it was stored, nothing is known of it:
+so a stream that removes what was consumed, and a schedule whose fires roll up their target, show nothing.
 Where to look is the schedule's own target, as it is stored now, so that the server skips all other messages. A schedule
 that is not stored any more has no target: then the caller names one, or all subjects are searched.
 Cost: as `Wire.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer.
@@ -20,14 +20,10 @@ from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.control.port import EVER, Served, StoredFires, StreamNow, Wire
 from nats_scheduler.message.definition import Definition, Terms, read_ttl
-from nats_scheduler.message.fires import (
-    MAX_CLOCK_DIFFERENCE_NS,
-    PastFire,
-    PastFires,
-    StoredSchedule,
-    fired_schedule_of,
-)
+from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.fires import StoredSchedule, fired_schedule_of
 from nats_scheduler.message.foreign_json import integer
+from nats_scheduler.message.past_fires import PastFire, PastFires
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject

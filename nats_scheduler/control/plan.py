@@ -11,16 +11,16 @@ The rules:
 - Everything that would be rejected is found before anything is done.
 
 Pure: what is stored is given. Each step names the sequence that it replaces, so that the edit of another client
-between the plan and the step is not lost.
-Cost: some 50 µs a schedule. Limit: a schedule that has ended by its `X-Limit` leaves no trace, and is added again.
+between the plan and the step (`control.carrying_out`) is not lost.
+Limit: a schedule that has ended by its `X-Limit` leaves no trace, and is added again.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
+from nats_scheduler.control.anchor import anchor_name, counted_anew, has_grid, with_phase
 from nats_scheduler.control.current import Current, is_marker, read_current
 from nats_scheduler.control.declared import (
     OWNER,
@@ -32,25 +32,16 @@ from nats_scheduler.control.declared import (
     usual_headers,
     written,
 )
-from nats_scheduler.control.each import Done, change_each
-from nats_scheduler.control.edits import doubts, has_passed, pause, remove, resume
-from nats_scheduler.control.errors import ConflictError, RejectedError, ScheduleError
+from nats_scheduler.control.edits import doubts
+from nats_scheduler.control.errors import RejectedError, ScheduleError
+from nats_scheduler.control.pausing import has_passed
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.storing import (
-    anchor_name,
-    check_schedule,
-    counted_anew,
-    has_grid,
-    store_schedule,
-    unfired,
-    with_phase,
-)
+from nats_scheduler.control.storing import check_schedule, unfired
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
+from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.policies import policy_header
-from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -138,8 +129,8 @@ def planning(
     """Compare what is declared with what is stored, by subject.
 
     `stored` has the last message on each subject that is declared; with an owner, those of all schedules.
-    `kept` are subjects that another file declares; `fired` are those of schedules that have ended (`control.store`) and
-    count as absent. `now` is the server's time (ns).
+    `kept` are subjects that another file declares; `fired` are those of schedules that have ended
+    (`control.standing`) and count as absent. `now` is the server's time (ns).
     """
     steps, faults, ended, unchanged = list[Step](), list[Fault](), list[str](), 0
     for one in declared:
@@ -310,57 +301,3 @@ def _unlisted(
         if found is not None and found.owner == owner:
             unlisted.append(found)
     return unlisted
-
-
-# Carry out one step of a plan (`control.plan`): a compare-and-set on what the plan has read.
-#
-# The rule: a step that finds another message than its plan has read changes nothing, and is a `ConflictError`; if
-# that message says what the step would store, it is done already. So several programs may apply the same files at the
-# same time, and what one that was killed has left is finished by another. A schedule that had ended when the plan was
-# made may be purged since: what is added in its place is added then too. Cost: one request to add or replace, some
-# more to pause, resume or remove; and one to publish the advisory.
-
-
-async def carry_out_all(
-    store: Callable[[], Awaitable[ScheduleStore]],
-    served: Served,
-    steps: Iterable[Step],
-    author: Author,
-    notify: Callable[[int], None] = lambda _number: None,
-) -> Done:
-    """Carry out steps, some at a time; `notify` is called with how many are done.
-
-    `store` returns the store for each; it raises `NoAnswerError` if it is not reached.
-    """
-    by_subject = {step.subject: step for step in steps}
-
-    async def change(subject: str) -> Change:
-        return await carry_out(await store(), served, by_subject[subject], author)
-
-    return await change_each(list(by_subject), change, notify)
-
-
-async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Author = NOBODY) -> Change:
-    """Make one change; its kind is `UNCHANGED` if another client has made it since the plan.
-
-    Raises `ScheduleError`; of these, `ConflictError` and `NotFoundError` say that the schedule was changed since.
-    """
-    stream, subject, expected = served.name, step.subject, step.expected
-    if step.action is Action.PAUSE:
-        return await pause(store, stream, subject, author=author, expected=expected)
-    if step.action is Action.RESUME:
-        return await resume(store, stream, subject, author=author, expected=expected)
-    if step.action is Action.REMOVE:
-        return await remove(store, stream, subject, author=author, expected=expected)
-    kind = Kind.ADDED if step.before is None else Kind.EDITED
-    before = expected or None
-    change = Change(kind, stream, subject, before, before, author, store.now(), notes=step.notes)
-    try:
-        return await store_schedule(store, served, change, step.block, step.body)
-    except ConflictError as error:
-        last = await store.last(stream, subject)
-        if last is None and step.action is Action.ADD and expected:
-            return await store_schedule(store, served, replace(change, before=None), step.block, step.body)
-        if last is None or not is_same(last, step.block, step.body):
-            raise ConflictError(str(error), 0 if last is None else last.sequence) from None
-        return Change(Kind.UNCHANGED, stream, subject, last.sequence, last.sequence, author, store.now())

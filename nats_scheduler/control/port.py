@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.restrictions import UNRESTRICTED
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
+from nats_scheduler.message.stream_rules import StreamRules
 
 OLDEST_SERVER = Capabilities()
 

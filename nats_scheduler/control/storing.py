@@ -30,18 +30,17 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import CLOCK_MARGIN_NS, ScheduleStore
-from nats_scheduler.control.words import Edit, edited, is_same, publishable
+from nats_scheduler.control.standing import CLOCK_MARGIN_NS
+from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.words import is_same, publishable
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_value
+from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
 from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.rejection import SCHEDULES_DISABLED
 from nats_scheduler.message.rights import lent_header, wide_rollup
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
-from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.schedule.instants import SECOND, round_to_second
-from nats_scheduler.schedule.patterns import At, Every, Pattern
+from nats_scheduler.schedule.patterns import At
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 NOT_KEPT = (
@@ -244,55 +243,3 @@ def _no_schedule(served: Served, block: bytes) -> ScheduleError:
             reason = f"fires nothing on stream {served.name!r}: expected {expected}"
             return RejectedError(SCHEDULES_DISABLED.rejection(dialect.schedule.decode(), decoded(value), reason))
     return NotPossibleError(f"the message has no {served.dialects[0].schedule.decode()}: it would be no schedule")
-
-
-# What happens to the fire times of a schedule if its message is stored again: that changes its stored time.
-#
-# The rule: a repeating schedule keeps the fire times that it would have had. Those of a cron pattern do not depend on
-# the stored time. The grid of `@every` begins at the stored time, so it is written into the message as `X-Anchor`:
-# the first fire time, or the stored time rounded to a second if the first fire time is no whole second.
-#
-# Limits: a server that fires by itself knows no `X-Anchor` and begins anew at the new stored time. So does the count
-# of an `X-Limit`, and a `Nats-TTL`. An interval with a fraction of a second that is changed within half a second
-# after it was stored may fire once more, at the rounded stored time.
-
-BEGINS_ANEW = "the interval of @every begins anew: the server fires this schedule, and it knows no X-Anchor"
-
-
-def anchor_name(found: Current) -> bytes:
-    """Return the name of the header that keeps the grid of a schedule."""
-    return policy_header("X-Anchor", found.dialect)
-
-
-def with_phase(found: Current, block: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return a block that replaces the one of an active schedule and keeps its grid, and what to say of that."""
-    if found.definition is None or not has_grid(found.definition.pattern):
-        return block, ()
-    name = anchor_name(found)
-    if header_value(block, name) is not None:
-        return block, ()
-    if found.is_fired_by_server:
-        return block, (BEGINS_ANEW,)
-    anchor = format_rfc3339(_whole_second_of_grid(found.definition.pattern, found.message.stored_at))
-    return edited(block, Edit(set=[(name, anchor.encode())])), (f"{name.decode()}: {anchor} keeps its fire times",)
-
-
-def has_grid(pattern: Pattern) -> bool:
-    """Return whether the fire times depend on the stored time."""
-    return isinstance(pattern.base, Every)
-
-
-def _whole_second_of_grid(pattern: Pattern, stored_at: int) -> int:
-    """Return a whole second from which the grid of an interval counts: the first fire time if that is one."""
-    first = Timetable(pattern.base, stored_at).first_fire()
-    return round_to_second(stored_at) if first is None or first % SECOND else first
-
-
-def counted_anew(found: Current) -> tuple[str, ...]:
-    """Return what else begins anew when the message of a schedule is stored again."""
-    notes = []
-    if not found.is_fired_by_server and header_value(found.message.block, policy_header("X-Limit", found.dialect)):
-        notes.append("X-Limit counts the fires from now on")
-    if header_value(found.message.block, MSG_TTL):
-        notes.append("the Nats-TTL of the schedule begins anew")
-    return tuple(notes)

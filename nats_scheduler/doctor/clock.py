@@ -16,7 +16,9 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.foreign_json import inner, server_time
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.schedule.zones import OffsetTable, Zone, host_zone_data, package_zone_data, read_tzif
+from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
+from nats_scheduler.schedule.zone_data import host_zone_data, package_zone_data
+from nats_scheduler.schedule.zones import Zone
 
 MAX_CLOCK_OFFSET_NS = SECOND
 """A clock that differs by less from another one is not reported (ns)."""

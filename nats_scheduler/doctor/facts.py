@@ -22,7 +22,7 @@ from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.consumption import Copy, copies_in
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.server_zones import ZoneDifference
-from nats_scheduler.schedule.zones import OffsetTable
+from nats_scheduler.schedule.tzif import OffsetTable
 
 
 class ServerReach(NamedTuple):

@@ -51,7 +51,7 @@ from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
 from nats_scheduler.runtime.unserved import SearchedHeaders
 from nats_scheduler.schedule.instants import DAY
-from nats_scheduler.schedule.zones import zone_data_versions
+from nats_scheduler.schedule.zone_data import zone_data_versions
 from nats_scheduler.service.advisories import find_announced
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.capabilities import OLDEST, capabilities_of
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.native import Quirk, quirk_of
-from nats_scheduler.settings.connection import ConnectionSettings, masked_url
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.server_addresses import masked_url
 from nats_scheduler.settings.sidecar import MIN_BUCKET_BYTES
 
 

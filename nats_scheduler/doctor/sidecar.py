@@ -43,7 +43,7 @@ from nats_scheduler.runtime.consumption import copies_in
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.schedule.zones import zone_data_versions
+from nats_scheduler.schedule.zone_data import zone_data_versions
 from nats_scheduler.service.port import Examination
 from nats_scheduler.service.turns import Turns
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.message.reading import Misnamed
+from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.rejection import Rejection
 
 

@@ -1,6 +1,9 @@
-"""One document of a file of schedules, or of a request: plain values, and the line of each if it has lines.
+"""One document of a file of schedules, or of a request: plain values, the line of each, and what is wrong with them.
 
-Rule: no library is imported here: a sidecar receives values, and only what reads texts needs one (`files.text`).
+The rules:
+
+- A place is the line of a file, or the keys that lead there in a document that has no lines, such as a request.
+- No library is imported here: a sidecar receives values, and only what reads texts needs one (`files.text`).
 """
 
 from dataclasses import dataclass, field
@@ -50,11 +53,6 @@ class FileDocument:
         if id(node) not in self._values:
             self._values[id(node)] = {key.value: value for key, value in node.value if isinstance(key.value, str)}
         return self._values[id(node)].get(part)
-
-
-# What is wrong with a file of schedules, and where.
-#
-# Rule: a place is the line of a file, or the keys that lead there in a document that has no lines, such as a request.
 
 
 class FilePlace(NamedTuple):

@@ -29,7 +29,7 @@ from nats_scheduler.jetstream.errors import (
 from nats_scheduler.jetstream.wire import RunReader, Sink, WireClient
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.schedule.instants import next_multiple
-from nats_scheduler.settings.connection import masked_url
+from nats_scheduler.settings.server_addresses import masked_url
 
 Part = TypeVar("Part")
 

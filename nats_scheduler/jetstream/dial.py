@@ -30,7 +30,8 @@ from nats_scheduler.jetstream.errors import ConnectError, CredentialsError
 from nats_scheduler.jetstream.wire import WireClient
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.settings.connection import ConnectionSettings, is_websocket, masked_url
+from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.server_addresses import is_websocket, masked_url
 
 # The credentials of the sidecar, read from their files at each connect, so that a secret can be rotated at runtime.
 #

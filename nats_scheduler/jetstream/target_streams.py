@@ -32,7 +32,7 @@ from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.reach import BoundedRequests, Combined, apply_all
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.target_fires import FRESH_SECONDS, TargetFires
-from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.reading import is_fire_since
 from nats_scheduler.message.stored import StoredMessage

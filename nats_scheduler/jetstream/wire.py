@@ -25,7 +25,7 @@ from nats.errors import ProtocolError, UnexpectedEOF
 from nats_scheduler.jetstream.errors import ConnectError, Denial, FrameError, read_denial
 from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD
 from nats_scheduler.message.foreign_json import Object, integer, read_object
-from nats_scheduler.message.stored import MessageRun
+from nats_scheduler.message.runs import MessageRun
 
 # Deliver what a connection receives in the turn of the event loop in which it is read.
 #

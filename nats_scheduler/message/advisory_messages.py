@@ -22,7 +22,7 @@ ADVISORY_PREFIX = "nats_scheduler.advisory"
 ADVISORY_TYPE = "io.nats_scheduler.advisory.v1"
 
 SCHEDULE_CHANGED = "schedule_changed"
-"""The kind of advisory that is about a change, and not about something that went wrong (`control.changes`)."""
+"""The kind of advisory that is about a change, and not about something that went wrong (`control.change_advisory`)."""
 
 MAX_ADVISORY_SUBJECT_BYTES = 1_024
 """Longest subject of an advisory: clients and servers read lines of 4,096 bytes, which contain it and other names."""

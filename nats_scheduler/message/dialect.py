@@ -76,14 +76,6 @@ DIALECTS = (ADR51, PORTABLE)
 """Both dialects; if a message is a schedule in both, the first one counts."""
 
 
-# Read all headers of one dialect in one pass.
-#
-# Rule: the values are the same that `header_value` would return, name by name. A schedule has up to eight headers,
-# most of which are absent. One pass over the block costs less than eight, and a million messages are read at start.
-# One regular expression finds every candidate. If the dialect's prefix is also somewhere else in the block, the
-# server's own search is used, name by name. Cost: 2 µs for three headers. Linear, whatever a publisher sends.
-
-
 def _search(dialect: Dialect) -> re.Pattern[bytes]:
     """Compile the search for the names and values of all headers that start with a dialect's prefix."""
     name = rb"\r\n(" + re.escape(dialect.schedule) + rb"[^:\r]*)"
@@ -97,7 +89,9 @@ _SEARCHES = {dialect.name: _search(dialect).findall for dialect in (ADR51, PORTA
 def schedule_fields(block: bytes, dialect: Dialect) -> dict[bytes, str]:
     """Return the first value of each header in the block that starts with the dialect's prefix.
 
-    Values are text; bytes that are not UTF-8 become surrogate escapes.
+    Values are those of `header_value`, as text; bytes that are not UTF-8 become surrogate escapes. One pass finds them
+    all, because a million messages are read at start. If the prefix is also somewhere else in the block, the server's
+    own search is used, name by name.
     """
     found: list[tuple[bytes, bytes]] = _SEARCHES[dialect.name](block)
     if not found:

@@ -1,113 +1,33 @@
-"""Find the fires among a stream's messages, whether each can be one, and how late it was.
+"""Find the fires among a stream's messages, in their order, and how late each was.
 
-Rule: what is shown is what is stored in the stream. A fire of the sidecar has its fire time in its identity. One of the
-server's own scheduler has not; its fire time is the one that its schedule, or the fire before it, named as the next.
-Why from the stream and not from the engine's events: a native server sends no events about its fires, and the kind of
-a schedule follows from its message, which is always read before its fires.
-Cost: each message is parsed once more. Limit: if earlier fires of a native schedule were removed from the stream, the
-lateness of the next one counts from an older time.
+The rules:
+
+- What is shown is what is stored in the stream. A native server sends no events about its fires, and the kind of a
+  schedule follows from its message, which is always read before its fires.
+- A fire of the sidecar has its fire time in its identity. One of the server's own scheduler has not; its fire time is
+  the one that its schedule, or the fire before it, named as the next.
+
+Limit: if earlier fires of a native schedule were removed from the stream, the lateness of the next one counts from an
+older time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.generated import PURGE, is_requested
-from nats_scheduler.message.headers import CRLF, decoded, header_value
-from nats_scheduler.message.identity import IDENTITY_PREFIX
-from nats_scheduler.message.reading import Generated, read_beside, read_generated, read_message
+from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.jitter import stored_timetable
+from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
-from nats_scheduler.message.timetable import Timetable, stored_timetable
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.patterns import At, Every
 from nats_scheduler.schedule.rfc3339 import offset_in, parse_rfc3339
-
-# The check that a stored message can be a fire of a sidecar: any client that may publish there can imitate one.
-#
-# The rule: a message counts as a fire only if a sidecar could have stored it. A fire is stored on its schedule's own
-# target, for one of its fire times, never before that time, and its `Nats-Schedule-Next` is `purge` or a later fire
-# time. Any other message is an ordinary one, whatever its `Nats-Msg-Id` is.
-#
-# Cost: one comparison if it is the fire that is due, which is nearly always so; otherwise a search for the fire time.
-# Limit: a client that may publish to the target itself can imitate a fire, from its fire time on, without any
-# difference.
-
-MAX_CLOCK_DIFFERENCE_NS = 5 * SECOND
-"""The largest time by which a fire may seem to be stored before its fire time.
-
-The clock of the node that stores it may differ from the clock that a sidecar uses, and either may be stepped.
-A genuine fire that is not accepted is stored twice, so this is more than any clock should be wrong.
-"""
-
-WRONG_TARGET = "it is not on the schedule's target"
-TOO_EARLY = "it was stored before its fire time"
-
-
-def is_too_early(stored_at: int, fire_time: int) -> bool:
-    """Return whether a message that was stored at `stored_at` (ns) is too early for the fire of `fire_time` (ns)."""
-    return stored_at < fire_time - MAX_CLOCK_DIFFERENCE_NS
-
-
-def fault_of(generated: Generated, message: StoredMessage, timetable: Timetable, terms: Terms, expected: int) -> str:
-    """Return the reason why a message cannot be the fire of a schedule that it claims to be; "" if it can.
-
-    The caller checks that it is on the schedule's target.
-    `timetable` and `terms` are those of the schedule; `expected` is the fire time (ns) that is most likely.
-    """
-    fire_time = generated.fire_time
-    if is_too_early(message.stored_at, fire_time):
-        return TOO_EARLY
-    if fire_time != expected and not timetable.is_fire(fire_time):
-        return "its time is no fire time of the schedule"
-    # A make-up fire beside a server that fires has the portable names, whatever those of its schedule are.
-    following = _line(message.block, terms.dialect.next) or _line(message.block, PORTABLE.next)
-    if not _fits(following, fire_time, repeats=timetable.repeats):
-        return f"its {terms.dialect.next.decode()} is neither 'purge' nor a later fire time"
-    return ""
-
-
-def names_end(block: bytes, terms: Terms) -> bool:
-    """Return whether a fire of a schedule says that it is the last one."""
-    return _line(block, terms.dialect.next) == PURGE
-
-
-def fault_of_following(generated: Generated, message: StoredMessage) -> str:
-    """Return why the next fire that a fire names is impossible for any schedule; "" if it is possible."""
-    for dialect in DIALECTS:
-        following = _line(message.block, dialect.next)
-        if following:
-            fits = _fits(following, generated.fire_time, repeats=True)
-            return "" if fits else f"its {dialect.next.decode()} is none that follows"
-    return "it does not say what follows"
-
-
-def _line(block: bytes, name: bytes) -> bytes:
-    """Return the value of a header that the sidecar writes, even if a publisher's header hides it from the server."""
-    start = block.find(b"\n" + name + b": ")
-    if start < 0:
-        return b""
-    start += len(name) + 3
-    return block[start : block.find(CRLF, start)]
-
-
-def _fits(following: bytes, fire_time: int, *, repeats: bool) -> bool:
-    """Return whether `following` can be the `Nats-Schedule-Next` of a fire.
-
-    Any later time is accepted: the exact one depends on the zone files, which may have changed since.
-    """
-    if following == PURGE:
-        return True
-    next_fire = parse_rfc3339(decoded(following))
-    return repeats and isinstance(next_fire, int) and next_fire > fire_time
-
-
-# All fires among the messages of a stream, in their order.
 
 
 class ScheduleKind(StrEnum):
@@ -248,198 +168,3 @@ def kind_of(schedule: StoredSchedule) -> ScheduleKind:
     if isinstance(base, At):
         return ScheduleKind.DELAYED
     return ScheduleKind.INTERVAL if isinstance(base, Every) else ScheduleKind.CRON
-
-
-# Find the fires of one schedule among stored messages that are read from the newest to the oldest.
-#
-# The rule: one fire is one message. A fire of a sidecar has its fire time in its identity. A fire of the server's own
-# scheduler has not; its fire time is the one that the fire before it named as the next, or the first fire time of the
-# schedule that is stored now. So such a fire is known only when an older one has been read.
-#
-# Why backwards, and not with `message.fires`: the newest fires are asked for, and a stream may hold a million
-# messages. Cost: a search for two short texts in each message that is not a fire. A fire that was requested says
-# nothing of the fires before and after it. Limits: if the schedule was replaced between two fires of the server's, or
-# the fire before was removed, the fire time of the later one is unknown. A client that may publish to the target can
-# imitate a fire, and on a native stream a cancel that was published to the target looks like a
-# last fire; it counts as one if it was not stored before the fire time.
-
-FiredBy: TypeAlias = Literal["sidecar", "server", "request"]
-
-_IDENTITY_PREFIX = IDENTITY_PREFIX.encode()
-
-
-@dataclass(frozen=True, slots=True)
-class PastFire:
-    """A generated message; all times are nanoseconds since the Unix epoch."""
-
-    schedule: str
-    schedule_sequence: int | None
-    """The sequence of the schedule message that it came from; None if the server fired it."""
-    target: str
-    sequence: int
-    fire_time: int | None
-    """None if it is unknown, which only happens if the server fired it."""
-    stored_at: int
-    next_fire: int | None
-    """The fire time that it named as the next one, None if it was the last one."""
-    by_server: bool
-    """True if the scheduler inside the server fired it."""
-    delay: int = 0
-    """The delay after its fire time with which it was to be sent; 0 also if its schedule is not stored any more."""
-    was_requested: bool = False
-    """True if it was stored because it was requested, and not because its time had come."""
-
-    @property
-    def lateness(self) -> int | None:
-        """Return how long after its send time it was stored, by the server's clock (ns); None if that says nothing."""
-        if self.fire_time is None or self.was_requested:
-            return None
-        return self.stored_at - self.fire_time - self.delay
-
-    @property
-    def fired_by(self) -> FiredBy:
-        """Return why it was stored."""
-        if self.was_requested:
-            return "request"
-        return "server" if self.by_server else "sidecar"
-
-
-class PastFires:
-    """Reads messages in the reverse order of their stream, and returns the fires of one schedule among them."""
-
-    def __init__(
-        self,
-        schedule: str,
-        *,
-        is_native: bool,
-        stored: StoredSchedule | None,
-        is_moved: bool = False,
-        is_to_other_stream: bool = False,
-    ) -> None:
-        """Look for the fires of the schedule on this subject; `stored` is None if it is not stored any more.
-
-        If fires are moved (`is_moved`), the stream stores them on another subject than their target. If the messages
-        are those of another stream than the schedule's (`is_to_other_stream`), their sequences say nothing about its
-        own.
-        """
-        self._schedule = schedule
-        self._name = schedule.encode("utf-8", "surrogateescape")
-        self._is_native = is_native
-        self._stored = stored
-        self._is_moved = is_moved
-        self._is_elsewhere = is_to_other_stream
-        self._open: PastFire | None = None
-        """A fire of the server's whose fire time is not known yet."""
-
-    @property
-    def awaits_older(self) -> bool:
-        """True if a fire was read whose fire time an older message may show."""
-        return self._open is not None
-
-    def read(self, message: StoredMessage) -> list[PastFire]:
-        """Read the next older message; return the fires that are complete now, the newer one first."""
-        block = message.block
-        if self._name not in block:
-            return []
-        fire = self._of_sidecar(message)
-        if fire is None:
-            fire = self._of_server(message) if self._is_native and _IDENTITY_PREFIX not in block else None
-        if fire is None:
-            return []
-        if fire.was_requested:  # it is between the others, and says nothing of them
-            return [fire]
-        before = self._closed(fire)
-        if not fire.by_server:
-            return [*before, fire]
-        self._open = fire
-        return before
-
-    def rest(self, *, is_all: bool) -> list[PastFire]:
-        """Return the fire that waits for an older one; `is_all` if there is no older message."""
-        fire, self._open = self._open, None
-        if fire is None:
-            return []
-        first = self._first_fire_before(fire, 0) if is_all else None
-        return [replace(fire, fire_time=first)] if first is None or first <= fire.stored_at else []
-
-    def _closed(self, older: PastFire) -> list[PastFire]:
-        """Return the open fire with the fire time that follows from the fire before it; nothing if it is no fire."""
-        fire, self._open = self._open, None
-        if fire is None:
-            return []
-        due = self._first_fire_before(fire, older.sequence)
-        if due is None:
-            due = older.next_fire
-        if due is not None and due <= fire.stored_at:
-            return [replace(fire, fire_time=due)]
-        # Before that time a schedule that replaced the earlier one may have fired. A last fire that early is a cancel.
-        return [fire] if fire.next_fire is not None or older.next_fire is None else []
-
-    def _first_fire_before(self, fire: PastFire, after: int) -> int | None:
-        """Return the first fire time of the stored schedule, if it was stored between two sequences."""
-        if self._stored is None or not after < self._stored.sequence < fire.sequence:
-            return None
-        return self._stored.timetable.first_fire()
-
-    def _of_sidecar(self, message: StoredMessage) -> PastFire | None:
-        block = message.block
-        generated, beside = read_generated(block), None
-        if generated is None:
-            generated = beside = read_beside(block)
-        if generated is None or generated.schedule != self._schedule:
-            return None
-        if self._fault(generated, message) if beside is None else self._fault_of_any(generated, message):
-            return None
-        following = next((found for one in DIALECTS if (found := following_fire(message.block, one)) is not None), None)
-        return PastFire(
-            schedule=self._schedule,
-            schedule_sequence=generated.sequence,
-            target=message.subject,
-            sequence=message.sequence,
-            fire_time=generated.fire_time,
-            stored_at=message.stored_at,
-            next_fire=following,
-            by_server=False,
-            delay=self._delay_of(generated),
-            was_requested=beside is not None or is_requested(block),
-        )
-
-    def _delay_of(self, generated: Generated) -> int:
-        """Return how long after its fire time the fire of a sidecar was to be sent."""
-        stored = self._stored
-        if stored is None or stored.sequence != generated.sequence:
-            return 0
-        return stored.timetable.send_time_of(generated.fire_time) - generated.fire_time
-
-    def _fault(self, generated: Generated, message: StoredMessage) -> bool:
-        """Return whether a message cannot be the fire that it claims to be."""
-        stored = self._stored
-        if self._fault_of_any(generated, message):
-            return True
-        if stored is not None and stored.sequence == generated.sequence:
-            is_misplaced = not self._is_moved and message.subject != stored.terms.target
-            likely = stored.timetable.first_fire() or 0
-            return is_misplaced or bool(fault_of(generated, message, stored.timetable, stored.terms, likely))
-        return bool(fault_of_following(generated, message))
-
-    def _fault_of_any(self, generated: Generated, message: StoredMessage) -> bool:
-        """Return whether a message cannot be a fire, requested or not: it is older than its schedule, or too early."""
-        is_older = not self._is_elsewhere and generated.sequence >= message.sequence
-        return is_older or is_too_early(message.stored_at, generated.fire_time)
-
-    def _of_server(self, message: StoredMessage) -> PastFire | None:
-        if scheduler_of(message.block) != self._schedule:
-            return None
-        following = following_fire(message.block, ADR51)
-        if following is None and header_value(message.block, ADR51.next) != PURGE:
-            return None
-        return PastFire(
-            schedule=self._schedule,
-            schedule_sequence=None,
-            target=message.subject,
-            sequence=message.sequence,
-            fire_time=None,
-            stored_at=message.stored_at,
-            next_fire=following,
-            by_server=True,
-        )

@@ -154,12 +154,9 @@ REMOVAL_TYPES: dict[str, Callable[[Any], bool]] = {
 """The types of a request to purge a stream or to delete a message."""
 
 
-# The server's time, from an answer that contains it.
-#
-# Rule: STREAM.INFO and CONSUMER.INFO have `ts`, when the answer was made, on every version from 2.10 on.
-# Limit: from an answer without it the time is not known.
-
-
 def server_time(info: Mapping[str, Any] | None) -> int | None:
-    """Return when an answer was made (ns since the Unix epoch); None if it does not say."""
+    """Return when an answer was made (ns since the Unix epoch); None if it does not say.
+
+    STREAM.INFO and CONSUMER.INFO say it on every version from 2.10 on.
+    """
     return None if info is None else time_of(info.get("ts"))

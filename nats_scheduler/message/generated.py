@@ -13,15 +13,14 @@ from collections.abc import Sequence
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.effective_headers import are_effective, with_effective_headers
 from nats_scheduler.message.headers import (
     MSG_ID,
     MSG_ROLLUP,
     MSG_TTL,
     Header,
-    are_effective,
     decoded,
     header_value,
-    with_effective_headers,
     with_header,
     with_headers,
     without_headers,
@@ -186,14 +185,6 @@ def _is_beside(block: bytes | None) -> bool:
     return identity is not None and parse_beside(decoded(identity)) is not None
 
 
-# The headers that `X-Report` adds: for which time a fire is, which fire was stored before it, and what was dropped.
-#
-# A fire that was requested says so in a header of its own, with or without `X-Report`.
-#
-# Its names begin with `X-Nats-` beside the headers of ADR-51 too: servers remove headers that begin with
-# `Nats-Schedule` from what they generate. A fire that copies the headers of another one, its sample, has only its own
-# report.
-
 DUE = PORTABLE.schedule + b"-X-Due"
 """The fire time, as `Nats-Schedule-Next` writes it."""
 PREVIOUS = PORTABLE.schedule + b"-X-Previous"
@@ -202,7 +193,7 @@ MISSED = PORTABLE.schedule + b"-X-Missed"
 """The number of fires that were dropped between the two."""
 
 BY = PORTABLE.schedule + b"-X-By"
-"""The kind of request that it was stored for: `fire` or `backfill`; absent from all other fires."""
+"""The kind of request that it was stored for, with or without `X-Report`: `fire` or `backfill`; absent from others."""
 
 _BY_LINE = b"\n" + BY + b": "
 
@@ -215,7 +206,12 @@ def is_requested(block: bytes) -> bool:
 
 
 def report_headers(pattern: Pattern, fire_time: int, previous: int | None, missed: int) -> list[Header]:
-    """Return the report of a fire; times are in nanoseconds."""
+    """Return the headers that `X-Report` adds to a fire; times are in nanoseconds.
+
+    Their names begin with `X-Nats-` beside the headers of ADR-51 too: servers remove headers that begin with
+    `Nats-Schedule` from what they generate. A fire that copies the headers of another one, its sample, has only its own
+    report.
+    """
     headers = [(DUE, pattern.format(fire_time).encode())]
     if previous is not None:
         headers.append((PREVIOUS, pattern.format(previous).encode()))

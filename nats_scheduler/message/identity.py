@@ -6,7 +6,7 @@ reads the stream later can see exactly which fires happened. The sequence is bef
 contain colons.
 Any client can write an identity, and store a message with it before the fire. Then the fire gets another identity,
 which contains the sequence of that message: every instance that tries the first identity finds the same message, until
-that leaves the duplicate window (`engine.holding.fire_faults.free_soon`).
+that leaves the duplicate window (`engine.holding.claimed_fires.free_soon`).
 If the server refused a message and keeps its identity, the next identity contains the sequence of the schedule. So the
 next identity follows from the one before and from the server's answer to it (`number_after`), and every instance takes
 the same way to what is stored.

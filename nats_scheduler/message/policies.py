@@ -26,21 +26,13 @@ from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
-from nats_scheduler.schedule.calendars import (
-    MAX_NAME_CHARS,
-    NAME_GRAMMAR,
-    Calendar,
-    DayRows,
-    is_calendar_name,
-    read_days,
-)
+from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
+from nats_scheduler.schedule.days import DayRows, read_days
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import FaultError, Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-
-# The values of policies: a reader returns the value, or raises `FaultError`.
 
 DEFAULT_GRACE_NS = 10 * SECOND
 """A fire that is later than this counts as missed: a failover takes less."""
@@ -140,22 +132,6 @@ _ALL = re.compile(r"all(?: ([0-9]{1,9}))?").fullmatch
 _NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
 
 
-# The policies that ask whether a fire is finished: `X-Overlap` and `X-Timeout` when the next one comes due,
-# `X-Done-Within` so long after it was stored, and `X-Consumer` for both.
-#
-# A fire is finished when its message is no longer stored. On a stream that keeps what was acknowledged it is finished
-# too when the consumer that `X-Consumer` names has acknowledged it. With `X-Timeout` it counts as finished
-# when that time has passed since it was stored.
-#
-# The rules:
-#
-# - On a stream that keeps what was acknowledged, a policy that asks needs `X-Consumer`: nothing else shows what is
-#   finished.
-# - `X-Consumer` has no effect without a policy that asks, and `X-Timeout` none without `X-Overlap`, so they reject a
-#   schedule that lacks it.
-#
-# Cost: nothing for a schedule without these policies.
-
 MAX_CONSUMER_NAME_CHARS = 255
 """Longest name of a consumer, as the server has it."""
 
@@ -167,7 +143,12 @@ _UNSENDABLE = re.compile(r"[\ud800-\udfff]").search
 
 
 class Overlap(StrEnum):
-    """The policy for a fire that comes due while the one before is unfinished."""
+    """The policy for a fire that comes due while the one before is unfinished.
+
+    A fire is finished when its message is no longer stored. On a stream that keeps what was acknowledged it is finished
+    too when the consumer that `X-Consumer` names has acknowledged it. With `X-Timeout` it counts as finished when that
+    time has passed since it was stored. `X-Done-Within` asks the same, so long after the fire was stored.
+    """
 
     ALLOW = "allow"
     """It is sent all the same."""
@@ -215,7 +196,7 @@ MAX_TEXT_CHARS = 256
 """Longest note, and longest name of an owner."""
 
 PAUSED = "X-Paused"
-"""No policy: what the name of the header with the pattern ends in while a schedule is paused (`message.reading`)."""
+"""No policy: what the name of the header with the pattern ends in while a schedule is paused (`message.paused`)."""
 
 
 class PolicyText(NamedTuple):
@@ -242,7 +223,7 @@ class Policies:
     grace: int = DEFAULT_GRACE_NS
     """A fire that is sent later than this (ns) after its send time counts as missed."""
     jitter: int | None = None
-    """The longest delay (ns) of each fire; `message.timetable` says by how much it is delayed."""
+    """The longest delay (ns) of each fire; `message.jitter` says by how much it is delayed."""
     missed: Missed = MAKE_UP_ONCE
     """The policy for fires that could not be stored in time."""
     note: str | None = None
@@ -311,7 +292,11 @@ def read_policies(
 
 
 def _misplaced(policies: Policies, *, keeps_acknowledged: bool) -> PolicyText | None:
-    """Return the first policy that is valid by itself and not beside the others or on this stream, and why."""
+    """Return the first policy that is valid by itself and not beside the others or on this stream, and why.
+
+    On a stream that keeps what was acknowledged, a policy that asks whether a fire is finished needs `X-Consumer`:
+    nothing else shows what is finished.
+    """
     names = [one.name for one in policies.written]
     start, end = policies.bounds.start, policies.bounds.end
     if start is not None and end is not None and start >= end:
@@ -399,9 +384,6 @@ def _short(name: bytes, dialect: Dialect) -> str:
     return name[len(dialect.schedule) + 1 :].decode("utf-8", "backslashreplace")
 
 
-# The policies: what reads each, and its part of the words in which a schedule is explained.
-
-
 class Policy(NamedTuple):
     """One policy."""
 
@@ -480,26 +462,20 @@ def _syntax(policies: Policies, _value: str, beside: Beside) -> Policies:
     raise FaultError(f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {advice}")
 
 
-# Targets in another stream: `X-Nats-Schedule-X-Target` in place of `X-Nats-Schedule-Target`.
-#
-# The rules:
-#
-# - Such a schedule names a subject of any other stream of the account that the operator allows for the stream of the
-#   schedule (`allowed_targets_elsewhere`); by default there is none.
-# - It is portable only: beside `Nats-Schedule` a server from 2.12 on refuses a schedule without a target in its
-#   stream.
-# - A subject of the schedule's own stream is refused. `X-Nats-Schedule-Target` names that, and promises more.
-# - Whether the other stream accepts message TTLs and roll-ups is not known here; it refuses the fire if it does not.
-#
-# Why a policy and not a value of the target header: a program that reads schedules, and does not know the policy,
-# finds no target, and not one that it takes for a subject of the stream. Cost: one look-up in the headers of a
-# schedule. Limit: whether any stream has the subject is known when it fires.
-
 X_TARGET = PORTABLE.schedule + b"-X-Target"
-"""The header that names a target in another stream."""
+"""The header that names a target in another stream; it is portable only.
+
+Beside `Nats-Schedule` a server from 2.12 on refuses a schedule without a target in its stream. It is a policy, and not
+a value of the target header, so that a program that does not know it finds no target, and not one that it takes for a
+subject of the stream.
+"""
 
 
 def _target(policies: Policies, value: str, beside: Beside) -> Policies:
+    """Take a subject of any other stream of the account that the operator allows (`allowed_targets_elsewhere`).
+
+    Whether any stream has the subject, and accepts message TTLs and roll-ups, is known when it fires.
+    """
     _pattern, fields, dialect, subject, rules = beside
     if dialect is not PORTABLE:
         raise FaultError(f"has no effect: {_PORTABLE_ONLY['X-Target']}")

@@ -1,11 +1,13 @@
 """The rules of a stream with schedules: which configurations are valid, and what reading a definition needs of them.
 
-Rule: the server's checks, in the server's order, with its codes (`docs/reference/headers.md`, "Streams"), and only
-those that concern schedules.
-A server up to 2.11 drops `allow_msg_schedules` without an error, so the sidecar gives the answer that a newer server
-would have given. Configurations are the JSON objects of the JetStream API.
-Limit: what every server checks itself (names, limits, overlaps) is not checked here, except for a fault that a newer
-server would report first if there are two.
+The rules:
+
+- The checks are the server's, in the server's order, with its codes (`docs/reference/headers.md`, "Streams"), and only
+  those that concern schedules.
+- A server up to 2.11 drops `allow_msg_schedules` without an error, so the sidecar gives the answer that a newer server
+  would have given. Configurations are the JSON objects of the JetStream API.
+- What every server checks itself (names, limits, overlaps) is not checked here, except for a fault that a newer server
+  would report first if there are two.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,92 +17,8 @@ from typing import Any, NamedTuple, Self
 from nats_scheduler.message import rejection
 from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.subjects import REQUEST_BEGINNINGS, subject_matches
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.schedule.instants import SECOND
-
-# The operator's restrictions on schedules of a stream, in addition to the stream's own configuration.
-#
-# Rule: nothing is restricted unless the operator configures it. A schedule that violates a restriction is rejected as
-# the server would reject it, so that a publisher gets one kind of answer. Without restrictions, every client that may
-# publish a schedule can write to any subject of the stream through `Nats-Schedule-Target` and read any through
-# `Nats-Schedule-Source`, as on the server (`docs/operating/security.md`). A target in another stream
-# (`message.definition`) is the exception: the settings allow none unless the operator names it. Cost: one comparison
-# per schedule if there are restrictions. Limit: a cancel may name any schedule, as on the server.
-#
-# A target is no request. A stream may store what is published on `$JS.API.>`. The native scheduler stores a generated
-# message there, and nothing else happens; a fire that the sidecar publishes there would be executed, with the
-# permissions of the sidecar. So no fire leaves for such a subject, whatever the operator allows; what is one depends on
-# the connection, which may reach JetStream under another prefix. Limit: other imports of its account are not known.
-
-
-@dataclass(frozen=True, slots=True)
-class Restrictions:
-    """The restrictions of one stream; None means that everything is allowed."""
-
-    targets: tuple[str, ...] | None = None
-    """Subjects, with or without wildcards, that schedules may have as targets."""
-    sources: tuple[str, ...] | None = None
-    """Subjects, with or without wildcards, that schedules may have as sources."""
-    max_schedules: int | None = None
-    """The largest number of schedules that may be held at the same time."""
-    elsewhere: tuple[str, ...] | None = None
-    """Subjects of other streams, with or without wildcards, that schedules may name in `X-Target`."""
-    requests: tuple[str, ...] = REQUEST_BEGINNINGS
-    """How the subjects begin on which a message is a request (`message.subjects.request_beginnings`)."""
-
-    def is_request(self, subject: str) -> bool:
-        """Return whether a message that is published on `subject` does more than to be stored."""
-        return subject.startswith(self.requests)
-
-    def reads_requests(self, source: str | None) -> bool:
-        """Return whether a schedule samples requests of others; what servers announce is not meant."""
-        return source is not None and self.is_request(source) and not source.startswith(ANNOUNCED)
-
-    def target_fault(self, header: bytes, target: str) -> Rejection | None:
-        """Reject a target that is not allowed (10190)."""
-        if self.targets is None or _is_among(target, self.targets):
-            return None
-        return rejection.TARGET_INVALID.rejection(header.decode(), target, _not_allowed("targets", self.targets))
-
-    def source_fault(self, header: bytes, source: str) -> Rejection | None:
-        """Reject a source that is not allowed (10203); "" means no source."""
-        if not source or self.sources is None or _is_among(source, self.sources):
-            return None
-        return rejection.SOURCE_INVALID.rejection(header.decode(), source, _not_allowed("sources", self.sources))
-
-    def elsewhere_fault(self, target: str) -> str:
-        """Return the reason why a target in another stream is not allowed; "" if it is.
-
-        A wildcard as the first token of what is allowed does not stand for subjects that begin with `$`, which belong
-        to buckets and to the server.
-        """
-        if self.elsewhere is None:
-            return ""
-        is_special = target.startswith("$")
-        allowed = tuple(one for one in self.elsewhere if not is_special or one.startswith("$"))
-        return "" if _is_among(target, allowed) else _not_allowed("targets in other streams", self.elsewhere)
-
-    def number_fault(self, header: bytes, pattern: str, held: int) -> Rejection | None:
-        """Reject a further schedule if `held` schedules are already the maximum (10023)."""
-        if self.max_schedules is None or held < self.max_schedules:
-            return None
-        reason = f"is one schedule more than the {self.max_schedules} that the operator allows on this stream"
-        return rejection.TOO_MANY_SCHEDULES.rejection(header.decode(), pattern, reason)
-
-
-ANNOUNCED = "$JS.EVENT."
-"""What servers announce begins so: no request, and of use as a source."""
-
-UNRESTRICTED = Restrictions()
-
-
-def _is_among(subject: str, allowed: tuple[str, ...]) -> bool:
-    return any(subject_matches(subject, one) for one in allowed)
-
-
-def _not_allowed(what: str, allowed: tuple[str, ...]) -> str:
-    return f"is not among the {what} that the operator allows on this stream: {', '.join(allowed) or 'none'}"
-
 
 FLAG = "allow_msg_schedules"
 DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND

@@ -2,8 +2,8 @@
 
 The rule: code that needs a fire time asks the timetable of the schedule, and never its pattern.
 A pattern answers for all schedules that have it, and so every question to it needs the stored time beside it. A
-timetable belongs to one schedule. What else may decide when that schedule fires belongs here too, so that no caller
-changes with it.
+timetable belongs to one schedule. What else may decide when that schedule fires belongs to its timetable too, as its
+jitter does (`message.jitter`), so that no caller changes with it.
 
 Three times are kept apart:
 
@@ -20,11 +20,8 @@ Limit: the native scheduler of a server has rules of its own (`schedule.native`)
 """
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import islice
 
-from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.policies import Policies
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -148,61 +145,3 @@ def first_fire_of(pattern: Pattern, stored_at: int) -> int | None:
 def never_fires(pattern: Pattern, stored_at: int) -> bool:
     """Return whether a schedule with this pattern has no fire at all if it is stored at `stored_at`."""
     return pattern.repeats and pattern.first_fire(stored_at) is None
-
-
-# Jitter: how long after its fire time each fire of a schedule with `X-Jitter` is sent.
-#
-# The rule: the delay follows from the identity of the fire alone, so every instance computes the same one, and a
-# restart changes nothing. It is a fraction of a span: of the jitter, or of the time until the next fire time if that
-# is less. Days of calendars, and a limit beside them, do not count there: their edits change no send time. The
-# fraction is the BLAKE2b hash of the identity (8 bytes, as a big-endian number) divided by 2 to the power of 64.
-#
-# So a fire is sent before the next fire time. The send times of a schedule are in the order of its fire times, and at
-# most one of its fires is between the two.
-#
-# Why a fraction and not a delay that is cut off: with an interval shorter than the jitter most fires would be sent
-# together, at the next fire time.
-#
-# Cost: about two microseconds and a search for the next fire time; a held schedule keeps the last answer.
-
-
-def delay_of(schedule: str, sequence: int, fire_time: int, span: int) -> int:
-    """Return the delay (ns) of a fire: at least 0 and less than `span`, unless that is 0."""
-    identity = fire_identity(schedule, sequence, fire_time).encode("utf-8", "surrogateescape")
-    return int.from_bytes(blake2b(identity, digest_size=8).digest(), "big") * span >> 64
-
-
-def jittered(timetable: Timetable, schedule: str, sequence: int, jitter: int, fire_time: int) -> int:
-    """Return when (ns) the fire of a fire time is sent, at most `jitter` ns after it.
-
-    A time before the schedule was stored is that of an `@at`, or was made up by the author of a message.
-    """
-    # Not the next one that a calendar leaves: instances that see its edits at different times would not agree.
-    following = timetable.next_possible(max(fire_time, timetable.stored_at))
-    span = jitter if following is None else min(jitter, following - fire_time)
-    return fire_time + delay_of(schedule, sequence, fire_time, span)
-
-
-class JitteredTimetable(Timetable):
-    """The timetable of a stored schedule with a jitter."""
-
-    __slots__ = ("_jitter", "_schedule", "_sequence")
-    jitters = True
-
-    def __init__(self, pattern: Pattern, stored_at: int, schedule: str, sequence: int, jitter: int) -> None:
-        """Answer for the schedule that is stored on a subject under a sequence."""
-        super().__init__(pattern, stored_at)
-        self._schedule = schedule
-        self._sequence = sequence
-        self._jitter = jitter
-
-    def send_time_of(self, fire_time: int) -> int:
-        """Return when the fire of a fire time is published: never before it."""
-        return jittered(self, self._schedule, self._sequence, self._jitter, fire_time)
-
-
-def stored_timetable(pattern: Pattern, policies: Policies, stored_at: int, schedule: str, sequence: int) -> Timetable:
-    """Return when a schedule fires that is stored on a subject under a sequence."""
-    if policies.jitter is None:
-        return Timetable(pattern, stored_at)
-    return JitteredTimetable(pattern, stored_at, schedule, sequence, policies.jitter)

@@ -1,7 +1,7 @@
 """The content of advisories: one table of the kinds and their keys, from which schema and reference page are derived.
 
 The rule: every kind that is published is in the table, and its body has these keys and no other; tests check both.
-`Reporter` publishes what went wrong, and `control.changes` builds what says that a schedule was changed.
+`Reporter` publishes what went wrong, and `control.change_advisory` builds what says that a schedule was changed.
 Keys keep their names and meanings. New keys may be added, so a subscriber must ignore keys that it does not know.
 Cost: none; the schema is built when it is printed.
 """

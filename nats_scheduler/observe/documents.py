@@ -19,7 +19,7 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.fires import PastFire
+from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern, kind_of

@@ -11,8 +11,9 @@ from nats_scheduler.message.ages import age_note, outlives_max_age
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.policies import Kept, Overlap, Policies
-from nats_scheduler.message.reading import Reading, lifetime_of, misnamed_headers
+from nats_scheduler.message.reading import Reading, lifetime_of
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES

@@ -11,8 +11,8 @@ from typing import Any
 
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE, Dialect
+from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.policies import LABELS, Policies, policy_words
-from nats_scheduler.message.reading import paused_name
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, round_to_second

@@ -33,7 +33,8 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.port import StreamContents, StreamInformation
-from nats_scheduler.settings.sidecar import DEFAULT_BUDGET_NS, SidecarSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.stream_values import DEFAULT_BUDGET_NS
 from nats_scheduler.version import VERSION
 
 LAG_LIMIT_SECONDS = 1.0

@@ -38,11 +38,12 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.stream_port import StreamPort
 from nats_scheduler.message.effort import effort_of
-from nats_scheduler.message.stored import MessageRun, StoredMessage
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.sidecar import DEFAULT_BUDGET_NS
+from nats_scheduler.settings.stream_values import DEFAULT_BUDGET_NS
 
 # Keep Python's collector from visiting every held schedule again and again.
 #

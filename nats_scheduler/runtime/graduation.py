@@ -39,8 +39,8 @@ from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.foreign_json import is_expressible, server_time
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stored

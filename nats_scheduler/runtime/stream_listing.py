@@ -25,8 +25,8 @@ from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.registry import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.runtime.modes import FIRED_BY, Mode, dialects_of
 from nats_scheduler.service.client import Listed
 

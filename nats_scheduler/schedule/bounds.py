@@ -27,8 +27,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from math import gcd
 
-from nats_scheduler.schedule.calendars import NO_DAYS, Calendar, DayRows, KnownCalendars, row_around, rows_between
-from nats_scheduler.schedule.cron import HORIZON_YEARS
+from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.cron_fires import HORIZON_YEARS
+from nats_scheduler.schedule.days import NO_DAYS, DayRows, row_around, rows_between
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone

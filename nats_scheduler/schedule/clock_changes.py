@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nats_scheduler.schedule.bounds import Bounded
-from nats_scheduler.schedule.cron import CronFields
+from nats_scheduler.schedule.cron_fields import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.patterns import Cron, Pattern
 from nats_scheduler.schedule.zones import Zone

@@ -19,22 +19,20 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from nats_scheduler.schedule.cron import (
-    FIELDS,
+from nats_scheduler.schedule.cron import FIELDS, Field, check_possible
+from nats_scheduler.schedule.cron_fields import (
     FIRST_YEAR,
-    HORIZON_YEARS,
     LAST,
     LAST_YEAR,
     NO_NAMED_DAYS,
     STAR,
     CronFields,
-    Field,
     NamedDays,
     NthWeekday,
-    check_possible,
     days_by_length,
     values_of,
 )
+from nats_scheduler.schedule.cron_fires import HORIZON_YEARS
 from nats_scheduler.schedule.instants import days_from_civil
 from nats_scheduler.schedule.invalid import FaultError, Invalid
 

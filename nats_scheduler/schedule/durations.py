@@ -1,10 +1,8 @@
-"""Durations as Go parses and prints them: `1h30m`, `250ms`, `1.5s`.
+"""Durations as Go parses and prints them (`1h30m`, `250ms`, `1.5s`), and the TTLs in headers.
 
-One rule: the accepted texts, and the nanoseconds they mean, are exactly those of Go's `time.ParseDuration`; the
-printed text is that of `Duration.String`.
-That includes Go's arithmetic: 64-bit limits, and fractions that are computed with a 64-bit float.
-Cost: about a microsecond a term, and less for a term that is repeated, since 64 KB of terms are legal.
-Limit: ±2562047h47m16.854775807s.
+The accepted texts, and the nanoseconds they mean, are exactly those of Go's `time.ParseDuration`; the printed text is
+that of `Duration.String`. That includes Go's arithmetic: 64-bit limits (±2562047h47m16.854775807s), and fractions that
+are computed with a 64-bit float. A term that is repeated is parsed once, since 64 KB of terms are legal.
 """
 
 from __future__ import annotations
@@ -128,12 +126,6 @@ def _decimal(value: int, unit: int) -> str:
     return f"{whole}.{digits}"
 
 
-# The grammar of `Nats-TTL` and `Nats-Schedule-TTL`: a duration, plain seconds, or `never`.
-#
-# One rule: what the server's `parseMessageTTL` accepts is accepted, with the same seconds.
-# A text that is a valid duration is one; otherwise its digits are seconds.
-# Limit: an empty text means an absent header, which the caller handles; here it is invalid.
-
 NEVER = -1
 """The TTL of a message that never expires."""
 
@@ -145,6 +137,10 @@ _MAX_SIGNIFICANT_DIGITS = 64
 
 def parse_ttl(text: str) -> int | Invalid:
     """Parse a TTL as seconds: NEVER for `never` in any case, 0 for `00` (no TTL).
+
+    What the server's `parseMessageTTL` accepts is accepted, with the same seconds: a text that is a valid duration is
+    one, otherwise its digits are seconds. An empty text means an absent header, which the caller handles; here it is
+    invalid.
 
     As the server does: the fraction of a second is cut off (`test_a_ttl_drops_the_part_below_a_second`).
     """

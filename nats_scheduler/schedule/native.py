@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, next_multiple, round_to_second
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
-from nats_scheduler.schedule.zones import OffsetTable, Zone
+from nats_scheduler.schedule.tzif import OffsetTable
+from nats_scheduler.schedule.zones import Zone
 
 MIN_INSTANT_NS, MAX_INSTANT_NS = -(1 << 63), (1 << 63) - 1
 """The server's instants are 64 bits of nanoseconds, and wrap around."""

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from nats_scheduler.schedule.cron import CronFields, count_fires, latest_fire, next_fire, parse_cron
+from nats_scheduler.schedule.cron import parse_cron
+from nats_scheduler.schedule.cron_fields import CronFields
+from nats_scheduler.schedule.cron_fires import count_fires, latest_fire, next_fire
 from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import MINUTE, SECOND, ZERO_TIME_NS, round_to_second

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nats_scheduler.control.changes import read_change
+from nats_scheduler.control.change_advisory import read_change
 from nats_scheduler.control.past import MAX_MESSAGES_READ
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nats_scheduler.control import edits, fires
+from nats_scheduler.control import edits, fires, pausing
 from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.service import (
     control,
@@ -185,13 +185,13 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "schedules.pause",
         "Pause a schedule: it keeps its headers, its body and its phase, and fires nothing until it is resumed.",
         control.ChangeRequest,
-        edits.pause,
+        pausing.pause,
     ),
     _endpoint(
         "schedules.resume",
         "Resume a paused schedule: what came due meanwhile is skipped.",
         control.ResumeRequest,
-        edits.resume,
+        pausing.resume,
     ),
     _endpoint(
         "schedules.fire",

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from nats_scheduler.control.changes import Change, read_change
+from nats_scheduler.control.change_advisory import read_change
+from nats_scheduler.control.changes import Change
 from nats_scheduler.control.past import FirePast, FireQuery
 from nats_scheduler.control.port import Served
 from nats_scheduler.jetstream.api import JetStreamApi

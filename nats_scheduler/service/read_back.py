@@ -15,8 +15,8 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
-from nats_scheduler.message.reading import Misnamed
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.schedule.instants import HOUR, SECOND
-from nats_scheduler.settings.connection import DurationRange
+from nats_scheduler.settings.duration_range import DurationRange
 
 Operation = Literal["add", "edit", "pause", "resume", "fire", "backfill", "remove"]
 

@@ -1,8 +1,8 @@
-"""The list of settings, derived from the models: key, flag, variables, kind, default and description.
+"""The settings as a list and as JSON, derived from the models: key, flag, variables, kind, default and description.
 
-Rule: a setting is declared once, in its model; flags, variables, errors and the reference page are derived here. Only
-the names that cannot be derived, those of the `nats` CLI and of images, are listed.
-Cost: one JSON Schema (a few milliseconds) the first time. Limit: one level of nesting (`connection`).
+A setting is declared once, in its model; flags, variables, errors, the JSON Schema and the reference page are derived
+here. Only the names that cannot be derived, those of the `nats` CLI and of images, are listed. There is one level of
+nesting (`connection`).
 """
 
 from collections.abc import Mapping
@@ -135,15 +135,11 @@ def _kind(schema: Mapping[str, Any]) -> str:
     return {"array": "list", "integer": "integer", "boolean": "boolean"}.get(schema["type"], "text")
 
 
-# The settings as JSON: the schema of the file, and the effective values, without their secrets.
-#
-# Rule: the printed schema is the one that is enforced; both come from the models.
-# Cost: a few milliseconds. Limit: combinations (a password needs a user) are not in the schema; they are checked when
-# settings are read.
-
-
 def settings_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the settings file."""
+    """Return the JSON Schema (2020-12) of the settings file.
+
+    Combinations (a password needs a user) are not in it; they are checked when settings are read.
+    """
     schema = SidecarSettings.model_json_schema()
     for properties in (schema["properties"], schema["$defs"]["ConnectionSettings"]["properties"]):
         for setting in properties.values():

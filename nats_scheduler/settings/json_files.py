@@ -1,7 +1,7 @@
-"""Read a file whose size is limited before it is read: `/dev/zero` and a disk image are files too.
+"""Files that an operator names: read up to a maximum size, and as the configurations of streams.
 
-Rule: every file that an operator names is read here or has a limit of its own beside it.
-Cost: one read. Limit: a pipe that nobody writes to is waited for, as every program does.
+Every file that an operator names is read by `read_bounded` or has a limit of its own beside it: `/dev/zero` and a disk
+image are files too. A pipe that nobody writes to is waited for, as every program does.
 """
 
 import json
@@ -21,11 +21,6 @@ def read_bounded(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
     return content
 
 
-# Stream configurations as files: JSON, in the format of `nats stream add --config`.
-#
-# The rule: only what is needed before a request to the server is checked here: the file is JSON, an object, and names
-# its stream. The server checks everything else, including fields that are not known here.
-
 FORBIDDEN_IN_NAMES = " \t.*>/\\"
 """The characters that a stream's name cannot contain."""
 
@@ -40,7 +35,11 @@ class StreamFileError(Exception):
 
 
 def read_stream_file(path: Path) -> dict[str, Any]:
-    """Return the stream configuration in a file; raises `StreamFileError` with the file and what was expected."""
+    """Return the stream configuration in a file; raises `StreamFileError` with the file and what was expected.
+
+    The format is that of `nats stream add --config`. Only what is needed before a request to the server is checked: the
+    file is JSON, an object, and names its stream. The server checks all else, including fields that are not known here.
+    """
     try:
         config = json.loads(read_bounded(path))
     except OSError as error:

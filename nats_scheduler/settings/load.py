@@ -17,15 +17,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nats_scheduler.settings.connection import split_servers
+from nats_scheduler.settings.contexts import expand_path, load_context
 from nats_scheduler.settings.control_rules import ControlRule
 from nats_scheduler.settings.fields import SettingField, setting_fields
 from nats_scheduler.settings.problems import SettingsError, SettingsProblem, looks_secret, shown
+from nats_scheduler.settings.server_addresses import split_servers
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.settings.sources import (
     CONTEXT_VARIABLE,
-    expand_path,
-    load_context,
     overwritten_variables,
     read_environment,
     read_settings_file,

@@ -5,8 +5,6 @@ There is only one level of nesting (`connection`), so that a flag, a variable an
 Cost: none after start. Limit: settings are read once; a change needs a restart.
 """
 
-import re
-from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -24,87 +22,22 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from nats_scheduler.engine.ownership.order import ALL_INSTANCES, DEFAULT_STANDBYS
-from nats_scheduler.message.stream_rules import Restrictions
-from nats_scheduler.message.subjects import is_valid_subject, request_beginnings
+from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.settings.connection import ConnectionSettings, DurationRange
+from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.control_rules import ControlRules, RuleName, StreamName
-
-# The operator's restrictions as settings: lists of `STREAM=VALUE`, because flags and variables contain lists of text.
-#
-# Rule: the entries for a stream apply to it; if there are none, the entries for `*` apply.
-# A stream without either is not restricted, except that no target in another stream is allowed.
-# Cost: once per stream. Limit: an entry cannot name a stream whose name contains `=`.
-
-STREAM_WILDCARD = "*"
-
-_STREAM_PATTERN = r"^(\*|[^\s.*>/\\=]+)="
-
-
-def restrictions_on(
-    stream: str, targets: Sequence[str], sources: Sequence[str], elsewhere: Sequence[str], max_schedules: Sequence[str]
-) -> Restrictions:
-    """Return the restrictions of a stream from lists of `STREAM=VALUE`; of several maxima the smallest applies."""
-    numbers = _values_for(stream, max_schedules)
-    return Restrictions(
-        targets=_values_for(stream, targets),
-        sources=_values_for(stream, sources),
-        elsewhere=_values_for(stream, elsewhere) or (),
-        max_schedules=min(map(int, numbers)) if numbers is not None else None,
-    )
-
-
-def _values_for(stream: str, entries: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the values for a stream, otherwise those for every stream; None if there are neither."""
-    pairs = [entry.partition("=")[::2] for entry in entries]
-    for name in (stream, STREAM_WILDCARD):
-        values = tuple(value for named, value in pairs if named == name)
-        if values:
-            return values
-    return None
-
-
-def _with_valid_subject(entry: str) -> str:
-    if not is_valid_subject(entry.partition("=")[2]):
-        raise ValueError("not a subject")
-    return entry
-
-
-DEFAULT_BUDGET_NS = 5 * MILLISECOND
-"""How late (ns) a fire may be sent to share its wake with others, unless the operator says so."""
-
-MAX_BUDGET_NS = 500 * MILLISECOND
-"""The process reads nothing for so long after fires: it has to receive the heartbeats of others in time."""
-
-
-def _with_valid_budget(entry: str) -> str:
-    stream, separator, value = entry.rpartition("=")
-    duration = parse_duration(value)
-    if not isinstance(duration, int) or not 0 <= duration <= MAX_BUDGET_NS:
-        raise ValueError(f"not {DurationRange(0, MAX_BUDGET_NS).expected}")
-    if separator and not re.match(_STREAM_PATTERN, entry):
-        raise ValueError(f"{stream!r} is not the name of a stream")
-    return entry if separator else f"{STREAM_WILDCARD}={value}"
-
-
-def _address_range(text: str) -> str:
-    if ip_network(text).prefixlen == 0:  # raises ValueError with what is wrong
-        raise ValueError("the addresses of proxies are expected, and not every address")
-    return text
-
-
-StreamSubject = Annotated[
-    str, StringConstraints(pattern=_STREAM_PATTERN + r"\S+$"), AfterValidator(_with_valid_subject)
-]
-"""`ORDERS=orders.due.>` or `*=due.>`."""
-
-StreamBudget = Annotated[str, AfterValidator(_with_valid_budget)]
-"""`ORDERS=250ms`, or `50ms` for every stream."""
-
-StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9]{1,9}$")]
-"""`ORDERS=1000` or `*=100000`."""
-
+from nats_scheduler.settings.duration_range import DurationRange
+from nats_scheduler.settings.stream_values import (
+    DEFAULT_BUDGET_NS,
+    STREAM_WILDCARD,
+    StreamBudget,
+    StreamNumber,
+    StreamSubject,
+    restrictions_on,
+    values_for,
+)
 
 MAX_WINDOW = 8192
 """Maximum fires in flight to one stream: a server drops messages without an error if over 10,000 are queued."""
@@ -114,6 +47,13 @@ MIN_BUCKET_BYTES = 64 * 1024
 
 MIN_WEB_TOKEN_LENGTH = 20
 """Characters: a token that nobody guesses makes a limit on attempts unnecessary."""
+
+
+def _address_range(text: str) -> str:
+    if ip_network(text).prefixlen == 0:  # raises ValueError with what is wrong
+        raise ValueError("the addresses of proxies are expected, and not every address")
+    return text
+
 
 StreamPattern = Annotated[str, StringConstraints(pattern=r"^[^\s/\\]+$", min_length=1, max_length=255)]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$", min_length=1, max_length=253)]
@@ -445,7 +385,7 @@ class SidecarSettings(BaseModel):
 
     def budget_on(self, stream: str) -> int:
         """Return how late (ns) a fire of a stream may be sent; of several budgets the least one applies."""
-        budgets = [parse_duration(value) for value in _values_for(stream, self.lateness_budget) or ()]
+        budgets = [parse_duration(value) for value in values_for(stream, self.lateness_budget) or ()]
         return min((budget for budget in budgets if isinstance(budget, int)), default=DEFAULT_BUDGET_NS)
 
     @property

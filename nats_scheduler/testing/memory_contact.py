@@ -50,11 +50,12 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.reading import expiry_of, is_fire_since
-from nats_scheduler.message.stored import MessageRun, StoredMessage
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock

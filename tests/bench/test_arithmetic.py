@@ -10,7 +10,8 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from nats_scheduler.message.definition import Terms, defined, definition_block
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from tests.bench import tables
 from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main

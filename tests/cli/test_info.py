@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import Result
 
 from nats_scheduler.cli.session import NONE_RUNNING
-from nats_scheduler.message.timetable import delay_of
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, at_a_terminal, prompt_on
 from tests.conftest import StartServer

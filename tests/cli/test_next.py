@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.message.timetable import delay_of
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler import client
-from nats_scheduler.client.when import PolicyArguments
+from nats_scheduler.client.policy_arguments import PolicyArguments
 from tests.conftest import StartServer
 from tests.harness.account import sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_14, V2_15

@@ -1,6 +1,7 @@
 """One program creates, reads, changes and ends schedules on every server from 2.10 to 2.15, whatever fires them.
 
 Each is spelled for what fires it there, and where nothing would fire it, nothing is stored.
+It tests `client/cancelling.py` too.
 """
 
 import json
@@ -33,7 +34,7 @@ from nats_scheduler.client import (
     elsewhere,
     every,
 )
-from nats_scheduler.client.wire import FIRST_RANGE, RANGE_GROWTH, READERS
+from nats_scheduler.client.jetstream_requests import FIRST_RANGE, RANGE_GROWTH, READERS
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.runtime.modes import Mode
 from tests.client.conftest import Connect

@@ -6,8 +6,9 @@ import pytest
 
 from nats_scheduler.client import ForbiddenError, NotServedError, Sidecar, StreamNotFoundError
 from nats_scheduler.client import serving as found_out
+from nats_scheduler.client.jetstream_requests import JetStreamRequests
 from nats_scheduler.client.serving import Serving, Servings, dialects_of
-from nats_scheduler.client.wire import JetStreamRequests, wire_of
+from nats_scheduler.client.wire import wire_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from nats_scheduler.client import ConflictError, Kind, NotFoundError, NotPossibleError, RejectedError
-from nats_scheduler.client.spelling import Wish, edit_of
+from nats_scheduler.client.edit_spelling import Wish, edit_of
 from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, at, cron, every
-from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest, pause
+from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest
+from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.words import Edit, publishable_again
 from nats_scheduler.message.headers import header_items
 from tests.client.conftest import Connect

@@ -1,4 +1,7 @@
-"""A program exports, compares and applies files of schedules as the commands do."""
+"""A program exports, compares and applies files of schedules as the commands do.
+
+It tests `control/exported.py` too.
+"""
 
 import json
 from contextlib import AsyncExitStack

@@ -1,4 +1,7 @@
-"""The values that the client returns have their times twice: as a `datetime` in UTC, and as the stored nanoseconds."""
+"""The values that the client returns have their times twice: as a `datetime` in UTC, and as the stored nanoseconds.
+
+It tests `client/delivered_fire.py` too.
+"""
 
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass
@@ -7,16 +10,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nats_scheduler.client import Delivered, InvalidScheduleError, delivered, every
+from nats_scheduler.client.hourly_to_monthly import daily
 from nats_scheduler.client.spelling import Wanted, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
-from nats_scheduler.client.when import daily
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.reading import paused_block
+from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from tests.client.test_spelling import BOTH_2_14, EMULATED

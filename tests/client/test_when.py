@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nats_scheduler.client import when
+from nats_scheduler.client import hourly_to_monthly, when
+from nats_scheduler.client.hourly_to_monthly import daily, hourly, monthly, weekly
 from nats_scheduler.client.times import MAX_DURATION_NS, datetime_of, instant_of, nanoseconds_of
-from nats_scheduler.client.when import InvalidScheduleError, after, at, cron, daily, every, hourly, monthly, weekly
+from nats_scheduler.client.when import InvalidScheduleError, after, at, cron, every
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -196,8 +197,9 @@ def test_the_preview_is_what_the_sidecar_would_fire() -> None:
 
 
 def test_the_examples_of_the_docstrings_run() -> None:
-    found = doctest.testmod(when, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert (found.failed, found.attempted > 2) == (0, True)
+    for module in (when, hourly_to_monthly):
+        found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+        assert (found.failed, found.attempted > 2) == (0, True), module.__name__
 
 
 # -- datetimes and nanoseconds ----------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from typing import Any
 import nats
 import pytest
 
-from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, JetStreamRequests, Reply, read_answer, wire_of
+from nats_scheduler.client.jetstream_requests import JetStreamRequests, read_answer
+from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, Reply, wire_of
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,

@@ -8,15 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from nats_scheduler.control.changes import (
-    MAX_AUTHOR_CHARS,
-    MAX_FIRES_NAMED,
-    Author,
-    Change,
-    Kind,
-    change_advisory,
-    read_change,
-)
+from nats_scheduler.control.change_advisory import MAX_FIRES_NAMED, change_advisory, read_change
+from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.observe.advisories import advisories_schema
 from nats_scheduler.schedule.instants import SECOND

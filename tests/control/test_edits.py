@@ -4,18 +4,9 @@ from functools import partial
 
 import pytest
 
+from nats_scheduler.control.anchor import BEGINS_ANEW
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.edits import (
-    DROPPED,
-    FIRES_AT_ONCE,
-    PHASE_LOST,
-    STAYS_PAUSED,
-    add,
-    edit,
-    pause,
-    remove,
-    resume,
-)
+from nats_scheduler.control.edits import STAYS_PAUSED, add, edit, remove
 from nats_scheduler.control.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -23,7 +14,7 @@ from nats_scheduler.control.errors import (
     NotPossibleError,
     RejectedError,
 )
-from nats_scheduler.control.storing import BEGINS_ANEW
+from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value, with_header
 from tests.control.memory_schedules import Fault

@@ -1,4 +1,7 @@
-"""Fires on request are stored once, beside their schedule; only what is missing and settled is filled in."""
+"""Fires on request are stored once, beside their schedule; only what is missing and settled is filled in.
+
+It tests `control/requested_fire.py` and `control/missing_fires.py` too.
+"""
 
 import json
 from itertools import product
@@ -6,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.changes import Author, Change, Kind, change_advisory
-from nats_scheduler.control.edits import pause
+from nats_scheduler.control.change_advisory import change_advisory
+from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.errors import (
     ConflictError,
     NotPossibleError,
@@ -17,13 +20,14 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.fires import NOTHING_MISSING, PORTABLE_NAMES, STORED_ALREADY, backfill, fire
 from nats_scheduler.control.past import StoredRange, known_from, stored_fires
+from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.port import EVER
 from nats_scheduler.control.storing import MAX_ATTEMPTS
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
-from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND

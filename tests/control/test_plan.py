@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nats_scheduler.control.carrying_out import carry_out
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.declared import Declared, Readable
-from nats_scheduler.control.edits import pause, resume
 from nats_scheduler.control.errors import ConflictError
-from nats_scheduler.control.plan import Action, Difference, Plan, carry_out, planning
+from nats_scheduler.control.pausing import pause, resume
+from nats_scheduler.control.plan import Action, Difference, Plan, planning
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import PolicyText

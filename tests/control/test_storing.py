@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nats_scheduler.control.anchor import with_phase
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import read_current
-from nats_scheduler.control.edits import add, edit, pause, remove
+from nats_scheduler.control.edits import add, edit, remove
 from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
@@ -24,12 +25,13 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.fires import fire
+from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message, with_phase
+from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.reading import paused_block
+from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.changes import Author, Change, Kind, change_advisory
+from nats_scheduler.control.change_advisory import change_advisory
+from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import EmbeddedServer

@@ -16,7 +16,7 @@ from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.zones import package_folder, zone_data_versions
+from nats_scheduler.schedule.zone_data import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import codes_on, findings_on, of
 from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored

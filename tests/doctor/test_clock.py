@@ -12,7 +12,8 @@ from nats_scheduler.doctor.facts import AccountFacts, ClockReading
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.zones import OffsetTable, package_zone_data, read_tzif
+from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
+from nats_scheduler.schedule.zone_data import package_zone_data
 from tests.doctor.examined import facts_on, findings_on, of
 from tests.harness.account import account_on
 from tests.harness.cluster import running_cluster

@@ -8,7 +8,7 @@ from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, FireF
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.schedule.calendars import day_text
+from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, Running, sidecar_on

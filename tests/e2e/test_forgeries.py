@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.events import FireForged, FiresMissed
-from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND, round_to_second

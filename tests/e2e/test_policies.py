@@ -14,8 +14,8 @@ from nats_scheduler.engine.events import Ending, FinishUnknown, FireNotDone, Fir
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.reading import paused_block, resumed_block
-from nats_scheduler.message.timetable import delay_of
+from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.paused import paused_block, resumed_block
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

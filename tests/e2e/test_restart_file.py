@@ -15,7 +15,7 @@ import pytest
 from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.message.reading import paused_block
+from nats_scheduler.message.paused import paused_block
 from nats_scheduler.runtime.schedule_file import FILE_NAME
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer

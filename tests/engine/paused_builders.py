@@ -3,7 +3,7 @@
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import ALL, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.reading import paused_block
+from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule

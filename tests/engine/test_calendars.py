@@ -27,7 +27,8 @@ from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

@@ -7,7 +7,8 @@ from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

@@ -16,8 +16,8 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.views.figures import OBJECTS_PER_UNIT, OVERDUE_AFTER_NS, Figures
 from nats_scheduler.engine.views.seen import done
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.patterns import PatternKind

@@ -1,7 +1,7 @@
 """A client that may publish to the stream can forge a fire: a forgery prevents no fire and delays no schedule.
 
 Nor does a fire that was requested or made up by a client: no sidecar takes it for a forgery or a fault.
-What counts as one is judged in `engine/holding/fire_faults.py`.
+What counts as one is judged in `engine/holding/claimed_fires.py`.
 """
 
 from typing import Any

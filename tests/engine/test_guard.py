@@ -25,9 +25,10 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.message.rejection import FAILED, Rejection
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions
-from nats_scheduler.schedule.calendars import Calendar, DayRows, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.days import DayRows
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.testing.clock import START

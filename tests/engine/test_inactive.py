@@ -20,8 +20,9 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions, StreamRules
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.testing.clock import START

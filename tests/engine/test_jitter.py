@@ -8,8 +8,8 @@ from nats_scheduler.engine.events import Ending, FireConfirmed, FiresMissed, Sch
 from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged, PurgeConcluded, Stored
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

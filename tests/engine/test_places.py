@@ -24,8 +24,9 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.receiving.admission import MAX_PLACED_AT_ONCE
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions, StreamRules
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, message_on, plain, schedule

@@ -23,7 +23,8 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.receiving import fired_by_server
 from nats_scheduler.engine.receiving.replaced import MAX_COMPARED
 from nats_scheduler.message.headers import with_header
-from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark, is_other_body
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage, body_mark, is_other_body
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

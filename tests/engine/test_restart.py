@@ -34,9 +34,9 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.reading import paused_block
+from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.runtime.schedule_file import read_document, written_document
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND

@@ -24,7 +24,8 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     Stored,
 )
-from nats_scheduler.message.stored import MessageRun, StoredMessage
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

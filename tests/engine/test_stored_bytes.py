@@ -9,7 +9,7 @@ import pytest
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import FiredBy
-from nats_scheduler.message import reader
+from nats_scheduler.message import shared_terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -47,7 +47,7 @@ def invalid(number: int) -> StoredMessage:
 def test_what_is_measured_is_about_what_they_take(
     made: Callable[[int], StoredMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MAX_TERMS", 16)  # it keeps a bounded number, which is not measured
+    monkeypatch.setattr(shared_terms, "MAX_TERMS", 16)  # it keeps a bounded number, which is not measured
     stored = StoredSchedules(RULES, (ADR51,), FiredBy.SERVER, notify_fired=lambda _fired: None)
     stored.take([made(1)], START)
     before = StoredSchedules(RULES, (ADR51,), FiredBy.SERVER)

@@ -13,7 +13,8 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import MINUTES_KEPT, ReadFires, total_of
-from nats_scheduler.schedule.calendars import Calendar, DayRows, Days, KnownCalendars
+from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import Every, PatternKind, parse_pattern

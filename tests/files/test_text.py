@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.files.document import MAX_DEPTH, FileDocument, TextError
 from nats_scheduler.files.text import read_documents
-from nats_scheduler.files.writing import yaml_lines
+from nats_scheduler.files.yaml_writing import yaml_lines
 from tests.harness.seeds import draws
 
 ODD_PARTS = [*"a\n \t#:-'\"\\é\u3000\u2028\ufeff\x85😀", "x: y"]

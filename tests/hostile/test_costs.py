@@ -18,17 +18,19 @@ import pytest
 
 from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
+from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.policies import MAX_CALENDARS, MAX_EXCEPTIONS
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.timetable import Timetable, stored_timetable
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import explanation_document, reading_document
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.bounds import Bounded
-from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Calendar, KnownCalendars, day_text, read_calendar
+from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Calendar, KnownCalendars, read_calendar
 from nats_scheduler.schedule.clock_changes import with_clock_changes
+from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.service.patterns import excepted_among, fires_from
 from tests.harness.blocks import block_of

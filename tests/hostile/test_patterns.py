@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.cron import CronFields, parse_cron
+from nats_scheduler.schedule.cron import parse_cron
+from nats_scheduler.schedule.cron_fields import CronFields
 from nats_scheduler.schedule.durations import parse_duration, parse_ttl
 from nats_scheduler.schedule.invalid import Invalid, InvalidTimeZone
 from nats_scheduler.schedule.patterns import Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.schedule.zones import load_zone, read_tzif
+from nats_scheduler.schedule.tzif import read_tzif
+from nats_scheduler.schedule.zones import load_zone
 from tests.hostile.effort import SECONDS_A_TEXT, at_most, examples
 from tests.hostile.texts import LONG, PATTERNS, TTLS, VALID_LISTS, ZONES
 

@@ -4,7 +4,8 @@ from nats_scheduler.message.definition import Definition, Terms, pattern_headers
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID, Rejection
-from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions, StreamRules
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.patterns import Cron, Syntax, parse_pattern
 from tests.harness.blocks import block_of

@@ -5,25 +5,22 @@ A past fire has its fire time, or none if nothing that is stored shows it.
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.fires import (
+from nats_scheduler.message.fire_faults import (
     MAX_CLOCK_DIFFERENCE_NS,
     TOO_EARLY,
-    FireReader,
-    PastFire,
-    PastFires,
-    ScheduleKind,
-    StoredFire,
-    StoredSchedule,
     fault_of,
     fault_of_following,
     is_too_early,
     names_end,
 )
+from nats_scheduler.message.fires import FireReader, ScheduleKind, StoredFire, StoredSchedule
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.jitter import delay_of, stored_timetable
+from nats_scheduler.message.past_fires import PastFire, PastFires
 from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.timetable import Timetable, delay_of, stored_timetable
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of

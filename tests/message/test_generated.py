@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.effective_headers import are_effective
 from nats_scheduler.message.generated import (
     REPORT_NAMES,
     as_stored_natively,
@@ -16,7 +17,7 @@ from nats_scheduler.message.generated import (
     plain_fire_block,
     report_headers,
 )
-from nats_scheduler.message.headers import EMPTY_BLOCK, are_effective, header_items, header_value
+from nats_scheduler.message.headers import EMPTY_BLOCK, header_items, header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.rights import without_lent

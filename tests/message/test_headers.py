@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import DIALECTS, Dialect, schedule_fields
+from nats_scheduler.message.effective_headers import with_effective_headers
 from nats_scheduler.message.headers import (
     EMPTY_BLOCK,
     Header,
     header_items,
     header_value,
-    with_effective_headers,
     with_header,
     with_headers,
     without_headers,

@@ -6,18 +6,10 @@ from hypothesis import strategies as st
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.misnamed import misnamed_headers
+from nats_scheduler.message.paused import Paused, paused_block, paused_name, paused_pattern, read_paused, resumed_block
 from nats_scheduler.message.reader import MessageReader
-from nats_scheduler.message.reading import (
-    Paused,
-    Reading,
-    misnamed_headers,
-    paused_block,
-    paused_name,
-    paused_pattern,
-    read_message,
-    read_paused,
-    resumed_block,
-)
+from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.message.definition import Definition, defined, definition_block, read_definition
+from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.policies import (
     DEFAULT_GRACE_NS,
@@ -26,11 +27,13 @@ from nats_scheduler.message.policies import (
 )
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions, StreamRules
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
-from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar, DayRows, Days
+from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

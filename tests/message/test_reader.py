@@ -8,22 +8,17 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nats_scheduler.message.block_shapes import MAX_SHAPES, READINGS_PER_SHAPE, SHAPES_AT_ONCE
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.policies import Policies
-from nats_scheduler.message.reader import (
-    MAX_CACHED_BLOCK_BYTES,
-    MAX_CACHED_BLOCKS,
-    MAX_KINDS,
-    MAX_SHAPES,
-    MAX_TERMS,
-    READINGS_PER_SHAPE,
-    SHAPES_AT_ONCE,
-    MessageReader,
-    SharedTerms,
-)
-from nats_scheduler.message.reading import Reading, misnamed_headers, read_message, read_published
-from nats_scheduler.message.stored import MessageRun, StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions, StreamRules
+from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_BLOCKS, MessageReader
+from nats_scheduler.message.reading import Reading, read_message, read_published
+from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.shared_terms import MAX_KINDS, MAX_TERMS, SharedTerms
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
 from tests.message.blocks import NAMES, VALUES, meaning, odd_blocks, proper_blocks

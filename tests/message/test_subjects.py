@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.message.stream_rules import Restrictions
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.subjects import (
     is_covered,
     is_literal_subject,

@@ -10,18 +10,13 @@ from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.fires import FireReader
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.jitter import JitteredTimetable, delay_of, stored_timetable
 from nats_scheduler.message.policies import NO_POLICIES, Policies
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import (
-    JitteredTimetable,
-    Timetable,
-    delay_of,
-    first_fire_of,
-    never_fires,
-    stored_timetable,
-)
+from nats_scheduler.message.timetable import Timetable, first_fire_of, never_fires
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import Calendar, DayRows, Days
+from nats_scheduler.schedule.calendars import Calendar
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import At, Pattern
 from nats_scheduler.testing.clock import START

@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import (
-    Definition,
-    Terms,
-    defined,
-    definition_block,
-    definition_headers,
-    read_definition,
-)
+from nats_scheduler.message.definition import Definition, Terms, read_definition
+from nats_scheduler.message.definition_block import defined, definition_block, definition_headers
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stream_rules import StreamRules

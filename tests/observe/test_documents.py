@@ -11,10 +11,10 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.observe import documents
 from nats_scheduler.observe.documents import (
     CheckedDocument,

@@ -27,7 +27,8 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.stored import MessageRun, StoredMessage
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, MAX_READ_AT_REST, StreamDriver, WaitingInputs
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes

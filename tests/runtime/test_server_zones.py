@@ -10,7 +10,7 @@ import pytest
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.schedule.zones import package_folder
+from nats_scheduler.schedule.zone_data import package_folder
 from tests.cli.conftest import cli
 from tests.cli.prompt import Cli, Prompt, prompt_on
 from tests.conftest import StartServer

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import MAX_EXCEPTED_POINTS, MAX_LIMIT, Bounded, Bounds
-from nats_scheduler.schedule.calendars import DayRows, Days
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Every, Pattern, Syntax
 from tests.harness.seeds import draws, generator

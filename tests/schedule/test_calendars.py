@@ -12,20 +12,22 @@ from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_PARTS,
     MAX_NAME_CHARS,
     Calendar,
-    DayRows,
-    Days,
     InvalidCalendar,
     KnownCalendars,
-    days_text,
-    in_order,
     is_calendar_name,
     read_calendar,
+    with_days,
+    without_days,
+)
+from nats_scheduler.schedule.days import (
+    DayRows,
+    Days,
+    days_text,
+    in_order,
     read_days,
     row_around,
     rows_between,
-    with_days,
     without,
-    without_days,
 )
 from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.patterns import Pattern

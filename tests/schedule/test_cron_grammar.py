@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.cron import FIELDS, STAR, CronFields, Field, parse_cron
+from nats_scheduler.schedule.cron import FIELDS, Field, parse_cron
+from nats_scheduler.schedule.cron_fields import STAR, CronFields
 from nats_scheduler.schedule.invalid import Invalid
 from tests.harness.seeds import draws
 

@@ -1,4 +1,7 @@
-"""The plain words of a pattern say exactly when it fires: all of it, and nothing else."""
+"""The plain words of a pattern say exactly when it fires: all of it, and nothing else.
+
+It tests `schedule/cron_words.py` too.
+"""
 
 import re
 from datetime import date, timedelta
@@ -7,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import DayRows, Days
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Syntax, parse_pattern

@@ -18,7 +18,8 @@ from nats_scheduler.schedule.instants import DAY, SECOND, days_from_civil
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.schedule.zones import OffsetTable, Zone, load_zone
+from nats_scheduler.schedule.tzif import OffsetTable
+from nats_scheduler.schedule.zones import Zone, load_zone
 
 FOLDER = Path(__file__).parent.parent / "vectors"
 VECTORS = FOLDER / "schedule-language.jsonl"

@@ -16,20 +16,11 @@ from hypothesis import strategies as st
 
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.invalid import InvalidTimeZone
+from nats_scheduler.schedule.posix_rule import parse_posix_rule
+from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
+from nats_scheduler.schedule.zone_data import host_zone_data, local_zone_data, package_zone_data, zone_data_versions
 from nats_scheduler.schedule.zones import UTC as UTC_ZONE
-from nats_scheduler.schedule.zones import (
-    OffsetTable,
-    Segment,
-    Zone,
-    _local_zone,
-    host_zone_data,
-    load_zone,
-    local_zone_data,
-    package_zone_data,
-    parse_posix_rule,
-    read_tzif,
-    zone_data_versions,
-)
+from nats_scheduler.schedule.zones import Segment, Zone, _local_zone, load_zone
 from tests.harness.seeds import draws, generator
 
 PACKAGE = Path(str(files("tzdata"))) / "zoneinfo"

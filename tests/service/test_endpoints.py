@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nats_scheduler.message.timetable import delay_of
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

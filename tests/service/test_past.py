@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control import past
-from nats_scheduler.control.changes import Author, Change, Kind, change_advisory, read_change
+from nats_scheduler.control.change_advisory import change_advisory, read_change
+from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.past import FirePast, FireQuery, FoundFires
 from nats_scheduler.control.port import Served
 from nats_scheduler.jetstream import stretches

@@ -12,7 +12,7 @@ from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import DayRows, Days
+from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.patterns import Every
 from nats_scheduler.service.endpoint import encode_items, with_items

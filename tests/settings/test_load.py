@@ -1,6 +1,6 @@
 """Loading: the first source has priority, nothing is ignored, every problem is reported, no secret is shown.
 
-It tests `settings/problems.py` too.
+It tests `settings/problems.py`, `settings/sources.py`, `settings/stream_values.py` and `settings/duration_range.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 import pytest
 
 from nats_scheduler.cli.arguments import file_content
-from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
+from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.fields import setting_fields

@@ -6,8 +6,8 @@ consumer, whose worker finishes every message after a while, not always in order
 Its rule: a request does one thing at one moment between its invocation and its completion, or, if unanswered, at
 some moment later or never; what was asked is recorded as the publisher knows it. What a forger stores keeps no schedule
 from firing and stands for no fire, so the judge's history has of it only which identities it took.
-Limit: a forger does not cancel, which it could, nor does it write a fire that could be genuine (`message.fires` says
-why).
+Limit: a forger does not cancel, which it could, nor does it write a fire that could be genuine (`message.fire_faults`
+says why).
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from nats_scheduler.engine.events import FireStored
 from nats_scheduler.engine.fire import CheckFinished, FetchContent, FetchDuplicate, Fire
 from nats_scheduler.engine.firing import blocking, confirming, fetching, purging
 from nats_scheduler.engine.firing.machine import Event, happen, may_happen
-from nats_scheduler.engine.holding.fire_faults import fault_of_duplicate
+from nats_scheduler.engine.holding.claimed_fires import fault_of_duplicate
 from nats_scheduler.engine.holding.flight import DONE, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, BURST_LIMIT_NS

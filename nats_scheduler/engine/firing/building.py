@@ -24,8 +24,8 @@ from nats_scheduler.message.generated import (
 )
 from nats_scheduler.message.headers import MSG_ID, Header, header_value, without_headers
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import Restrictions
 
 MAX_BLOCK_BYTES = 65_535
 """Largest header block the server stores (10097)."""

@@ -3,7 +3,7 @@
 The rules:
 
 - A fire that was acknowledged here is ours. Any other message that claims to be a fire is believed only if it can be
-  one (`engine.holding.fire_faults`): anybody can write what a fire says.
+  one (`engine.holding.claimed_fires`): anybody can write what a fire says.
 - A schedule advances past the fire time of each fire that is seen, acknowledged or not.
 - An older fire changes nothing, unless a policy needs the last one that is stored.
 """
@@ -15,12 +15,12 @@ from nats_scheduler.engine.events import FireConfirmed, FireForged, TargetMapped
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import purging
 from nats_scheduler.engine.firing.machine import Event, happen
+from nats_scheduler.engine.holding.claimed_fires import fault_of_generated
 from nats_scheduler.engine.holding.deadlines import DONE_WITHIN
-from nats_scheduler.engine.holding.fire_faults import fault_of_generated
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.state import EngineState
-from nats_scheduler.message.fires import names_end
+from nats_scheduler.message.fire_faults import names_end
 from nats_scheduler.message.generated import is_requested
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage

@@ -1,7 +1,7 @@
 """The identity under which a fire is sent again if its own one cannot be had.
 
-Two things keep a fire from an identity. A forged message has it (`engine.holding.fire_faults`); or the server keeps it
-although no message has it: "in process".
+Two things keep a fire from an identity. A forged message has it (`engine.holding.claimed_fires`); or the server keeps
+it although no message has it: "in process".
 As the server does: the leader of a stream with replicas records an identity when it receives a message, before it
 checks and proposes it. What is refused then leaves its identity in process until the duplicate window ends, also if
 another client sent it (`test_a_refused_message_keeps_its_identity_in_process`).
@@ -28,7 +28,7 @@ fire with another identity stores it again then. So it may if it sends the first
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import sending
 from nats_scheduler.engine.firing.building import refusal_of, with_another_identity
-from nats_scheduler.engine.holding.fire_faults import free_soon
+from nats_scheduler.engine.holding.claimed_fires import free_soon
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Flight, InProcess, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.proposals import PROOF_AGE_LIMIT_NS

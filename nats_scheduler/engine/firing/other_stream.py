@@ -18,7 +18,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import confirming
 from nats_scheduler.engine.firing.answers import stored_alone
 from nats_scheduler.engine.firing.machine import Event, happen
-from nats_scheduler.engine.holding.fire_faults import fault_in_other_stream
+from nats_scheduler.engine.holding.claimed_fires import fault_in_other_stream
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import FireLookedFor, Stored

@@ -12,7 +12,7 @@
 - `guard.py`: a failure of one schedule ends that schedule, and no other one
 - `progress.py`: how far the stream was read, and which of our fires are still to be confirmed
 - `landed.py`: what landed on the subjects of schedules and leaves them alive
-- `fire_faults.py`: why a message that claims to be a fire is none
+- `claimed_fires.py`: why a message that claims to be a fire is none
 - `inactive.py`: what is rejected or paused, and headers that are misnamed
 - `lifetimes.py`: when the stream removes a schedule by itself, and why one is gone
 - `expiry.py`: messages whose TTL has run out, where the server does not remove them

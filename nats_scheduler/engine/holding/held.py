@@ -24,8 +24,9 @@ from enum import Enum
 
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.jitter import jittered
 from nats_scheduler.message.policies import Kept, Overlap, Policies
-from nats_scheduler.message.timetable import Timetable, jittered
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.patterns import kind_of
 

@@ -25,7 +25,8 @@ from nats_scheduler.engine.holding.ownership import Ownership
 from nats_scheduler.engine.holding.progress import Progress
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.message.reading import Misnamed, paused_name, paused_pattern
+from nats_scheduler.message.misnamed import Misnamed
+from nats_scheduler.message.paused import paused_name, paused_pattern
 from nats_scheduler.message.rejection import FAILED, MAX_KEPT_CHARS, Rejection
 from nats_scheduler.message.stored import StoredMessage
 

@@ -19,10 +19,10 @@ Cost: an entry for each schedule that is covered, and nothing for all others.
 
 from collections.abc import Mapping, Sequence
 
-from nats_scheduler.engine.holding.fire_faults import fault_of_generated, fault_of_unheld
+from nats_scheduler.engine.holding.claimed_fires import fault_of_generated, fault_of_unheld
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.scheduled import Schedules
-from nats_scheduler.message.fires import is_too_early
+from nats_scheduler.message.fire_faults import is_too_early
 from nats_scheduler.message.reading import Generated, Reading
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered

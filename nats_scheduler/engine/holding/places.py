@@ -16,7 +16,7 @@ import heapq
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import Restrictions
+from nats_scheduler.message.restrictions import Restrictions
 
 
 class Places:

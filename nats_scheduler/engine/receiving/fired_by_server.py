@@ -17,8 +17,9 @@ from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.fires import following_fire, scheduler_of
 from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, decoded, header_value
+from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.policies import policy_header
-from nats_scheduler.message.reading import has_schedule_header, paused_name
+from nats_scheduler.message.reading import has_schedule_header
 from nats_scheduler.message.stored import NAME_PART_LOWER, StoredMessage, body_mark, is_other_body
 from nats_scheduler.schedule.patterns import At, parse_pattern
 

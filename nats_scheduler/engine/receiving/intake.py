@@ -24,10 +24,12 @@ from nats_scheduler.engine.receiving.admission import Admission
 from nats_scheduler.engine.receiving.fired_by_server import OfServer
 from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.reader import MessageReader
-from nats_scheduler.message.reading import Generated, Paused, Reading, has_schedule_header
+from nats_scheduler.message.reading import Generated, Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage, body_mark
 from nats_scheduler.message.subjects import is_literal_subject
 
 MAX_CONFIRMED_PER_STEP = 256

@@ -1,4 +1,4 @@
-"""Why a message that claims to be a fire of a held schedule is none; `message.fires` says what a fire contains.
+"""Why a message that claims to be a fire of a held schedule is none; `message.fire_faults` says what one contains.
 
 The rules:
 
@@ -15,7 +15,7 @@ if the clocks of the two leaders differ by more than it took to fire.
 
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import DuplicateFetched
-from nats_scheduler.message.fires import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
+from nats_scheduler.message.fire_faults import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
