@@ -16,7 +16,7 @@ from nats_scheduler.cli.completion import complete_calendar
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.jetstream.registry import CalendarBucket, CalendarText
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket, CalendarText
 from nats_scheduler.observe.texts import moment_text, printable
 from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,

@@ -26,7 +26,8 @@ from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.doctor.examination import examine, report_document
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, SidecarFacts
-from nats_scheduler.doctor.finding import DoctorReport, Finding, Severity
+from nats_scheduler.doctor.finding import DoctorReport, Finding
+from nats_scheduler.doctor.finding_codes import Severity
 from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.doctor.server import is_inbox_denied, reach_servers

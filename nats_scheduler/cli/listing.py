@@ -17,8 +17,8 @@ from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
+from nats_scheduler.jetstream.calendar_bucket import read_calendars
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.registry import read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.observe.texts import printable

@@ -19,7 +19,7 @@ from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocumen
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.continuity import removes_expired
+from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import mode_document
 from nats_scheduler.runtime.stream_listing import read_stream_listing

@@ -16,7 +16,7 @@ from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import ProgressBar, log_as_set, progress_bar, stop_on_signals
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.jetstream.dial import check_credentials
+from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import logger
@@ -24,7 +24,7 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.pages import Pages, listening
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.driver import collect_only_what_is_new
+from nats_scheduler.runtime.garbage_collector import collect_only_what_is_new
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.runtime.stream_service import StreamService

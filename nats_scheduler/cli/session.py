@@ -23,8 +23,8 @@ from nats_scheduler.cli.reading import Source, StoredSource
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import known_entries
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.value_formats import known_entries
 from nats_scheduler.message.capabilities import OLDEST, capabilities
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock

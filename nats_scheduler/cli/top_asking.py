@@ -15,8 +15,9 @@ from contextlib import AbstractAsyncContextManager
 
 from nats_scheduler.cli.top_knowledge import Asked, Knowledge
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import Denial, JetStreamError
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.runtime.access import Access

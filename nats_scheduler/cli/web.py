@@ -13,7 +13,7 @@ import click
 from nats_scheduler.cli.options import web_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import log_as_set, stop_on_signals
-from nats_scheduler.jetstream.dial import check_credentials
+from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings

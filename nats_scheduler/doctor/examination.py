@@ -6,9 +6,10 @@ a heading in `docs/operating/doctor.md`, and a test on a server in which it is r
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nats_scheduler.doctor import clock, permissions, schedules, server, streams
+from nats_scheduler.doctor import clock, permissions, schedules, server, server_defects, streams
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
-from nats_scheduler.doctor.finding import DoctorReport, Finding, Severity, Unlisted, report_of
+from nats_scheduler.doctor.finding import DoctorReport, Finding, Unlisted, report_of
+from nats_scheduler.doctor.finding_codes import Severity
 from nats_scheduler.engine.views.seen import Work, done
 from nats_scheduler.observe.documents import FindingDocument, ReportDocument
 
@@ -46,7 +47,7 @@ OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = 
     schedules.check_replaced,
     schedules.check_announced,
     schedules.check_graduation,
-    server.check_defects,
+    server_defects.check_defects,
     clock.check_server_zones,
 )
 """The checks of each stream that was read."""
@@ -71,7 +72,7 @@ def examination(facts: AccountFacts) -> Work[DoctorReport]:
     return report_of(found, more)
 
 
-# The report as a JSON object, for the command and for the micro service.
+# -- the report as a JSON object, for the command and the micro service ----------------------------------------------
 
 
 def report_document(report: DoctorReport) -> ReportDocument:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.handover import GraduationFinding as GraduationFinding
 from nats_scheduler.engine.holding.flight import Failing

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from nats_scheduler.doctor.clock import leader_of, read_clocks, zone_data_of, zones_in
+from nats_scheduler.doctor.clock_reading import leader_of, read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
     AccountFacts,
     BucketFacts,
@@ -25,7 +25,8 @@ from nats_scheduler.doctor.facts import (
     without_leaders,
 )
 from nats_scheduler.doctor.finding import ANNOUNCED
-from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
+from nats_scheduler.doctor.permission_probe import read_permissions
+from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.doctor.system_requests import cluster_answers
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.outlook import State
@@ -43,7 +44,7 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.consumption import filters_of, stalled
-from nats_scheduler.runtime.continuity import removes_expired
+from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.graduation import Graduation
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.server_zones import as_the_server_fires, read_zone_differences
@@ -70,15 +71,12 @@ MAX_REQUESTS_IN_FLIGHT = 256
 ANNOUNCED_SINCE_NS = DAY
 """What sidecars announced longer ago (ns) is not reported."""
 
-# Which subjects the clients of the account subscribe to.
-#
-# The servers list the connections of an account with their subscriptions on `$SYS.REQ.ACCOUNT.PING.CONNZ`, to every
-# user who may publish there. Each server of a cluster answers for itself.
-#
-# Rule: an incomplete list is no list, because a subscriber that is missing in it would be reported as absent.
-# Limit: clients behind leaf nodes and gateways are not listed.
-
 CONNECTIONS = "$SYS.REQ.ACCOUNT.PING.CONNZ"
+"""Servers list the connections of an account with their subscriptions here, to every user who may publish there.
+
+Each server of a cluster answers for itself. Clients behind leaf nodes and gateways are not listed.
+"""
+
 MAX_CONNECTIONS = 10_000
 """Connections that one answer lists; of an account with more on one server, subscribers are not judged."""
 
@@ -92,7 +90,10 @@ REQUEST = json.dumps({"subscriptions": True, "limit": MAX_CONNECTIONS}).encode()
 
 
 async def read_subscriptions(connection: Connection) -> Sequence[str]:
-    """Return what clients other than sidecars subscribe to; raises `JetStreamError` if the servers do not list it."""
+    """Return what clients other than sidecars subscribe to; raises `JetStreamError` if the servers do not list it.
+
+    An incomplete list is no list, because a subscriber that is missing in it would be reported as absent.
+    """
     subjects: set[str] = set()
     for data in await cluster_answers(connection, CONNECTIONS, REQUEST):
         listed = data.get("connections")

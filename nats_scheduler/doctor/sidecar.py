@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nats_scheduler.doctor.clock import read_clocks, zone_data_of, zones_in
+from nats_scheduler.doctor.clock_reading import read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.examination import examination, report_document
 from nats_scheduler.doctor.facts import (
     AccountFacts,
@@ -28,13 +28,14 @@ from nats_scheduler.doctor.facts import (
     unexamined,
     without_leaders,
 )
-from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.gather import read_announced
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
 from nats_scheduler.engine.views.view import ALL
-from nats_scheduler.jetstream.errors import Denial, JetStreamError
+from nats_scheduler.jetstream.denials import Denial
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.observe.documents import FailureDocument, UnexaminedDocument
@@ -44,7 +45,7 @@ from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.zone_data import zone_data_versions
-from nats_scheduler.service.port import Examination
+from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.turns import Turns
 
 BY_COMMAND = "a running sidecar does not examine it; `nats-scheduler doctor` does"

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from nats_scheduler.doctor.facts import (
-    AccountFacts,
-    StreamFacts,
-    targets_here,
-)
-from nats_scheduler.doctor.finding import Code, Finding, typed
+from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
+from nats_scheduler.doctor.finding import Finding, typed
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.stream_rules import StreamRules

@@ -10,13 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
-from nats_scheduler.jetstream.errors import (
-    Denial,
-    JetStreamError,
-    NoAnswerError,
-    NoJetStreamError,
-    NotPermittedError,
-)
+from nats_scheduler.jetstream.denials import Denial
+from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NoJetStreamError, NotPermittedError
 from nats_scheduler.message.foreign_json import Object, inner, read_object
 
 ANSWER_DEADLINE_SECONDS = 2.0

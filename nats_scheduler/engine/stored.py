@@ -134,7 +134,7 @@ class StoredSchedules:
         """Release everything, and yield after each unit of work; nothing may be asked any more, also of its views.
 
         Work that was given up may be done again from its beginning.
-        What is dropped is freed only if no cycle holds it: the collector may have frozen it (`runtime.driver`).
+        What is dropped is freed only if no cycle holds it, which may be frozen (`runtime.garbage_collector`).
         """
         yield
         if vars(self._engine):

@@ -21,8 +21,8 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from nats_scheduler.jetstream.connection import Connection, unguessable_numbers
-from nats_scheduler.jetstream.errors import Denial
-from nats_scheduler.jetstream.wire import ACKNOWLEDGED, PURGED, AnswerFrames
+from nats_scheduler.jetstream.denials import Denial
+from nats_scheduler.jetstream.frame_runs import ACKNOWLEDGED, PURGED, AnswerFrames
 
 ACK_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 """The interval between two checks of the deadlines of requests in flight."""

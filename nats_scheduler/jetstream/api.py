@@ -283,10 +283,6 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# The properties that all consumers of the sidecar have in common, whatever they are for.
-#
-# They are ephemeral, in memory and without acknowledgements, and their name begins with `nats-scheduler-`.
-
 CONSUMER_INACTIVITY_LIMIT_SECONDS = 30
 """The server removes a consumer after this long without a request."""
 
@@ -295,7 +291,7 @@ CLUSTER_DEADLINE_SECONDS = 0.5
 
 
 def consumer_name() -> str:
-    """Return a name that no other consumer has."""
+    """Return a name that no other consumer has; those of all consumers of the sidecar begin in the same way."""
     return f"nats-scheduler-{uuid.uuid4().hex[:16]}"
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
+from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
-    Denial,
     NoAnswerError,
     NoJetStreamError,
     NotPermittedError,

@@ -20,9 +20,9 @@ The rules:
   the leader has no further message of those that it had when the consumer was created.
 - If the stream answers nothing while it is read without a consumer, contact is lost.
 
-Cost: a tuple a message, parsed together with its neighbours if many come at once (`jetstream.wire`); one request for
-thousands of messages. Without a consumer one request a message, bodies included (some 5,000 a second), and ten a second
-while none is stored.
+Cost: a tuple a message, parsed together with its neighbours if many come at once (`jetstream.frame_runs`); one request
+for thousands of messages. Without a consumer one request a message, bodies included (some 5,000 a second), and ten a
+second while none is stored.
 """
 
 import asyncio

@@ -25,8 +25,9 @@ from nats_scheduler.engine.fire import CheckFinished, consumer_missing, target_n
 from nats_scheduler.engine.inputs import FinishChecked, Input, Unanswered
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError
-from nats_scheduler.jetstream.reach import BoundedRequests, Combined, LeaderReach
+from nats_scheduler.jetstream.reach import Combined, LeaderReach
 from nats_scheduler.message.foreign_json import inner, integer, is_expressible
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.stored import StoredMessage

@@ -194,13 +194,6 @@ def in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:
     return sorted(messages, key=lambda message: message.sequence)
 
 
-# -- messages with a TTL before the last message of their subject ----------------------------------------------------
-#
-# `jetstream.scan_follower` looks up the last message of every subject and no more. An earlier generated message may
-# have a TTL too. So on a server that does not act on TTLs the whole stream is read once, beside everything else:
-# nothing waits for it. Limit: if another sidecar stores a message and a later one follows at once, the earlier is found
-# at the next connect.
-
 MAX_HISTORY_BATCH = 1_000
 """Messages that are read before what was found is delivered."""
 
@@ -209,7 +202,12 @@ HISTORY_RETRY_INTERVAL_SECONDS = 1.0
 
 
 async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notify) -> None:
-    """Deliver the messages above sequence `after` that have a TTL; ends when all that is stored was read."""
+    """Deliver the messages above sequence `after` that have a TTL; ends when all that is stored was read.
+
+    `jetstream.scan_follower` looks up the last message of every subject and no more, and an earlier generated message
+    may have a TTL too. So on a server that does not act on TTLs the whole stream is read once; nothing waits for it.
+    If another sidecar stores a message and a later one follows at once, the earlier is found at the next connect.
+    """
     found: list[StoredMessage] = []
     count = 0
     while True:

@@ -1,9 +1,8 @@
 """One ephemeral pull consumer: create it, ask it for messages, parse them, notice that it is silent or gone, delete it.
 
 All that reads a stream through a consumer is built on it: following (`jetstream.consumer_follower`), reading a stretch
-(`jetstream.stretches`), contents that are read together (`jetstream.contents`) and joint purges (`jetstream.purge`).
-A pull consumer, because the server cuts off a slow push consumer without flow control, and one with flow control needs
-as much care as this.
+(`jetstream.stretches`), contents that are read together (`jetstream.content_runs`), joint purges
+(`jetstream.joint_purge`). A pull consumer, because
 
 It is asked in one of two ways. `pull` and `parts` read what is stored, and end when there is nothing more. `ask` has it
 deliver what will be stored too, with heartbeats, and `watch` checks that something comes; its reader then takes what
@@ -17,7 +16,7 @@ The rules:
 - "No message" is no proof that it works, since it may have lost the pull that was sent before.
 
 Cost: two requests to create and delete it, one for each pull, and about 5 µs for each message; 1 µs without bodies, if
-many come at once (`jetstream.wire`).
+many come at once (`jetstream.frame_runs`).
 Limit: only one way to ask is used at a time.
 """
 
@@ -36,7 +35,7 @@ from nats_scheduler.jetstream.api import (
 )
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoAnswerError
-from nats_scheduler.jetstream.wire import ConsumerFrames
+from nats_scheduler.jetstream.frame_runs import ConsumerFrames
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND

@@ -4,7 +4,7 @@ Instances exchange heartbeats, and records: which instance owns which stream.
 
 It is one key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject
 counts, and it is read from the stream's leader.
-Each value has the number of its format, which is added and removed here.
+Each value has the number of its format (`jetstream.value_formats`), which is added and removed here.
 A flag is written here and nowhere else, so that the stream's configuration stays as its user asked for it.
 A running sidecar keeps the flags in memory, and writes them into a bucket that was created again.
 
@@ -26,94 +26,11 @@ from nats_scheduler.jetstream.connection import Connection, frame, is_bare
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.own_streams import ADAPTED, create_own
+from nats_scheduler.jetstream.value_formats import FORMATS, UnknownFormatError, marked, read_as_known
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import MARKER_REASON, RELAYED, header_value, with_headers
+from nats_scheduler.message.headers import RELAYED, header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.calendars import (
-    MAX_CALENDAR_BYTES,
-    Calendar,
-    InvalidCalendar,
-    KnownCalendars,
-    is_calendar_name,
-    read_calendar,
-)
-from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
-from nats_scheduler.version import VERSION
-
-# The formats of the values in the registry's bucket: each value says which one it has, and an unknown one is refused.
-#
-# During a rolling update sidecars of two versions share the bucket, and after a rollback an older one finds what a
-# newer one wrote. A reader that guesses would lose what it does not know: fires that count as settled, a stream that
-# another instance owns.
-#
-# The rules:
-#
-# - A value has the number of its format under `format`. One without a number is of the version before these numbers
-# (0.1.0), and is read as format 1, which has the same keys.
-# - A key that is added, and that readers may ignore, changes no number.
-# - A value of an unknown format is never read as something else, and never replaced by a value of ours:
-# `UnknownFormatError` is raised before it can be.
-# - A value that instances share (`runtime.shared`) has a number in each entry, since each instance writes only
-#   its own.
-# - A number is raised in two releases: one that reads the new format, and a later one that writes it. So two
-#   successive versions understand each other: `docs/internals/formats.md`.
-
-FORMAT = "format"
-"""The key of the number."""
-
-FORMATS: Mapping[str, int] = {"checkpoint": 1, "instance": 1, "owner": 1, "stream": 1}
-"""The format of each kind of value that this version writes; the kind is the first token of the key."""
-
-ENTRY_FORMATS: Mapping[str, int] = {"failing": 1, "settings": 1}
-"""The format of the entries of each value that instances share, by its key."""
-
-
-class UnknownFormatError(JetStreamError):
-    """A value of the registry is of a format that this version cannot read. The operator acts, or a newer sidecar."""
-
-    def __init__(self, key: str, found: object, known: int) -> None:
-        number = str(found)[:MAX_SHOWN_CHARS] if type(found) is int else "that is no number"
-        super().__init__(
-            f"{key} has a format {number}, and nats-scheduler {VERSION} reads format {known}: "
-            "a newer version wrote it and has to serve it, this one leaves it as it is"
-        )
-        self.key = key
-
-
-def marked(key: str, value: Object, formats: Mapping[str, int] = FORMATS) -> Object:
-    """Return a value of ours with the number of its format."""
-    known = formats.get(kind_of(key))
-    return value if known is None else {FORMAT: known, **value}
-
-
-def read_as_known(key: str, value: Object, formats: Mapping[str, int] = FORMATS) -> Object:
-    """Return a value without the number of its format; raises `UnknownFormatError` if that is not ours."""
-    known = formats.get(kind_of(key))
-    if known is None or FORMAT not in value:
-        return value
-    found = value[FORMAT]
-    if type(found) is not int or found != known:
-        raise UnknownFormatError(key, found, known)
-    return {name: one for name, one in value.items() if name != FORMAT}
-
-
-def kind_of(key: str) -> str:
-    """Return the kind of value that is stored under a key."""
-    return key.partition(".")[0]
-
-
-def known_entries(key: str, entries: Object) -> tuple[Object, list[UnknownFormatError]]:
-    """Return the entries of a shared value that this version reads, and what is wrong with each of the others."""
-    known: dict[str, Any] = {}
-    unknown: list[UnknownFormatError] = []
-    for name, entry in entries.items():
-        try:
-            known[name] = read_as_known(key, entry, ENTRY_FORMATS) if isinstance(entry, dict) else entry
-        except UnknownFormatError as error:
-            unknown.append(error)
-    return known, unknown
-
 
 KEY_POLL_INTERVAL_SECONDS = 0.25
 """The interval at which the keys are looked up if no consumer can follow them."""
@@ -353,126 +270,3 @@ class Registry:
             "deny_delete": True,
             "allow_direct": True,
         }
-
-
-# The bucket of calendars: a key-value bucket with one key for each calendar, whose value is its text.
-#
-# Sidecars follow it, commands read it, and `nats-scheduler calendar` edits it. Any client of key-value buckets may do
-# the same: an edit is an ordinary message.
-#
-# The rules:
-#
-# - A key that no calendar can have as its name counts as none; a value that is no calendar is an `InvalidCalendar`.
-# - A write names the revision that it replaces, so that no edit of another client is lost.
-# - The bucket is optional. Without it there are no calendars; the first write creates it.
-#
-# Cost: one consumer for each sidecar, as soon as a schedule names a calendar.
-
-KEPT_REVISIONS = 5
-"""The number of revisions of each calendar that the bucket keeps, for `nats kv history`."""
-
-MAX_HEADER_BYTES = 1_024
-"""Room for the headers of the message."""
-
-_OPERATION = b"KV-Operation"
-
-
-class CalendarText(NamedTuple):
-    """A calendar as it is stored."""
-
-    name: str
-    text: bytes
-    revision: int
-    stored_at: int
-    """The instant (ns since the Unix epoch) at which it was written."""
-
-    def read(self) -> Calendar | InvalidCalendar:
-        """Return its days."""
-        return read_calendar(self.name, self.text)
-
-
-class CalendarBucket(Registry):
-    """The bucket; as the registry's, but its values are texts of users, and have no number of a format."""
-
-    formats: Mapping[str, int] = {}
-
-    async def texts(self) -> AsyncIterator[CalendarText]:
-        """Yield the calendars by name; none if there is no bucket. Raises `JetStreamError`."""
-        try:
-            names = sorted([key async for key in self.keys_within(">") if is_calendar_name(key)])
-        except ApiError as error:
-            if error.code == STREAM_NOT_FOUND:
-                return
-            raise
-        for name in names:
-            if (found := await self.text(name)) is not None:
-                yield found
-
-    async def text(self, name: str) -> CalendarText | None:
-        """Return a calendar; None if there is none. Raises `JetStreamError`."""
-        found, _revision = await self.revised_text(name)
-        return found
-
-    async def revised_text(self, name: str) -> tuple[CalendarText | None, int]:
-        """Return a calendar, None if there is none, and the revision that a write replaces."""
-        message = await self._last(name)
-        if message is None:
-            return None, 0
-        text = None if is_deleted(message) else message.body or b""
-        found = None if text is None else CalendarText(name, text, message.sequence, message.stored_at)
-        return found, message.sequence
-
-    async def write(self, name: str, text: bytes | None, revision: int) -> bool:
-        """Write a calendar, or with None delete it; False if another client wrote since that revision."""
-        block = with_headers(b"", [(_OPERATION, b"DEL")]) if text is None else b""
-        return await self.swap_bytes(name, text or b"", revision, block) is not None
-
-    async def follow_all(self, changed: Callable[[KnownCalendars], None]) -> None:
-        """Call `changed` with all calendars once they are read, and after each edit; ends only with an error."""
-        known: dict[str, Calendar | InvalidCalendar] = {}
-        is_read = False
-
-        def received(name: str, _value: object, message: StoredMessage) -> None:
-            if not is_calendar_name(name):
-                return
-            if is_deleted(message):
-                known.pop(name, None)
-            else:
-                known[name] = read_calendar(name, message.body or b"")
-            if is_read:
-                changed(KnownCalendars(dict(known)))
-
-        def caught_up() -> None:
-            nonlocal is_read
-            if not is_read:
-                is_read = True
-                changed(KnownCalendars(dict(known)))
-
-        await self.follow((">",), received, caught_up)
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            **super()._config(),
-            "description": "nats-scheduler: calendars that schedules name in X-Except",
-            "max_msgs_per_subject": KEPT_REVISIONS,
-            "max_msg_size": MAX_CALENDAR_BYTES + MAX_HEADER_BYTES,
-        }
-
-
-async def read_calendars(bucket: CalendarBucket) -> KnownCalendars:
-    """Return all calendars, as a command reads them; why they are not known, if they cannot be read."""
-    try:
-        return KnownCalendars({found.name: found.read() async for found in bucket.texts()})
-    except JetStreamError as error:
-        return unreadable(error)
-
-
-def unreadable(error: JetStreamError) -> KnownCalendars:
-    """Return what is known of calendars if they cannot be read."""
-    return KnownCalendars({}, f"the calendars cannot be read: {error}")
-
-
-def is_deleted(message: StoredMessage) -> bool:
-    """Return whether a message says that its key has no value any more."""
-    block = message.block
-    return bool(block) and any(header_value(block, name) is not None for name in (_OPERATION, MARKER_REASON))

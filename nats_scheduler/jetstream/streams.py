@@ -38,20 +38,16 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
-# A stream's configuration as its server keeps it, whichever answer described it.
-#
-# A server from 2.11 on adds its version and its API level to the metadata in some answers (STREAM.INFO, CREATE,
-# UPDATE), and not in others (STREAM.LIST). They say nothing of the stream, and two answers can be compared without
-# them only.
-#
-# The rule: what the server keeps stays, `_nats.req.level` included.
-
 ANSWER_METADATA = frozenset({"_nats.ver", "_nats.level"})
-"""The metadata that a server adds to an answer: its version and its API level."""
+"""The metadata that a server adds to an answer, from 2.11 on: its version and its API level.
+
+They are in some answers (STREAM.INFO, CREATE, UPDATE) and not in others (STREAM.LIST), and say nothing of the stream:
+without them two answers can be compared.
+"""
 
 
 def as_kept(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration in an answer without what the server added to the answer."""
+    """Return the configuration in an answer without what the server added; what it keeps stays (`_nats.req.level`)."""
     metadata = config.get("metadata")
     if not isinstance(metadata, dict) or ANSWER_METADATA.isdisjoint(metadata):
         return dict(config)
@@ -444,11 +440,6 @@ def _refuse(stream: str, rejection: Rejection | None) -> None:
         raise StreamRefusedError(stream, rejection)
 
 
-# The progress of reading a stream, to be shown to people.
-#
-# The rule: where messages are read in their order the last sequence says how far it is; where each subject is
-# requested by itself the sequences come in no order, so only the number of messages is known.
-
 Progress = Callable[[str, int, int | None], None]
 """Receives what is done now, how much of it is done, and how much there is; None if that is not known."""
 
@@ -456,7 +447,10 @@ Progress = Callable[[str, int, int | None], None]
 def reading_progress(
     show: Progress, what: str, state: StreamState, after: int = 0
 ) -> Callable[[Sequence[StoredMessage]], None]:
-    """Return what shows how far a stream is read above sequence `after`; to be called with each batch of messages."""
+    """Return what shows how far a stream is read above sequence `after`; to be called with each batch of messages.
+
+    Where each subject is requested by itself the sequences come in no order, so only the number of messages is known.
+    """
     count, first = 0, max(state.first_sequence, after + 1, 1)
 
     def take(messages: Sequence[StoredMessage]) -> None:

@@ -26,10 +26,11 @@ from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import NO_STREAM, FireLookedFor, Input, Unanswered
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
-from nats_scheduler.jetstream.reach import BoundedRequests, Combined, apply_all
+from nats_scheduler.jetstream.reach import Combined, apply_all
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.target_fires import FRESH_SECONDS, TargetFires
 from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS

@@ -73,8 +73,6 @@ def first_of(errors: BaseExceptionGroup[E]) -> E:
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-# Do much work of one kind, some of it at a time: with a thousand streams, not all requests are sent at once.
-
 MAX_WORKS_AT_ONCE = 64
 """The largest number of works in progress: enough to keep a server busy, few enough that fires are answered between.
 
@@ -85,7 +83,10 @@ Work = Callable[[], Awaitable[object]]
 
 
 async def in_turn(works: Iterable[Work], at_once: int = MAX_WORKS_AT_ONCE) -> None:
-    """Do all works, begun in this order, `at_once` at a time; the first error ends them and is raised."""
+    """Do all works, begun in this order, `at_once` at a time; the first error ends them and is raised.
+
+    So with a thousand streams not all requests are sent at once.
+    """
     count, left = length_hint(works, at_once), iter(works)
 
     async def go_on() -> None:

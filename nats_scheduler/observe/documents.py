@@ -455,7 +455,7 @@ def _failing(failing: Failing) -> FailingDocument:
     return {"err_code": failing.code, "description": failing.description, "since": format_rfc3339(failing.since)}
 
 
-# A change of a schedule as a JSON object: one vocabulary for the commands and for the micro service.
+# -- changes of schedules, for the commands and the micro service ----------------------------------------------------
 
 
 class ChangeDocument(TypedDict):
@@ -497,7 +497,7 @@ def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
     }
 
 
-# The findings of the doctor, as JSON objects: the same for the command and for the micro service.
+# -- findings of the doctor, for the command and the micro service ---------------------------------------------------
 
 
 class FindingDocument(TypedDict):

@@ -1,9 +1,9 @@
-"""The meaning of a pattern, as a JSON object: in plain words, and by its next fires with the changes of the clock.
+"""The meaning of a pattern, or of a message that is not published yet, as a JSON object.
 
-Rule: as in `observe.documents`, whose objects these contain: an object always has all of its keys.
-The command and the service both explain a pattern with `explanation_document`.
-Cost: some ten microseconds, and some for each fire. Limit: what a stream, a TTL or an outage does to a schedule is not
-known here.
+A pattern is explained in plain words, and by its next fires with the changes of the clock.
+The commands and the service use the same functions. As in `observe.documents`, whose objects these contain, an object
+always has all of its keys.
+Limit: what a stream, a TTL or an outage does to a schedule, and what depends on stored messages, is not known here.
 """
 
 from collections.abc import Sequence
@@ -154,14 +154,8 @@ def local_text(seconds: int) -> str:
     return format_rfc3339(seconds * SECOND).removesuffix("Z")
 
 
-# The meaning of a message that is not published yet: for the command `check`, and for a running sidecar.
-#
-# Rule: the answer comes from the code that reads stored messages, never from a second implementation of the rules.
-# Without the rules of a stream, the stream is taken to accept every subject and to allow TTLs, so that only errors of
-# the message itself are found. Cost: microseconds. Limit: what depends on stored messages is not known here.
-
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True, is_any=True)
-"""The rules of a stream in which only the message itself can be wrong."""
+"""The rules of a stream in which only the message itself can be wrong: it accepts any subject, and allows TTLs."""
 DEFAULT_SUBJECT = "nats-scheduler.check"
 """The subject of a message if none is named."""
 DEFAULT_TARGET = "nats-scheduler.target"
@@ -171,7 +165,7 @@ DEFAULT_TARGET = "nats-scheduler.target"
 def pattern_reading(pattern: str, zone: str | None, stored_at: int, syntax: str | None = None) -> Reading | None:
     """Return what a message means that has this pattern, and a target, and is stored at `stored_at` (ns).
 
-    With a syntax its headers are the portable ones.
+    It comes from the code that reads stored messages. With a syntax its headers are the portable ones.
     """
     dialect = ADR51 if syntax is None else PORTABLE
     headers = [*pattern_headers(pattern, zone, syntax, dialect), (dialect.target, DEFAULT_TARGET.encode())]

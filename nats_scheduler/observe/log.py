@@ -176,11 +176,6 @@ class _FailSafeFile:
                 self._file = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
-# A limit on the lines of one kind: at most 100 a minute, then one line with the number of lines that were left out.
-#
-# The rule: a client that floods a stream with mistakes floods neither the log nor its disk; counters count all
-# mistakes. Cost: one dictionary entry for each kind and stream that had a line in the last minute.
-
 MAX_LINES = 100
 """The maximum number of lines of one kind about one stream in one period."""
 
@@ -189,7 +184,11 @@ PERIOD_SECONDS = 60.0
 
 
 class Allowance:
-    """Decides which lines may be written; used on the event loop."""
+    """Decides which lines may be written: at most `most` of one kind about one stream in a period.
+
+    Then one line has the number of those that were left out. So a client that floods a stream with mistakes floods
+    neither the log nor its disk; counters count all mistakes. It is used on the event loop.
+    """
 
     def __init__(
         self, left_out: Callable[[str, str, int], None], *, period: float = PERIOD_SECONDS, most: int = MAX_LINES

@@ -27,8 +27,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from nats_scheduler.observe.address import bound, url_of
-from nats_scheduler.observe.fire_counts import with_samples
 from nats_scheduler.observe.log import logger
+from nats_scheduler.observe.metric_samples import with_samples
 
 LOOP_ANSWER_DEADLINE_SECONDS = 2.0
 """Longest wait for an answer of the event loop; shorter than the timeout of a health check."""

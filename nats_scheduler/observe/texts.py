@@ -1,8 +1,7 @@
-"""Instants, spans and foreign texts as people read them, in tables, warnings and answers.
+"""Instants, spans, policies and texts of others as people read them, in tables, warnings and answers.
 
 Rule: an instant is in UTC, with no more digits than are of use to a reader; a text of others cannot contain a terminal
 command.
-Cost: a microsecond.
 """
 
 import shlex
@@ -78,11 +77,6 @@ def takeover_text(reason: str, before: str) -> str:
     return texts.get(reason, reason)
 
 
-# Policies in words, and the warning that a server ignores them.
-#
-# Rule: a policy that has no effect is reported wherever its schedule is shown, with the spelling that would have one.
-# Cost: none for a schedule without policies.
-
 NO_SERVER_KNOWS = (
     f"no server knows: they have no effect where the server itself fires; beside {PORTABLE.schedule.decode()}, "
     f"as {PORTABLE.schedule.decode()}-X-…, they have one"
@@ -106,17 +100,18 @@ def schedule_words(pattern: Pattern, policies: Policies, stored_at: int) -> str:
 
 
 def has_ignored_policies(listed: ListedSchedule) -> bool:
-    """Return whether a server fires a schedule that has policies, and so without them."""
+    """Return whether a server fires a schedule that has policies, and so without them.
+
+    It is reported wherever such a schedule is shown, with the spelling that has an effect (`NO_SERVER_KNOWS`).
+    """
     return listed.fired_by is not FiredBy.SIDECAR and bool(policies_text(listed.terms.policies))
 
 
-# The words for an advisory, for people who read what went wrong.
-#
-# Rule: the command `failures` and the status page use the same words.
-
-
 def what_happened(body: Mapping[str, Any]) -> str:
-    """Return what an advisory says in a few words: its code, its reason, and the times that belong to them."""
+    """Return what an advisory says in a few words: its code, its reason, and the times that belong to them.
+
+    The command `failures` and the status page use the same words.
+    """
     parts = [
         f"{body[key]}" if key == "reason" else f"{label} {body[key]}" for key, label in SHOWN.items() if key in body
     ]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.registry import BucketLimits, CalendarBucket, Registry
+from nats_scheduler.jetstream.registry import BucketLimits, Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import Mode, ServedStream, mode_of

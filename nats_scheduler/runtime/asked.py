@@ -15,7 +15,8 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
-from nats_scheduler.jetstream.errors import Denial, JetStreamError
+from nats_scheduler.jetstream.denials import Denial
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.observe.activity import Activity
@@ -27,13 +28,15 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import Mode, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import connection_store
+from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.runtime.stream_service import LeftStream, StreamService, StreamServices
+from nats_scheduler.runtime.stream_service import LeftStream, StreamService
 from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
 from nats_scheduler.service.endpoint import Asked
 from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.port import AskedStream, Examination
+from nats_scheduler.service.port import AskedStream
 from nats_scheduler.service.server_schedules import MAX_STREAMS
 from nats_scheduler.service.turns import Reused, Turns
 
@@ -157,14 +160,9 @@ def _nothing_of(state: StreamState) -> EngineView:
     return StoredSchedules(state.rules, (), FiredBy.SERVER).view
 
 
-# The parts of the sidecar that the doctor gets, so that it can examine the account with what is held already.
-#
-# The rule: `runtime` does not import `doctor`. Who starts a sidecar gives it the function that examines.
-
-
 @dataclass(frozen=True, slots=True)
 class Examinable:
-    """A sidecar on one connection."""
+    """The parts of a sidecar that the doctor gets, so that it can examine the account with what is held already."""
 
     instance: str
     access: Access
@@ -182,7 +180,10 @@ class Examinable:
 
 
 Examine = Callable[[Examinable, Turns], Awaitable[Examination]]
-"""Examines the account of a sidecar; raises `JetStreamError`."""
+"""Examines the account of a sidecar; raises `JetStreamError`.
+
+`runtime` does not import `doctor`: who starts a sidecar gives it this function.
+"""
 
 
 async def examine_nothing(*_given: object) -> Examination:

@@ -14,11 +14,11 @@ Limit: a bucket that is created later is found within `RETRY_SECONDS`.
 import asyncio
 
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
+from nats_scheduler.jetstream.calendar_bucket import unreadable
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.registry import unreadable
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.stream_service import StreamServices
+from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.work import Setbacks
 from nats_scheduler.schedule.calendars import KnownCalendars
 

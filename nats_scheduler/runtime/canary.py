@@ -38,7 +38,8 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
+from nats_scheduler.runtime.served_streams import StreamServices
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings

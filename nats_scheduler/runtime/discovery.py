@@ -11,11 +11,10 @@ Cost: one list of all streams every half minute, and some requests for each requ
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from typing import assert_never
 
 from nats_scheduler.jetstream.api import Config
@@ -35,83 +34,14 @@ from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
+from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving, StreamFlags
-from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.runtime.served_streams import StreamServices
+from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
+from nats_scheduler.runtime.stream_flags import StreamFlags
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background
-
-# The last configuration that others requested for each stream, and what may have been overtaken by an update of ours.
-#
-# A stream's configuration has no revision: an update writes all of it, and the last one wins. So if another client's
-# update reaches the server between our read of a stream and our update of it, theirs is undone, and no client is
-# notified. And if two requests follow each other closely, it can no longer be seen whether the flag of the first was
-# in force.
-#
-# The rules: the last request that was seen for a stream should be in force; if it is not, and an update of ours was
-# in progress when it came, it is repeated. If the next request is in force, a flag that is still waited for counts as
-# set: the flag cannot be switched off. What is settled is discarded: any client can send requests, with any names. A
-# request of another sidecar is not noted here: it is a hint to check the stream, and not what a user wants.
-
-MAX_REQUEST_OVERLAP_SECONDS = 1.0
-"""A request that was seen up to this time after the answer to our update may have reached the server before it."""
-
-
-class LastRequests:
-    """The last configuration that others requested for each stream, and when we wrote one ourselves."""
-
-    def __init__(self, time: Callable[[], float]) -> None:
-        self._time = time
-        self._seen: dict[str, tuple[ConfigRequested, float]] = {}
-        self._written: dict[str, float] = {}
-        self._waited_for: dict[str, list[ConfigRequested]] = {}
-
-    def seen(self, request: ConfigRequested) -> None:
-        """Note a request of another client."""
-        self._seen[request.stream] = (request, self._time())
-        self._waited_for.setdefault(request.stream, []).append(request)
-
-    def settled(self, request: ConfigRequested) -> None:
-        """Note that a request is not waited for any more, whether it is in force or not."""
-        waited_for = [one for one in self._waited_for.pop(request.stream, ()) if one is not request]
-        if waited_for:
-            self._waited_for[request.stream] = waited_for
-        last, _seen_at = self._seen.get(request.stream, (None, 0.0))
-        if last is request:
-            del self._seen[request.stream]
-
-    def discard(self, stream: str) -> None:
-        """Note a request to delete a stream: earlier requests do not concern the next stream of that name."""
-        self._waited_for.pop(stream, None)
-
-    def is_waited_for(self, request: ConfigRequested) -> bool:
-        """Return whether a request is still waited for."""
-        return any(one is request for one in self._waited_for.get(request.stream, ()))
-
-    def with_flag(self, request: ConfigRequested) -> Config:
-        """Return the requested configuration, with the flag of an earlier request that is still waited for.
-
-        The flag of a later request does not count: its configuration is not in force yet.
-        """
-        waited_for = self._waited_for.get(request.stream, [])
-        earlier = takewhile(lambda one: one is not request, waited_for)
-        flagged = [one.config for one in earlier if one.config.get(FLAG) is True]
-        carried = {key: True for key in (FLAG, TTL_FLAG) if any(config.get(key) is True for config in flagged)}
-        return {**request.config, **carried}
-
-    def written(self, stream: str) -> None:
-        """Note that an update of ours has been answered, or may have been carried out."""
-        self._written[stream] = self._time()
-
-    def may_be_undone(self, request: ConfigRequested) -> bool:
-        """Return whether an update of ours may have undone a request: True once for each update of ours."""
-        last, seen_at = self._seen.get(request.stream, (None, 0.0))
-        written_at = self._written.get(request.stream)
-        if last is not request or written_at is None or written_at < seen_at - MAX_REQUEST_OVERLAP_SECONDS:
-            return False
-        del self._written[request.stream]
-        return True
-
 
 ROUNDS_PER_FULL_CHECK = 10
 """The rounds over the list in which each stream is checked once, whatever it shows: it does not show everything."""

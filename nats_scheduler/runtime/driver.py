@@ -13,9 +13,7 @@ Cost: one call of the engine in each turn in which something happened to the str
 """
 
 import asyncio
-import gc
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event
@@ -37,168 +35,13 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.stream_port import StreamPort
-from nats_scheduler.message.effort import effort_of
-from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.garbage_collector import Load
+from nats_scheduler.runtime.waiting_inputs import WaitingInputs
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.stream_values import DEFAULT_BUDGET_NS
-
-# Keep Python's collector from visiting every held schedule again and again.
-#
-# Reference counts free nearly everything here; the collector is needed for cycles only, which tasks and errors leave.
-# By default it visits all objects each time that their number has grown by a quarter: a pause of a second with a
-# million schedules, and a third of the time of a start.
-#
-# The rule: what has survived a full pass is not visited again (`gc.freeze`), so that a pass costs what is new and not
-# what is held. If little survives, nothing is frozen: a cycle that outlives a pass, such as that of a connection, is
-# found by a later one. A large load is frozen as it arrives, before a pass has visited much of it.
-#
-# Cost: three visits of an object in its life, in passes of a few milliseconds; hardly one if many schedules are
-# loaded. Limit: a cycle that was frozen alive stays when it ends, and so does one that ended just before a load was
-# frozen. There is at most one pass that freezes for each `MIN_SURVIVORS_FROZEN` objects by which the process grows,
-# and one freeze for each `SCHEDULES_PER_FREEZE` of the most schedules that a stream ever held.
-
-COLLECTOR_THRESHOLDS = (5_000, 2, 2)
-"""New objects before a pass over the youngest, and passes before the next older generation is visited as well."""
-
-MIN_SURVIVORS_FROZEN = 20_000
-"""The fewest survivors of a full pass that the next one excludes: a pass visits them in a millisecond or two."""
-
-MIN_SCHEDULES_FROZEN = 10_000
-"""A stream with fewer schedules is never frozen before a pass: its passes are short, and it may come and go."""
-
-SCHEDULES_PER_FREEZE = 1_000
-"""A load with this number of schedules more than ever before is frozen before a pass."""
-
-OLDEST_GENERATION = 2
-
-
-def collect_only_what_is_new() -> None:
-    """Set up the collector of this process; calling it twice is harmless."""
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    if _freeze_survivors not in gc.callbacks:
-        gc.callbacks.append(_freeze_survivors)
-
-
-class Load:
-    """The number of schedules that one stream holds, as it grows."""
-
-    def __init__(self) -> None:
-        self._most = MIN_SCHEDULES_FROZEN
-
-    def grew_to(self, schedules: int) -> None:
-        """Freeze what was loaded since the last time, if it is much."""
-        if schedules >= self._most + SCHEDULES_PER_FREEZE and _freeze_survivors in gc.callbacks:
-            self._most = schedules
-            gc.freeze()
-
-
-def _freeze_survivors(phase: str, info: Mapping[str, int]) -> None:
-    if (
-        phase == "stop"
-        and info["generation"] == OLDEST_GENERATION
-        and len(gc.get_objects(OLDEST_GENERATION)) >= MIN_SURVIVORS_FROZEN
-    ):
-        gc.freeze()
-
-
-# The inputs of one engine that wait for its next step.
-#
-# A step gets only as much as it can do in a moment: what is due meanwhile, in any stream of the process, waits for
-# that. The engine reads no clock, so its work is estimated: that of contents by their number, that of messages by what
-# they contain (`message.effort`).
-#
-# The rule: inputs are taken in the order in which they came. A content that was read before a removal was requested
-# may not be taken after that. But the loss of the contact passes all that wait: nothing fires from then on, and what
-# the contact has delivered is taken as what is read without one.
-#
-# Cost: what a step takes, and the estimate; how much is left does not count. Before a burst, tens of thousands of
-# contents wait here.
-
-MAX_WORK_PER_STEP = 1_000
-"""The work that one step takes at most, in estimated microseconds; a single message that costs more is taken alone."""
-
-MAX_CONTENTS_PER_STEP = 32
-"""Contents that are taken in one step: a fire is built of each, in some 30 us, and what is due waits for that."""
-
-CONTENT_WORK = MAX_WORK_PER_STEP // MAX_CONTENTS_PER_STEP
-
-MESSAGES_OF_NO_MEANING = 16
-"""So many messages of a run without a meaning cost a microsecond."""
-
-
-class WaitingInputs:
-    """The inputs that wait, in order."""
-
-    def __init__(self) -> None:
-        self._inputs: deque[tuple[int, Input]] = deque()
-        """The work for each, and it."""
-        self._work = 0
-        """That of all."""
-
-    def __len__(self) -> int:
-        return len(self._inputs)
-
-    def add(self, given: Input) -> None:
-        """Add the last input."""
-        if isinstance(given, MessagesRead):
-            for work, part in _parts_of(given):
-                self._append(work, part)
-            return
-        if isinstance(given, ContactLost):
-            left = [waiting for waiting in self._inputs if not isinstance(waiting[1], CaughtUp)]
-            self._inputs = deque([(0, given), *left])
-            return
-        self._append(CONTENT_WORK if isinstance(given, ContentFetched) else 0, given)
-
-    def _append(self, work: int, given: Input) -> None:
-        self._inputs.append((work, given))
-        self._work += work
-
-    def take(self) -> list[Input]:
-        """Take what the next step gets, which may be nothing; what is left is for the steps after it."""
-        inputs = self._inputs
-        if self._work <= MAX_WORK_PER_STEP:
-            self._work = 0
-            taken = [given for _work, given in inputs]
-            inputs.clear()
-            return taken
-        taken, left = [], MAX_WORK_PER_STEP
-        while inputs and (not taken or inputs[0][0] <= left):
-            work, given = inputs.popleft()
-            left -= work
-            taken.append(given)
-        self._work -= MAX_WORK_PER_STEP - left
-        return taken
-
-
-def _parts_of(read: MessagesRead) -> Iterator[tuple[int, MessagesRead]]:
-    """Yield messages that were read in parts that a step may take at once, each after the work for it."""
-    messages, through = read
-    if not isinstance(messages, MessageRun):
-        blocks: Sequence[bytes] = [message.block for message in messages]
-    elif messages.is_ordinary:
-        yield len(messages) // MESSAGES_OF_NO_MEANING, read
-        return
-    else:
-        blocks = messages.blocks
-    work = effort_of(blocks)
-    if work <= MAX_WORK_PER_STEP or len(messages) == 1:
-        yield work, read
-        return
-    part: list[StoredMessage] = []
-    work = 0
-    for message in messages:
-        more = effort_of((message.block,))
-        if part and work + more > MAX_WORK_PER_STEP:
-            yield work, MessagesRead(part)
-            part, work = [], 0
-        part.append(message)
-        work += more
-    yield work, MessagesRead(part, through)
-
 
 MAX_IN_FLIGHT_AT_REST = MAX_IN_FLIGHT // 2
 """With more fires in flight, the next ones may soon have to wait for acknowledgements."""

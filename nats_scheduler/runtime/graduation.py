@@ -29,9 +29,10 @@ from nats_scheduler.engine.handover import PURGED_KINDS, Cause, GraduationFindin
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.registry import CalendarBucket, Registry, read_calendars
+from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.jetstream.task_group import in_turn

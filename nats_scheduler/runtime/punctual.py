@@ -4,8 +4,8 @@ Python waits for sockets with `epoll`, which counts in whole milliseconds, and r
 late on average for that alone.
 `select` counts in microseconds, and it can wait for the `epoll` descriptor, which is readable when any socket is.
 
-While fires follow each other closely the loop can rest (`runtime.wakes`): then only timers are run, and what arrives is
-read at the end of the rest, also if a timer was run meanwhile.
+While fires follow each other closely the loop can rest (`runtime.fewer_wakes`): then only timers are run, and what
+arrives is read at the end of the rest, also if a timer was run meanwhile.
 
 Cost: one more system call for each sleep of the loop, and none for a rest.
 Limit: a signal, or another thread, is noticed at the end of a rest too. Where that descriptor's number is too high for

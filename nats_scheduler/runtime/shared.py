@@ -11,7 +11,7 @@ The rules:
   that are gone are removed by the next instance that writes; a reader uses those of alive instances only.
 - The size of an entry is limited by what the others leave. Of each stream those schedules that fail longest are listed,
   the streams share the room, and the number of all others is given. Settings that do not fit are replaced by a note.
-- Each entry has the number of its own format (`jetstream.registry`): those of a newer version stay as they are.
+- Each entry has the number of its own format (`jetstream.value_formats`): those of a newer version stay as they are.
 - Nothing is requested or written while nothing fails. No secrets are shared, and nothing waits for a write; one that
   failed is tried again.
 
@@ -32,7 +32,8 @@ from typing import Any
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, Registry, known_entries, marked
+from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
+from nats_scheduler.jetstream.value_formats import ENTRY_FORMATS, known_entries, marked
 from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.settings.sidecar import SidecarSettings

@@ -16,8 +16,9 @@ from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.ownership.order import Order
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
+from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
@@ -35,35 +36,31 @@ from nats_scheduler.runtime.data_folder import ClaimedFolder, boot_id, claim, de
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_check import check
 from nats_scheduler.runtime.file_streams import FileStreams
-from nats_scheduler.runtime.fleet import Leftovers
 from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.leftovers import Leftovers
 from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.runtime.schedule_file import ScheduleFile
+from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import kept_settings, shared_failures
-from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.wakes import Standstill
 from nats_scheduler.runtime.work import kept_up
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.service.endpoints import serve
+from nats_scheduler.service.last_examination import Examination, Examinations
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.port import Examination, Examinations
 from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.json_files import read_streams_folder
 from nats_scheduler.settings.sidecar import SidecarSettings
-
-# Sample what happened, once in each minute of the server's clock, just before it begins; see `observe.activity`.
-#
-# Cost: a look at the clock every few seconds; once a minute about a microsecond for each stream, in several turns of
-# the event loop.
 
 CLOCK_CHECK_INTERVAL_SECONDS = 5.0
 """Longest wait until it is checked whether a minute has begun: the clock may have been set."""
 
 
 async def keep_sampling(activity: Activity, clock: Clock) -> None:
-    """Take a sample for each minute, until cancelled; the first one at once."""
+    """Take a sample for each minute, just before it begins, until cancelled; the first one at once."""
     sampled: int | None = None
     while True:
         if (minute := minute_of(clock.now())) != sampled:
@@ -74,26 +71,20 @@ async def keep_sampling(activity: Activity, clock: Clock) -> None:
         await asyncio.sleep(min(left / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))
 
 
-# The end of a sidecar that was asked to end: hand over, finish what is in flight, write how far the fires are settled.
-#
-# The rules:
-#
-# - It fires until what it owns is handed over, or until that gets no answer: if it stopped first and waited for the
-# bucket then, nothing would fire meanwhile.
-# - The last checkpoint is not waited for long: it saves the next owner work, but that one reads the stream anyway.
-#
-# Cost: some requests to the bucket. Limit: `Instances.leave` decides how long a hand-over is tried.
-
 LAST_CHECKPOINTS_LIMIT_SECONDS = 1.5
-"""Longest wait at the end for the checkpoints to be written: nothing fires meanwhile, and *Live* leaves 3 s."""
+"""Longest wait at the end for the checkpoints to be written: nothing fires meanwhile, and *Live* leaves 3 s.
+
+They save the next owner work, but that one reads the stream anyway.
+"""
 
 
 async def leave(
     services: Sequence[StreamService], instances: Instances | None, registry: Bucket, within_seconds: float
 ) -> bool:
-    """Give up everything; False if what was in flight could not be finished within the time.
+    """Hand over, finish what is in flight, write checkpoints; False if it could not be finished within the time.
 
-    Without `instances` there is none to hand over to.
+    The sidecar fires until what it owns is handed over, or until that gets no answer: if it stopped first and waited
+    for the bucket then, nothing would fire meanwhile. Without `instances` there is none to hand over to.
     """
     if instances is not None:
         await instances.leave()
@@ -103,11 +94,6 @@ async def leave(
             await in_turn([partial(service.write_checkpoint, registry) for service in services])
     return all(finished)
 
-
-# A time in which no server serves us: what to report about it, when, and about its end.
-#
-# The rule: one reason is reported at once, and again every `REPORT_INTERVAL_NS` while it lasts, however many attempts
-# fail meanwhile: the log shows that it lasts, and is not flooded.
 
 REPORT_INTERVAL_NS = 30 * SECOND
 """The interval (ns) at which a reason that lasts is reported."""
@@ -120,7 +106,11 @@ SoFar = dict[str, float | int]
 
 
 class Outage:
-    """From the loss of the connection, or the start of the process, until the streams can be served."""
+    """From the loss of the connection, or the start of the process, until the streams can be served.
+
+    One reason is reported at once, and again every `REPORT_INTERVAL_NS` while it lasts, however many attempts fail
+    meanwhile: the log shows that it lasts, and is not flooded.
+    """
 
     def __init__(self, monotonic: Callable[[], int]) -> None:
         """Begin; `monotonic` gives instants (ns) of a clock that is never set."""

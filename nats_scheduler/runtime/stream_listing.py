@@ -19,10 +19,10 @@ from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import NoAnswerError
-from nats_scheduler.jetstream.registry import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions

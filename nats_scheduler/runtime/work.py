@@ -6,7 +6,8 @@ The rule: an error of the sidecar itself ends the piece of work that raised it, 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 
-from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.denials import Denial
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.observe.reporter import Reporter
 
 
@@ -36,12 +37,6 @@ class Background:
             self._reporter.defect("task_failed", error)
 
 
-# Work that fails and is tried again: how long to wait before that, and whether to report it.
-#
-# The rule: what may heal by itself is tried again soon, since *Live* leaves 3 s, and each failure is reported.
-# A missing permission is reported once, until another one is missing, and tried again after longer and longer waits:
-# only the operator can help.
-
 RETRY_WAIT_LIMIT_SECONDS = 16.0
 """Longest wait (s) after a permission was granted until it is used."""
 
@@ -63,7 +58,12 @@ async def kept_up(work: Callable[[], Awaitable[None]], reporter: Reporter) -> No
 
 
 class Setbacks:
-    """The failures of one piece of work, one after the other."""
+    """The failures of one piece of work, one after the other: how long to wait after each, and whether to report it.
+
+    What may heal by itself is tried again soon, since *Live* leaves 3 s, and each failure is reported.
+    A missing permission is reported once, until another one is missing, and tried again after longer and longer waits:
+    only the operator can help.
+    """
 
     def __init__(self, wait_seconds: float, problem: Callable[[str], None]) -> None:
         """Wait `wait_seconds` after a failure that may heal by itself; `problem` is called with the reason of each."""

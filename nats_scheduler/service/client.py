@@ -40,7 +40,8 @@ from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery
-from nats_scheduler.service.endpoint import SHORTENED, SUBJECTS
+from nats_scheduler.service.encoded_items import SHORTENED
+from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
 from nats_scheduler.service.ownership import instances_document
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer, FiresDocument

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -30,17 +30,11 @@ from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.micro import (
-    BAD_REQUEST,
-    INSTANCE_DEADLINE_SECONDS,
-    NOT_FOUND,
-    UNAVAILABLE,
-    Questions,
-    Responder,
-    ServiceError,
-    error_of,
-)
-from nats_scheduler.service.port import AskedStream, Examination, Fleet, KnownStream
+from nats_scheduler.service.encoded_items import FRAME_BYTES, encode_items, with_items
+from nats_scheduler.service.instance_questions import INSTANCE_DEADLINE_SECONDS, Questions
+from nats_scheduler.service.last_examination import Examination
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Responder, ServiceError, error_of
+from nats_scheduler.service.port import AskedStream, Fleet, KnownStream
 from nats_scheduler.service.rules import Rule
 from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
@@ -378,7 +372,7 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
-# Cursors of lists that are in the order of their names: streams, instances, subjects.
+# -- lists in the order of their names: streams, instances, subjects -------------------------------------------------
 
 
 def name_cursor(name: str) -> str:
@@ -405,77 +399,14 @@ async def page_by_name(
     return with_items({**head, "cursor": cursor}, key, items)
 
 
-# Answers that contain many items: encoded a few items at a time, and never longer than the server takes.
-#
-# The rules: a list ends where the next item would not fit, and the requester gets a cursor instead of an error. At
-# least one item is always in it: one that does not fit alone is shortened, its texts to `MAX_TEXT_CHARS` and its
-# lists to `MAX_LIST_LENGTH`, and has the key `SHORTENED`.
-#
-# Cost: some microseconds for each item.
-
-ITEMS_PER_UNIT = 4
-"""Items that are described and encoded in one unit of work, some tens of microseconds each."""
-
-FRAME_BYTES = 2_048
-"""Room for what is around the items: their keys, a cursor, the instances that did not answer."""
-
-MAX_TEXT_CHARS = 256
-MAX_LIST_LENGTH = 64
-
-SHORTENED = "shortened"
-"""A key that only a shortened item has; its value is true."""
-
-
-def encode_items(
-    rows: Iterable[T], document_of: Callable[[T], Mapping[str, Any]], room: int
-) -> Generator[None, None, list[bytes]]:
-    """Encode as many rows, from the first on, as fit into `room` bytes; yield after each unit of work."""
-    items: list[bytes] = []
-    left = room
-    for number, row in enumerate(rows, 1):
-        item = encode_item(document_of(row), room)
-        left -= len(item) + 1
-        if left < 0 and items:
-            break
-        items.append(item)
-        if number % ITEMS_PER_UNIT == 0:
-            yield
-    return items
-
-
-def encode_item(document: Mapping[str, Any], room: int) -> bytes:
-    """Encode one item; shorten it if it does not fit into `room` bytes."""
-    item = json.dumps(document).encode()
-    return item if len(item) <= room else json.dumps({**_shortened(document), SHORTENED: True}).encode()
-
-
-def with_items(document: Mapping[str, Any], key: str, items: Iterable[bytes]) -> bytes:
-    """Return an encoded object with one more key, whose value is a list of encoded items."""
-    head = json.dumps(document).encode()
-    return b'%b%b"%b": [%b]}' % (head[:-1], b", " if document else b"", key.encode(), b", ".join(items))
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT_CHARS else f"{value[:MAX_TEXT_CHARS]}…"
-    if isinstance(value, Mapping):
-        return {key: _shortened(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shortened(one) for one in value[:MAX_LIST_LENGTH]]
-    return value
-
-
-# Ask other instances the same, for an answer that is put together from what each of them knows.
-#
-# The rule: all are asked at once, each within `INSTANCE_DEADLINE_SECONDS`, and an answer names those that did not
-# answer. An instance of an older version, which does not have the endpoint, counts as one that did not answer, and so
-# does one whose answer has another form.
-
-
 async def ask_each(
     asked: Asked, instances: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
 ) -> tuple[list[T], list[str]]:
-    """Ask these instances, but for this one; return the answers, and those that do not answer."""
+    """Ask these instances, but for this one; return the answers, and those that do not answer.
+
+    All are asked at once, each within `INSTANCE_DEADLINE_SECONDS`. An instance of an older version, which does not have
+    the endpoint, counts as one that does not answer, and so does one whose answer has another form.
+    """
     others = sorted(set(instances) - {asked.instance}) if asked.asks_others else []
     found = await asyncio.gather(*(asked.ask(other, endpoint, form, request) for other in others))
     unanswered = [other for other, answer in zip(others, found, strict=True) if answer is None]

@@ -336,11 +336,6 @@ def _served(
     )
 
 
-# The JSON Schemas of all requests and answers, in one document.
-#
-# Rule: everything in it comes from the list above, by which requests and answers are read.
-
-
 def service_schema() -> dict[str, Any]:
     """Return the schemas (2020-12): for each subject a request and an answer, whose parts are in `$defs`."""
     adapters: list[tuple[Any, Any, TypeAdapter[Any]]] = []

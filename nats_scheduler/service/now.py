@@ -46,15 +46,8 @@ from nats_scheduler.observe.documents import (
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.endpoint import (
-    Asked,
-    Document,
-    Views,
-    ask_each,
-    ask_owners,
-    not_served,
-    with_items,
-)
+from nats_scheduler.service.encoded_items import with_items
+from nats_scheduler.service.endpoint import Asked, Document, Views, ask_each, ask_owners, not_served
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, StreamNames, SubjectFilter
 from nats_scheduler.service.server_schedules import MAX_STREAMS, READ_WAIT_SECONDS

@@ -35,7 +35,8 @@ from nats_scheduler.observe.documents import (
 )
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
-from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
+from nats_scheduler.service.encoded_items import with_items
+from nats_scheduler.service.endpoint import Asked, Document, not_served, shown
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest, SubjectFilter, TargetFilter
 

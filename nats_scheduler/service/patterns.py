@@ -43,7 +43,8 @@ from nats_scheduler.observe.explanations import (
 )
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.endpoint import Asked, Document, shown, with_items
+from nats_scheduler.service.encoded_items import with_items
+from nats_scheduler.service.endpoint import Asked, Document, shown
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Instant, Request
 

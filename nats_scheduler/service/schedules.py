@@ -14,22 +14,10 @@ from nats_scheduler.engine.views.pages import Cursor, SubjectPage, read_cursor
 from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
-from nats_scheduler.service.endpoint import (
-    Asked,
-    Document,
-    Known,
-    name_cursor,
-    read_name_cursor,
-    shown,
-    with_items,
-)
+from nats_scheduler.service.encoded_items import with_items
+from nats_scheduler.service.endpoint import Asked, Document, Known, name_cursor, read_name_cursor, shown
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
-from nats_scheduler.service.schemas import (
-    MessagesRequest,
-    ScheduleAnswer,
-    ScheduleRequest,
-    SchedulesRequest,
-)
+from nats_scheduler.service.schemas import MessagesRequest, ScheduleAnswer, ScheduleRequest, SchedulesRequest
 
 T = TypeVar("T", Rejected, HeadersMisnamed)
 

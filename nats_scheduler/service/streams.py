@@ -20,16 +20,8 @@ from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.endpoint import (
-    Asked,
-    Document,
-    ask_owners,
-    encode_item,
-    name_cursor,
-    page_by_name,
-    read_name_cursor,
-    with_items,
-)
+from nats_scheduler.service.encoded_items import encode_item, with_items
+from nats_scheduler.service.endpoint import Asked, Document, ask_owners, name_cursor, page_by_name, read_name_cursor
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.port import Fleet, Instance
 from nats_scheduler.service.schemas import (

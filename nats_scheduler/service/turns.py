@@ -170,14 +170,6 @@ def _too_long() -> ServiceError:
     return ServiceError(UNAVAILABLE, f"not finished within {WORK_LIMIT_SECONDS:.0f} s: the sidecar is busy with fires")
 
 
-# Results of long work that are given to several requesters: a page that is open asks the same every other second.
-#
-# The rule: a result is reused for `REUSE_FACTOR` times as long as its work took, so that requests for the same take
-# at most a tenth of the time, however many requesters there are; and not for longer than `REUSE_LIMIT_SECONDS`. Work
-# that took less than `SHORT_WORK_SECONDS` is done for each request. Requesters of the same wait for the same work.
-#
-# Cost: a look-up for each request. Limit: results of `MAX_RESULTS` requests are kept.
-
 REUSE_FACTOR = 10
 REUSE_LIMIT_SECONDS = 30.0
 SHORT_WORK_SECONDS = 0.02
@@ -198,7 +190,12 @@ class _Result(Generic[T]):
 
 
 class Reused(Generic[T]):
-    """The results of one kind of work."""
+    """The results of one kind of long work, given to several requesters: an open page asks the same again and again.
+
+    A result is reused for `REUSE_FACTOR` times as long as its work took, so that requests for the same take at most a
+    tenth of the time, and not for longer than `REUSE_LIMIT_SECONDS`. Work that took less than `SHORT_WORK_SECONDS` is
+    done for each request. Requesters of the same wait for the same work.
+    """
 
     def __init__(self) -> None:
         self._results: OrderedDict[Hashable, _Result[T]] = OrderedDict()

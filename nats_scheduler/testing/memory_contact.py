@@ -62,11 +62,9 @@ from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Perfect
 
-# Whether a fire in a stream in memory is finished: the answer of `MemoryContact` to `CheckFinished`.
-
 
 def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
-    """Return what a server would say of the fires in question."""
+    """Return what a server would say of the fires in question: whether they are finished."""
     unfinished, fault = _first_stored(request, stream), ""
     if request.consumer is not None:
         consumer = stream.consumers.get(request.consumer)

@@ -22,16 +22,9 @@ from nats_scheduler.schedule.durations import NEVER, parse_ttl
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 
-# A consumer of a stream in memory, as far as the sidecar sees it: what it has acknowledged.
-#
-# The rule: `acknowledged_through` is the acknowledgement floor of a server: everything up to it that the consumer
-# receives and that is still stored is acknowledged.
-#
-# Cost: a look at each stored message above the floor. Limit: it delivers nothing; a test says what it acknowledges.
-
 
 class MemoryConsumer:
-    """One consumer with explicit acknowledgements."""
+    """One consumer with explicit acknowledgements. It delivers nothing: a test says what it acknowledges."""
 
     def __init__(self, stream: "MemoryStream", matching: str = ">") -> None:
         """Receive what is stored on the subjects that match, from the first message on."""

@@ -48,14 +48,10 @@ from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Perfect
 
-# A generated message in a form that tests can compare: headers as text, times in nanoseconds.
-#
-# The rule: it contains what the stream stored, and which fire of which schedule it is.
-
 
 @dataclass(frozen=True, slots=True)
 class GeneratedMessage:
-    """The message that a fire stored."""
+    """The message that a fire stored, in a form that tests can compare, and which fire of which schedule it is."""
 
     subject: str
     sequence: int

@@ -1,4 +1,4 @@
-"""The status page as an ASGI application: which address is which page."""
+"""The status page: which address is which page, and its process with the connection, the pages and the listener."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -58,11 +58,6 @@ def application(
     )
 
 
-# The status page as one process: the connection, the pages and the listener, until they are stopped.
-#
-# The rule: nothing here waits for NATS: the page is served at once, and says what it cannot reach.
-
-
 class TokenError(Exception):
     """The token is missing, or cannot be used; the operator has to change a setting."""
 
@@ -116,6 +111,7 @@ def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Control
 async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.Event) -> None:
     """Serve the status page until `stop` is set; raises `TokenError` and `ListenError`.
 
+    Nothing here waits for NATS: the page is served at once, and says what it cannot reach.
     `now` returns the time in ns since the Unix epoch.
     """
     token = token_of(settings)

@@ -203,7 +203,7 @@ def _round(number: float) -> float:
     return round(number, 1)
 
 
-# What was fired in the last hour, as the pictures and the tiles need it.
+# -- the last hour, as the pictures and the tiles need it ------------------------------------------------------------
 
 MINUTES = 60
 LEAST_MINUTES = 5

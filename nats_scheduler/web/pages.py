@@ -50,7 +50,7 @@ def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, tuple[str, st
     return {one["id"]: (LETTERS[n % len(LETTERS)], f"c{n % COLOURS}") for n, one in enumerate(instances)}
 
 
-# One schedule: its next fires with what the clock does to them, and what the sidecars say about it.
+# -- one schedule: its next fires, and what the sidecars say about it ------------------------------------------------
 
 _EFFECTS = {"moved": "moved", "first_of_two": "first of two", "second_of_two": "second of two"}
 

@@ -21,20 +21,17 @@ from nats_scheduler.observe.texts import span_text
 from nats_scheduler.schedule.instants import DAY, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-# Addresses of the pages: what is asked for is in the query, percent-encoded, and never in the path.
-#
-# The rule: browsers shorten `..` and `//` in paths, so a subject is in none. What is not UTF-8 in a query is
-# replaced, as in the answers of the sidecars.
-
 
 def address(path: str, /, **values: str | None) -> str:
-    """Return the address of a page; values that are None or "" are left out."""
+    """Return the address of a page; values that are None or "" are left out.
+
+    Browsers shorten `..` and `//` in paths, so what is asked for is in the query. What is not UTF-8 in it is replaced,
+    as in the answers of the sidecars.
+    """
     given = {name: value for name, value in values.items() if value}
     query = urlencode(given, quote_via=quote, safe="", errors="replace")
     return f"{path}?{query}" if query else path
 
-
-# Numbers, times and texts.
 
 MAX_LISTED_CHARS = 160
 """The most characters of a subject or a pattern that a list shows; the page of the schedule shows all of them."""

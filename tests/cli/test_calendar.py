@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.jetstream.registry import CalendarBucket
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, with_days, without_days
 from nats_scheduler.schedule.days import read_days
 from nats_scheduler.settings.sidecar import SidecarSettings

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from nats_scheduler.cli.doctor import COLUMNS
 from nats_scheduler.cli.process import ERASE_LINE, progress_text
-from nats_scheduler.doctor.finding import MAX_LISTED, Code
+from nats_scheduler.doctor.finding import MAX_LISTED
+from nats_scheduler.doctor.finding_codes import Code
 from tests.cli.prompt import Cli, Prompt, at_a_terminal
 from tests.conftest import StartServer
 from tests.doctor.scenes import emulated, schedule, unflagged

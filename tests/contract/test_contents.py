@@ -11,7 +11,13 @@ import pytest
 
 from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.inputs import ContentFetched, Unanswered
-from nats_scheduler.jetstream.contents import MAX_RUN_GAP, MAX_RUN_OTHERS, MAX_RUN_SCHEDULES, MIN_RUN_SCHEDULES, runs_of
+from nats_scheduler.jetstream.content_runs import (
+    MAX_RUN_GAP,
+    MAX_RUN_OTHERS,
+    MAX_RUN_SCHEDULES,
+    MIN_RUN_SCHEDULES,
+    runs_of,
+)
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.headers import with_headers

@@ -1,4 +1,7 @@
-"""The promises of `engine.stream_port`, one by one, tested on the stream in memory and on real servers."""
+"""The promises of `engine.stream_port`, one by one, tested on the stream in memory and on real servers.
+
+It tests `jetstream/expired_messages.py` too.
+"""
 
 from collections import Counter
 

@@ -17,19 +17,16 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged, Version
-from nats_scheduler.jetstream import purge as purging
-from nats_scheduler.jetstream.purge import (
+from nats_scheduler.jetstream import block_indexes
+from nats_scheduler.jetstream.block_indexes import (
     KEPT_SECONDS,
     LONG_STREAM,
-    MAX_PURGES_IN_FLIGHT,
-    MIN_JOINT_PURGES,
     SHARE_FOR_EACH,
     VERY_LONG_STREAM,
     BlockIndexes,
-    Purger,
-    filter_of,
-    purge_body,
 )
+from nats_scheduler.jetstream.joint_purge import MIN_JOINT_PURGES, filter_of
+from nats_scheduler.jetstream.purge import MAX_PURGES_IN_FLIGHT, Purger, purge_body
 from nats_scheduler.jetstream.reach import LeaderReach
 from tests.conftest import SharedServer
 from tests.contract.conftest import OpenSide
@@ -346,8 +343,8 @@ async def long_stream(
     url: str, stream: str, monkeypatch: pytest.MonkeyPatch, **config: Any
 ) -> AsyncIterator[tuple[Scene, Account, list[tuple[str, bytes]]]]:
     """Open a purger on a stream that is taken for a long one; yields what is asked of the server to remove, too."""
-    monkeypatch.setattr(purging, "LONG_STREAM", 1)
-    monkeypatch.setattr(purging, "SHARE_FOR_EACH", 0.01)
+    monkeypatch.setattr(block_indexes, "LONG_STREAM", 1)
+    monkeypatch.setattr(block_indexes, "SHARE_FOR_EACH", 0.01)
     async with account_on(url) as account, removals(account, stream) as asked:
         await account.create(stream, allow_msg_schedules=False, **config)
         async with scene(url, stream, create=False) as at:

@@ -8,8 +8,9 @@ import asyncio
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.inputs import Input, ProposalsApplied, PublishConcluded, PurgeConcluded, Unanswered
+from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.reach import NO_SUBJECT, BoundedRequests
+from nats_scheduler.jetstream.reach import NO_SUBJECT
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
 from tests.harness.waiting import eventually

@@ -6,8 +6,8 @@ Its rule: a scene builds streams whose names begin with the given one, so that m
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from nats_scheduler.doctor.finding import Code
-from nats_scheduler.jetstream.registry import CalendarBucket
+from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.account import Account, in_seconds
 from tests.harness.flagged import FLAGGED

@@ -2,6 +2,7 @@
 
 It tests `doctor/gather.py` too.
 It tests `doctor/server.py` too.
+It tests `doctor/clock_reading.py` too.
 """
 
 import re
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.schedule.instants import DAY, SECOND

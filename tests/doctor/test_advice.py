@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import findings_on, of

@@ -2,7 +2,8 @@
 
 import re
 
-from nats_scheduler.doctor.finding import MAX_LISTED, Code, Finding, Severity, report_of
+from nats_scheduler.doctor.finding import MAX_LISTED, Finding, report_of
+from nats_scheduler.doctor.finding_codes import Code, Severity
 from tests.house.sources import ROOT
 
 NOTE = Finding(Code.COPIED, "what", "command", "A", "a")

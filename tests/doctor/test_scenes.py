@@ -1,6 +1,7 @@
 """Each finding about a stream, on a server on which it is reported, and on one that differs in one thing.
 
 It tests `doctor/schedules.py` too.
+It tests `doctor/server_defects.py` too.
 """
 
 from collections.abc import AsyncIterator
@@ -10,7 +11,8 @@ import pytest
 
 from nats_scheduler.doctor import gather
 from nats_scheduler.doctor.examination import examine
-from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stream_listing

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from nats_scheduler.doctor import system_requests
-from nats_scheduler.doctor.finding import Code
-from nats_scheduler.doctor.permissions import USER_INFO
+from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.doctor.permission_probe import USER_INFO
 from nats_scheduler.doctor.system_requests import cluster_answers, own_answer, server_answers
 from nats_scheduler.jetstream.errors import NoAnswerError, NoJetStreamError, NotPermittedError
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port

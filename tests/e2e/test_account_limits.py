@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.own_streams import REQUIRED_BYTES
 from nats_scheduler.jetstream.registry import BucketLimits, Registry

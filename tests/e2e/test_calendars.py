@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, FireForged
 from nats_scheduler.engine.views.outlook import State
-from nats_scheduler.jetstream.registry import CalendarBucket
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND

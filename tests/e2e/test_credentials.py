@@ -14,7 +14,7 @@ from typing import Any
 import nkeys
 import pytest
 
-from nats_scheduler.jetstream.dial import check_credentials
+from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import CredentialsError
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer

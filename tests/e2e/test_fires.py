@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.engine.events import FireConfirmed, FireRefused, FireStored, FireUnknown
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.jetstream import purge as block_indexes
+from nats_scheduler.jetstream import block_indexes
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51

@@ -19,9 +19,9 @@ from nats_scheduler.engine.ownership.owners import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
-from nats_scheduler.runtime import discovery as last_requests
+from nats_scheduler.runtime import last_requests
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service import micro
+from nats_scheduler.service import instance_questions
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
@@ -93,7 +93,7 @@ async def test_one_that_is_killed_is_replaced_because_the_server_says_that_it_is
 ) -> None:
     """The test does not wait for so long that it would be gone because of a heartbeat that is missing."""
     monkeypatch.setattr(owners, "GONE_AFTER_NS", 600 * SECOND)
-    monkeypatch.setattr(micro, "INSTANCE_DEADLINE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(instance_questions, "INSTANCE_DEADLINE_SECONDS", PATIENCE_SECONDS)
     server = await start_server(V2_11)
     async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, [left]):
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import FireForged, TargetMapped
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of

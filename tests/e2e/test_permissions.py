@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.registry import CalendarBucket
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings

@@ -2,6 +2,7 @@
 
 Its rule: nobody fires by a checkpoint or a record that is not understood, until the operator, or a newer sidecar, ends
 that.
+It tests `runtime/leftovers.py` too.
 """
 
 import json
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.registry import ENTRY_FORMATS, FORMAT
+from nats_scheduler.jetstream.value_formats import ENTRY_FORMATS, FORMAT
 from nats_scheduler.message.foreign_json import read_object
-from nats_scheduler.runtime import fleet as leftovers
+from nats_scheduler.runtime import leftovers
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.registry import CalendarBucket
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.paused import paused_block

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleReplacedUnfired, ScheduleSilent
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import StartServer

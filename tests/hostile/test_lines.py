@@ -11,7 +11,7 @@ from nats_scheduler.message.rejection import MAX_KEPT_CHARS, PATTERN_INVALID
 from nats_scheduler.observe.log import MAX_LINES, Allowance, configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.discovery import LastRequests
+from nats_scheduler.runtime.last_requests import LastRequests
 from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
 

@@ -2,7 +2,7 @@
 
 import uuid
 
-from nats_scheduler.jetstream.errors import Denial, read_denial
+from nats_scheduler.jetstream.denials import Denial, read_denial
 
 
 def test_a_denial_names_what_is_denied_whatever_stands_behind_it() -> None:

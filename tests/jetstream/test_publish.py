@@ -11,7 +11,7 @@ from itertools import pairwise
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import Denial
+from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.publish import MAX_BYTES_IN_FLIGHT, Publisher
 from nats_scheduler.jetstream.wire import RunReader, Sink
 from tests.harness.waiting import eventually

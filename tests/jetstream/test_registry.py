@@ -12,12 +12,11 @@ import pytest
 from nats_scheduler.engine.ownership.owners import OwnerChange, Owners, Reason, Record
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import ApiError
-from nats_scheduler.jetstream.registry import (
+from nats_scheduler.jetstream.registry import Delivered, Registry
+from nats_scheduler.jetstream.value_formats import (
     ENTRY_FORMATS,
     FORMAT,
     FORMATS,
-    Delivered,
-    Registry,
     UnknownFormatError,
     known_entries,
     marked,

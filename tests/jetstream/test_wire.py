@@ -17,17 +17,9 @@ from hypothesis import strategies as st
 from nats.errors import ProtocolError, UnexpectedEOF
 
 from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
+from nats_scheduler.jetstream.frame_runs import ACKNOWLEDGED, PURGED, AnswerFrames, ConsumerFrames
 from nats_scheduler.jetstream.publish import outcome_of
-from nats_scheduler.jetstream.wire import (
-    ACKNOWLEDGED,
-    MIN_RUN_BYTES,
-    PURGED,
-    AnswerFrames,
-    ConsumerFrames,
-    DirectReader,
-    FrameParser,
-    WireClient,
-)
+from nats_scheduler.jetstream.wire import MIN_RUN_BYTES, DirectReader, FrameParser, WireClient
 from nats_scheduler.message.stored import StoredMessage
 from tests.harness.seeds import draws, generator
 from tests.harness.waiting import eventually

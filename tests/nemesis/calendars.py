@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import CalendarBucket
 from tests.harness.waiting import time_reached
 from tests.judge.history import NEVER, CalendarSeen, Leaves
 from tests.nemesis.ground import CALENDARS, Ground

@@ -6,7 +6,7 @@ Its rule: what it writes has the form of what sidecars write, since anything els
 import asyncio
 import json
 
-from nats_scheduler.jetstream.registry import marked
+from nats_scheduler.jetstream.value_formats import marked
 from nats_scheduler.message.foreign_json import Object
 from tests.harness.account import Account
 from tests.harness.waiting import time_reached

@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from nats_scheduler.engine.events import Event, FireConfirmed, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.canary import GRACE_NS, CanaryMetrics, CanaryRecord
-from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics, LabelledCounter
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 from nats_scheduler.observe.gauges import StreamFigures
+from nats_scheduler.observe.metric_samples import LabelledCounter
 from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
 from nats_scheduler.observe.overload import REPEAT_SAMPLES, WINDOW_SAMPLES, Lateness, Overload
 from nats_scheduler.observe.reporter import HANDLERS, Reporter

@@ -98,6 +98,7 @@ async def test_a_scrape_makes_pauses_however_many_streams_there_are(monkeypatch:
         return Sample(*values, **named)
 
     monkeypatch.setattr("nats_scheduler.observe.fire_counts.Sample", counted)
+    monkeypatch.setattr("nats_scheduler.observe.metric_samples.Sample", counted)
     monkeypatch.setattr("nats_scheduler.observe.pages.time.sleep", lambda _seconds: at_pauses.append(made))
     served = pages(list, metrics)
     assert served.answer("/metrics").status == 200

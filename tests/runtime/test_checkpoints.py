@@ -14,17 +14,14 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import DEFAULT_DUPLICATE_WINDOW_NS
-from nats_scheduler.runtime import checkpoints as pace
-from nats_scheduler.runtime.checkpoints import (
+from nats_scheduler.runtime import checkpoint_writing
+from nats_scheduler.runtime.checkpoint_writing import (
     CHECKPOINT_INTERVAL_SECONDS,
-    MAX_CHECKPOINT_LEAD_NS,
     TURN_LIMIT_SECONDS,
-    CheckpointKeeper,
     CheckpointWriter,
     Pace,
-    checkpoint_key,
-    read_checkpoint,
 )
+from nats_scheduler.runtime.checkpoints import MAX_CHECKPOINT_LEAD_NS, CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
@@ -388,9 +385,9 @@ async def turns_until(watched: Writer, count: int, *writers: Writer) -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "TURN_CHECK_INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(pace, "CHECKPOINT_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(pace, "MAX_TURNS_PER_CHECK", 2)
+    monkeypatch.setattr(checkpoint_writing, "TURN_CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(checkpoint_writing, "CHECKPOINT_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_writing, "MAX_TURNS_PER_CHECK", 2)
 
 
 @pytest.mark.usefixtures("soon")

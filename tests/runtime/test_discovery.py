@@ -1,7 +1,7 @@
 """Repeated updates: those of another client that one of ours may have undone."""
 
 from nats_scheduler.jetstream.request_watch import ConfigRequested
-from nats_scheduler.runtime.discovery import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
+from nats_scheduler.runtime.last_requests import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
 
 
 class Watch:

@@ -30,7 +30,8 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, MAX_READ_AT_REST, StreamDriver, WaitingInputs
+from nats_scheduler.runtime.driver import MAX_READ_AT_REST, StreamDriver
+from nats_scheduler.runtime.waiting_inputs import MAX_CONTENTS_PER_STEP, WaitingInputs
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock

@@ -14,20 +14,19 @@ from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.order import Order, order_of
 from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, NO_OWNER, Owners, Reason, Record
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.registry import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.value_formats import UnknownFormatError
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.instance_judgement import ALL_REFUSED_LIMIT_NS, Judgement
 from nats_scheduler.runtime.instances import (
-    ALL_REFUSED_LIMIT_NS,
     INSTANCE,
     MAX_NAME_CHARS,
     MAX_UNREADABLE_NOTED,
     OWNER,
     Instances,
-    Judgement,
     ServicesByKey,
     record_of,
     value_of,

@@ -5,7 +5,7 @@ from typing import Any
 
 from nats_scheduler.jetstream.streams import Remembered, StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, NATIVE_LEVEL, Capabilities
-from nats_scheduler.runtime.continuity import EngineBasis, basis_of
+from nats_scheduler.runtime.engine_basis import EngineBasis, basis_of
 from nats_scheduler.runtime.modes import Mode, mode_of
 
 CREATED = "2026-01-01T00:00:00Z"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from nats_scheduler.runtime.fewer_wakes import RestingLoop
 from nats_scheduler.runtime.punctual import run_punctually
-from nats_scheduler.runtime.wakes import RestingLoop
 
 LONG_SECONDS = 30.0
 """Longer than any test takes."""

@@ -16,13 +16,13 @@ from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import checkpoints as pace
-from nats_scheduler.runtime import stream_service
+from nats_scheduler.runtime import checkpoint_writing, stream_service
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.fewer_wakes import RestingLoop
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.punctual import run_punctually
-from nats_scheduler.runtime.stream_service import StreamService, StreamServices
-from nats_scheduler.runtime.wakes import RestingLoop
+from nats_scheduler.runtime.served_streams import StreamServices
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -224,7 +224,7 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
 
 async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when the time for a checkpoint has come, which is far off here."""
-    monkeypatch.setattr(pace, "CHECKPOINT_INTERVAL_SECONDS", 100 * LONG_SECONDS)
+    monkeypatch.setattr(checkpoint_writing, "CHECKPOINT_INTERVAL_SECONDS", 100 * LONG_SECONDS)
     checkpoints = Checkpoints()
     one = await service(checkpoints, retention="workqueue")
     async with served(one, Answering(), checkpoints):

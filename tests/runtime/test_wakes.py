@@ -13,19 +13,16 @@ import pytest
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.wakes import (
-    CONTACT_STANDSTILL_LIMIT_NS,
-    MAX_DUE_PER_TURN,
+from nats_scheduler.runtime.fewer_wakes import (
     MIN_FIRES_FOR_REST,
     MIN_FIRES_SHARED,
-    MIN_WAKES_KEPT,
     RATE_SPAN_SECONDS,
     SOON_SECONDS,
     STANDBY_REST_SECONDS,
     Moderation,
     Rate,
-    Wakes,
 )
+from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, MAX_DUE_PER_TURN, MIN_WAKES_KEPT, Wakes
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.log_lines import capture_logs

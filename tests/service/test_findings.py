@@ -6,30 +6,22 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.observe.documents import ReportDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service import port as examinations
+from nats_scheduler.service import last_examination
+from nats_scheduler.service.last_examination import KEPT_NS, RETRY_NS, Examination, Examinations
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.port import KEPT_NS, RETRY_NS, Examination, Examinations
 from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on
 from tests.doctor.scenes import SCENES, schedule
-from tests.harness.account import (
-    CLOCK,
-    Account,
-    Running,
-    account_on,
-    in_seconds,
-    sidecar_on,
-    sidecar_with,
-)
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.flagged import FLAGGED
 from tests.harness.permissions import limited_to, permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -75,8 +67,8 @@ async def has_read(account: Account, stream: str) -> None:
 
 
 async def examined_anew(account: Account, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(examinations, "KEPT_NS", 0)
-    monkeypatch.setattr(examinations, "RETRY_NS", 0)
+    monkeypatch.setattr(last_examination, "KEPT_NS", 0)
+    monkeypatch.setattr(last_examination, "RETRY_NS", 0)
     return await answered(account.connection, "findings.list")
 
 
@@ -169,7 +161,7 @@ async def test_a_request_that_is_cancelled_leaves_the_next_one_to_examine() -> N
 
 
 async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examinations, "LIMIT_SECONDS", 0.01)
+    monkeypatch.setattr(last_examination, "LIMIT_SECONDS", 0.01)
     with pytest.raises(ServiceError, match="it was not finished within"):
         await Examinations(lambda: 0).latest(lambda: asyncio.get_running_loop().create_future())
 
@@ -193,7 +185,7 @@ async def test_a_finding_appears_and_is_gone_with_the_next_examination(
             (one.code.value, one.what, one.command) for one in command
         ], "the command finds the same"
         assert any("permissions" in one["what"] for one in found["unexamined"])
-        monkeypatch.setattr(examinations, "KEPT_NS", KEPT_NS)
+        monkeypatch.setattr(last_examination, "KEPT_NS", KEPT_NS)
         await account.publish("O.s", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "O.out"})
         kept = await answered(account.connection, "findings.list")
         assert (kept["at"], codes(kept)) == (found["at"], {"schedule_invalid"}), "it was examined a moment ago"

@@ -10,7 +10,8 @@ import pytest
 
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.service.micro import CONFLICT, MicroService, Questions, Served, ServiceError, error_of
+from nats_scheduler.service.instance_questions import Questions
+from nats_scheduler.service.micro import CONFLICT, MicroService, Served, ServiceError, error_of
 from nats_scheduler.service.shares import Budget, RequestPlaces
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied

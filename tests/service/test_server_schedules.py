@@ -1,4 +1,7 @@
-"""Schedules that the server itself fires are read for a request, as `ls` reads them: exactly those stored then."""
+"""Schedules that the server itself fires are read for a request, as `ls` reads them: exactly those stored then.
+
+It tests `service/stream_reading.py` too.
+"""
 
 import asyncio
 import gc
@@ -21,7 +24,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stream_listing
-from nats_scheduler.service import server_schedules
+from nats_scheduler.service import server_schedules, stream_reading
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.turns import Turns
@@ -226,7 +229,7 @@ async def test_no_consumer_is_created_where_it_would_do_harm(
     assert asking.requests == []
     monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
     await asking.schedules.release_idle()
-    monkeypatch.setattr(server_schedules, "MAX_LOOKED_UP", 5)
+    monkeypatch.setattr(stream_reading, "MAX_LOOKED_UP", 5)
     assert "81 messages that can only be looked up" in await asking.refused()
 
 
@@ -260,7 +263,7 @@ async def test_a_limit_of_the_stream_that_changed_counts_at_once(ask_on: Begin) 
 async def test_many_removals_are_looked_up_or_the_stream_is_read_again(
     ask_on: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_schedules, "MAX_LISTED_DELETED", 3)
+    monkeypatch.setattr(stream_reading, "MAX_LISTED_DELETED", 3)
     asking = await ask_on()
     sequences = await asking.schedules_are_stored(20)
     assert len(await asking.agrees()) == 20
@@ -343,7 +346,7 @@ def is_open(connection: sqlite3.Connection) -> bool:
 async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_it_over(
     ask_on: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collector of a sidecar freezes what it has visited (`runtime.driver`), and finds no cycle there later."""
+    """What the collector has visited is frozen (`runtime.garbage_collector`), and it finds no cycle there later."""
     asking = await ask_on()
     await asking.schedules_are_stored(300)
     view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENCE_SECONDS)

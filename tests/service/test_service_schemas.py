@@ -15,7 +15,7 @@ from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.patterns import Every
-from nats_scheduler.service.endpoint import encode_items, with_items
+from nats_scheduler.service.encoded_items import encode_items, with_items
 from nats_scheduler.service.endpoints import ALL_ENDPOINTS, ENDPOINTS, service_schema
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer

@@ -22,6 +22,7 @@ from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.runtime import continuity, restart, schedule_file
 from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.engine_basis import EngineBasis
 from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import Removals
 from nats_scheduler.runtime.schedule_file import StreamRows
@@ -310,7 +311,7 @@ async def unnoticed(*_args: object) -> str:
 stream_trusted = together(
     instead(restart, "_fitting", unchecked),
     instead(continuity, "step_back", unnoticed),
-    instead(continuity.EngineBasis, "digest", lambda *_: "any"),
+    instead(EngineBasis, "digest", lambda *_: "any"),
 )
 """Any stream that is long enough is taken for the one that the rows are of."""
 

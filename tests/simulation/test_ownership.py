@@ -25,7 +25,7 @@ from nats_scheduler.engine.ownership.owners import HEARTBEAT_INTERVAL_NS, Owners
 from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime import checkpoints, instances, sidecar, stream_service, wakes
-from nats_scheduler.runtime.checkpoints import CheckpointWriter
+from nats_scheduler.runtime.checkpoint_writing import CheckpointWriter
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import NEVER, SECOND

@@ -1,6 +1,7 @@
 """What a stream loses while it is served: removals that nobody requested, and a stream that goes back or is made anew.
 
 The rule: each test fails with the bug planted that it stands for.
+It tests `runtime/continuity.py` too.
 """
 
 import asyncio
