@@ -92,7 +92,6 @@ class Moderation:
         self._rests_until = 0.0
         self._began_at = 0.0
         """The time (s) at which the turn began in which fires were sent last."""
-        self._turn_began_at = 0.0
 
     def sent(self, count: int) -> None:
         """Note that `count` fires were sent in this turn."""
@@ -118,34 +117,30 @@ class Moderation:
         else:
             self._hurried.discard(key)
 
-    def turn_began(self) -> None:
-        """Note that drivers are being stepped."""
-        self._turn_began_at = self._loop.time()
-
-    def turn_ended(self, budget: float) -> None:
-        """Note that drivers were stepped; the least `budget` (s) of them decides how long is rested."""
+    def turn_ended(self, began_at: float, budget: float) -> None:
+        """Note that drivers were stepped since a time (s); their least `budget` (s) decides how long is rested."""
         if self._rest_until is None:
             return
         if not self._sent:
             if self._received_standing_by:
-                self._rest_standing_by(budget)
+                self._rest_standing_by(began_at, budget)
             return
         now = self._loop.time()
         self._received_standing_by = 0
         self._rate.count(self._sent, now)
-        self._sent, self._began_at = 0, self._turn_began_at
+        self._sent, self._began_at = 0, began_at
         self._per_second = self._rate.per_second(now)
         rests = self._per_second * budget >= MIN_FIRES_FOR_REST
         self._rests_until = self._began_at + budget if rests else 0.0
 
-    def _rest_standing_by(self, budget: float) -> None:
+    def _rest_standing_by(self, began_at: float, budget: float) -> None:
         """Rest after a turn in which standbys took what they received, unless an earlier rest lasts longer."""
         now, received = self._loop.time(), self._received_standing_by
         self._received_standing_by = 0
         self._rate_standing_by.count(received, now)
         length = budget if self._owners else STANDBY_REST_SECONDS
         if self._rate_standing_by.per_second(now) * length >= MIN_FIRES_FOR_REST:
-            self._rests_until = max(self._rests_until, self._turn_began_at + length)
+            self._rests_until = max(self._rests_until, began_at + length)
 
     def rest(self, turn_at: float) -> None:
         """Rest until `turn_at` (of the loop's clock), just before the next turn, or until the rest is over.

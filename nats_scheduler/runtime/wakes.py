@@ -125,8 +125,15 @@ class Queue:
 
     def pop(self, now: int) -> Sleeper | None:
         """Take the first sleeper whose time has come at `now` (ns)."""
-        instant = self.first()
-        return None if instant is None or instant > now else heappop(self.waiting)[2]
+        waiting = self.waiting
+        while waiting:
+            instant, _number, sleeper = waiting[0]
+            if instant == sleeper.wake_at and instant > now:
+                return None
+            heappop(waiting)
+            if instant == sleeper.wake_at:
+                return sleeper
+        return None
 
 
 class Wakes:
@@ -255,18 +262,12 @@ class Wakes:
         self._take_turn()
 
     def _take_turn(self) -> None:
-        """Step some, and have others follow in the next turn."""
-        self._step_some()
-        if self._others:
-            self._turn_soon()
-
-    def _step_some(self) -> None:
-        """Step those whose time has come, and then others.
+        """Step those whose time has come, and then others; what is left follows in the next turn.
 
         A standstill is checked once for all of them, and again before what they send leaves (`Connection.end_when`),
         because the process may be stopped in the middle of a step too.
         """
-        self.moderation.turn_began()
+        began_at = self._loop.time()
         self.check_standstill()
         self._is_stepping = True
         now, most = self._clock.now(), MAX_DUE_PER_TURN
@@ -278,8 +279,10 @@ class Wakes:
         for _ in range(min(MAX_OTHERS_PER_TURN, len(self._others))):
             self._others.popleft().step_if_due()
         self._is_stepping = False
-        self.moderation.turn_ended(min(self._queues, default=0.0))
+        self.moderation.turn_ended(began_at, min(self._queues, default=0.0))
         self._set_timer(now)
+        if self._others:
+            self._turn_soon()
 
     def _tick_later(self) -> None:
         planned = next_multiple(self._loop.time(), TICK_INTERVAL_SECONDS)

@@ -169,7 +169,8 @@ async def test_no_edit_is_lost_beside_whatever_fires(
 
 KILLED = """
 import asyncio, sys
-from nats_scheduler.control.edits import edit, pause, resume
+from nats_scheduler.control.edits import edit
+from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.words import Edit
 from tests.control.test_connection_store import store_of
 from tests.harness.account import account_on

@@ -390,7 +390,7 @@ async def test_what_is_cheap_to_read_is_read_at_once_and_a_message_that_is_too_d
 
 SET_UP = """
 import gc
-from nats_scheduler.runtime.driver import (
+from nats_scheduler.runtime.garbage_collector import (
     MIN_SCHEDULES_FROZEN, MIN_SURVIVORS_FROZEN, SCHEDULES_PER_FREEZE, Load, collect_only_what_is_new
 )
 

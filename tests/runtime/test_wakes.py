@@ -264,11 +264,10 @@ class Loop:
         return self.due
 
 
-def send(one: Moderation, count: int, budget: float = BUDGET, turn_at: float = inf) -> None:
+def send(loop: Any, one: Moderation, count: int, budget: float = BUDGET, turn_at: float = inf) -> None:
     """Take a turn in which `count` fires are sent; the next one is at `turn_at`."""
-    one.turn_began()
     one.sent(count)
-    one.turn_ended(budget)
+    one.turn_ended(loop.now, budget)
     one.rest(turn_at)
 
 
@@ -276,7 +275,7 @@ def under_load(fires: float = MIN_FIRES_FOR_REST, budget: float = BUDGET) -> tup
     """Return a loop, and its moderation, with as many `fires` within the budget in the span before this one."""
     loop: Any = Loop()
     one = Moderation(loop)
-    send(one, round(fires / budget * RATE_SPAN_SECONDS), budget)
+    send(loop, one, round(fires / budget * RATE_SPAN_SECONDS), budget)
     loop.now += RATE_SPAN_SECONDS
     loop.rests.clear()
     return loop, one
@@ -294,18 +293,17 @@ def test_how_long_fires_wait_for_others_grows_with_how_many_come_within_the_budg
         waits = []
         for fires in (MIN_FIRES_SHARED, 2 * MIN_FIRES_SHARED, 10 * MIN_FIRES_SHARED, 1_000 * MIN_FIRES_SHARED):
             loop, one = under_load(fires, budget)
-            send(one, 1, budget)
+            send(loop, one, 1, budget)
             waits.append(max(one.not_before(budget) - loop.now, 0.0))
         assert waits == pytest.approx([0.0, budget / 4, budget * 0.81, budget * 0.998], rel=0.001)
 
 
 def test_each_stream_waits_by_its_own_budget_from_the_beginning_of_the_turn() -> None:
     loop, one = under_load(10 * MIN_FIRES_SHARED)
-    one.turn_began()
     began = loop.now
     one.sent(1)
     loop.now += 0.002
-    one.turn_ended(BUDGET)
+    one.turn_ended(began, BUDGET)
     assert one.not_before(BUDGET) == pytest.approx(began + 0.81 * BUDGET), "the time that a turn takes is a part of it"
     assert one.not_before(0.1) == pytest.approx(began + 0.1 * (1 - 0.1 * BUDGET / 0.1) ** 2)
     assert one.not_before(0.0) == 0.0
@@ -318,22 +316,20 @@ def test_a_rest_begins_when_enough_fires_were_sent_and_ends_after_the_budget_or_
         (MIN_FIRES_FOR_REST, 0, None),
     ):
         loop, one = under_load(fires)
-        send(one, count)
+        send(loop, one, count)
         rests = [at - loop.now for at in loop.rests if at > loop.now]
         assert rests == pytest.approx([] if ends_after is None else [ends_after]), (fires, count)
     loop, one = under_load()
-    send(one, 1, turn_at=loop.now + BUDGET / 2)
-    one.turn_began()
-    one.turn_ended(BUDGET)
+    send(loop, one, 1, turn_at=loop.now + BUDGET / 2)
+    one.turn_ended(loop.now, BUDGET)
     one.rest(inf)
     assert [at - loop.now for at in loop.rests] == pytest.approx([BUDGET / 2, BUDGET]), "a turn that sent nothing"
 
 
-def stand_by(one: Moderation, count: int) -> None:
+def stand_by(loop: Any, one: Moderation, count: int) -> None:
     """Take a turn in which standbys take `count` inputs."""
-    one.turn_began()
     one.stood_by(count)
-    one.turn_ended(BUDGET)
+    one.turn_ended(loop.now, BUDGET)
     one.rest(inf)
 
 
@@ -343,13 +339,13 @@ def test_a_process_that_owns_no_stream_rests_longer_after_what_others_do_than_on
         one = Moderation(loop)
         for key in owned:
             one.owns(key, is_owner=True)
-        stand_by(one, 1_000)
+        stand_by(loop, one, 1_000)
         loop.now += RATE_SPAN_SECONDS
         loop.rests.clear()
-        stand_by(one, 1)
+        stand_by(loop, one, 1)
         assert [at - loop.now for at in loop.rests] == pytest.approx([ends_after])
         one.hurry(1, is_urgent=True)
-        stand_by(one, 1)
+        stand_by(loop, one, 1)
         assert loop.rests[-1] == 0, "something urgent is awaited"
 
 
@@ -357,7 +353,7 @@ def test_a_standby_that_receives_little_reads_it_at_once() -> None:
     loop: Any = Loop()
     one = Moderation(loop)
     for _ in range(20):
-        stand_by(one, 1)
+        stand_by(loop, one, 1)
         loop.now += RATE_SPAN_SECONDS / 2
     assert [at for at in loop.rests if at > loop.now] == []
 
@@ -367,16 +363,16 @@ def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
     one.hurry(1, is_urgent=True)
     one.hurry(2, is_urgent=True)
     one.hurry(2, is_urgent=False)
-    send(one, 1)
+    send(loop, one, 1)
     assert set(loop.rests) == {0}, "an earlier rest ends, and none begins"
     one.hurry(1, is_urgent=False)
-    send(one, 1)
+    send(loop, one, 1)
     assert loop.rests[-1] == pytest.approx(loop.now + BUDGET)
 
 
 def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> None:
     loop, one = under_load()
-    send(one, 1)
+    send(loop, one, 1)
     found = {}
     for due in (SOON_SECONDS / 2, SOON_SECONDS * 2):
         loop.due = loop.now + due
@@ -387,13 +383,13 @@ def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> N
     one.hurry(1, is_urgent=True)
     assert not one.may_wait_for(loop), "what is urgent waits for nothing"
     loop, one = under_load()
-    send(one, 1)
+    send(loop, one, 1)
     loop.now = loop.due = loop.now + BUDGET
     assert not one.may_wait_for(loop), "after the rest nothing waits"
 
 
 async def test_a_loop_that_cannot_rest_shares_no_wakes() -> None:
     one = Moderation(asyncio.get_running_loop())
-    send(one, 1_000_000)
-    send(one, 1_000_000)
+    send(Loop(), one, 1_000_000)
+    send(Loop(), one, 1_000_000)
     assert one.not_before(BUDGET) == 0
