@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from nats_scheduler.engine.actions import PublishFires, WakeAt
 from nats_scheduler.engine.fire import FetchDuplicate
 from nats_scheduler.engine.firing import answers, blocking, building, confirming, identities, other_stream, timing
-from nats_scheduler.engine.holding import deadlines, scheduled
+from nats_scheduler.engine.holding import deadlines, schedule_rows
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.progress import Progress
 from nats_scheduler.engine.holding.proposals import Proposals
@@ -116,7 +116,7 @@ BUGS = {
         instead(StreamEngine, "checkpoint", lambda self, now: Checkpoint(now + 3 * SECOND, self.last_read)),
     ),
     "idle_owner_not_passed_over": Bug("Live", 1, instead(Owners, "judge_owner", lambda *_: None), with_unable),
-    "fire_before_not_in_file": Bug("Overlap", 28, instead(scheduled, "read_history", lambda *_: None), with_files),
+    "fire_before_not_in_file": Bug("Overlap", 28, instead(schedule_rows, "read_history", lambda *_: None), with_files),
 }
 """Each bug by its name; more are entered below."""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nats_scheduler.engine import restart as engine_restart
-from nats_scheduler.engine.holding import scheduled
+from nats_scheduler.engine.holding import schedule_rows, scheduled
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.table import Row, Table, checksum
@@ -104,8 +104,8 @@ BUGS = {
         ),
         instead(Removals, "_end", end_unasked),
     ),
-    "the fire before is not known": instead(scheduled, "read_history", lambda *_: None),
-    "a target elsewhere is taken for one of the stream": instead(scheduled, "Held", HeldHere),
+    "the fire before is not known": instead(schedule_rows, "read_history", lambda *_: None),
+    "a target elsewhere is taken for one of the stream": instead(schedule_rows, "Held", HeldHere),
 }
 
 
@@ -251,7 +251,7 @@ def store(
 
 NOT_LEFT = {
     "a schedule in progress begins with the fire after": instead(
-        scheduled, "first_due", lambda held: held.next_fire(held.fire_time) or held.fire_time
+        schedule_rows, "first_due", lambda held: held.next_fire(held.fire_time) or held.fire_time
     ),
     "what is done is not purged again": around(
         Restart, "_begin_again", lambda original, self, held, _ending: original(self, held, None)

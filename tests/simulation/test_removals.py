@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding import landed
+from nats_scheduler.engine.holding import claimed_fires
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.port import StreamContents
@@ -53,7 +53,7 @@ all_said_to_be_removed = instead(Server, "removed", lambda self: (self.stream.la
 step_back_unnoticed = together(
     instead(continuity, "step_back", unnoticed), instead(StreamService, "serves_the_same", lambda *_: True)
 )
-older_fire_elsewhere_believed = instead(landed, "is_older", lambda *_: False)
+older_fire_elsewhere_believed = instead(claimed_fires, "is_older", lambda *_: False)
 
 
 def left_after(how: str, *, elects: bool, guard: bool = True) -> set[str]:
