@@ -36,8 +36,8 @@ from nats_scheduler.jetstream.errors import (
     ConnectError,
     ConnectionLostError,
     JetStreamError,
-    NoAnswerError,
     NotPermittedError,
+    RequestUnansweredError,
 )
 from nats_scheduler.jetstream.streams import Progress
 from nats_scheduler.observe.texts import SERVER_ALONE
@@ -99,7 +99,7 @@ async def gather_facts(
             return await Gathering(known, now, progress).gather(reaches, sidecars, only)
     except NotPermittedError as error:
         return AccountFacts(at=now(), reaches=reaches, missing=[Need(PUBLISH, error.subject, is_optional=False)])
-    except NoAnswerError as error:
+    except RequestUnansweredError as error:
         connection = resolved.settings.connection
         if await is_inbox_denied(connection):
             inbox = Need(SUBSCRIBE, f"{connection.inbox_prefix}.>", is_optional=False)
@@ -113,7 +113,7 @@ async def _is_absent(session: Session, stream: str) -> bool:
     """Return whether a stream does not exist; one whose leader does not answer does."""
     try:
         return await session.api.stream(stream) is None
-    except (NoAnswerError, ApiError):
+    except (RequestUnansweredError, ApiError):
         return False
 
 

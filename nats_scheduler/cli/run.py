@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import Pages, listening
+from nats_scheduler.observe.pages import MonitoringPages, listening
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.garbage_collector import collect_only_what_is_new
@@ -99,7 +99,7 @@ def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> I
     if settings.metrics_port is None:
         yield
         return
-    pages = Pages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready, sidecar.notes)
+    pages = MonitoringPages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready, sidecar.notes)
     with listening(settings.metrics_address, settings.metrics_port, pages) as url:
         logger().info("metrics_served", url=f"{url}/metrics")
         yield

@@ -21,7 +21,7 @@ from nats_scheduler.observe.documents import FailureDocument, ScheduleDocument, 
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import answers as asked
-from nats_scheduler.service.answers import Answers, Part, Question, health_of
+from nats_scheduler.service.answers import Answers, AnswerState, EndpointQuestion, health_of
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer, read_activity
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
@@ -50,7 +50,7 @@ ADVICE = "start `nats-scheduler run`, or see `nats-scheduler doctor`"
 
 NO_KEYS: Mapping[str, object] = {}
 
-Asked = tuple[Question[Any], Mapping[str, object]]
+Asked = tuple[EndpointQuestion[Any], Mapping[str, object]]
 """A question, and the request in which it is asked."""
 
 
@@ -192,7 +192,7 @@ class Knowledge:
         failures = self._newest_failures() if self._failures else None
         return View(self.now(), self.server, advice=advice if is_asked else "", failures=failures)
 
-    def _part(self, one: Asked) -> Part[Any]:
+    def _part(self, one: Asked) -> AnswerState[Any]:
         """Return what is known of an answer; one that is old counts as none, unless there is no connection."""
         part = self._answers.last(*one)
         is_old = part.at is not None and self.now() - part.at > ANSWER_KEPT_NS
@@ -271,5 +271,5 @@ def _about_stream(stream: str) -> Asked:
     return STREAM_ACTIVITY, {"stream": stream, "minutes": LATENESS_MINUTES}
 
 
-def _minutes(part: Part[ActivityAnswer]) -> LastMinutes | None:
+def _minutes(part: AnswerState[ActivityAnswer]) -> LastMinutes | None:
     return None if part.data is None else read_activity(part.data)

@@ -13,7 +13,7 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from nats_scheduler.client.wire import NO_RESPONDERS, NotSentError, Reply, Wire
+from nats_scheduler.client.wire import NO_RESPONDERS, ClientReply, ClientWire, NotSentError
 from nats_scheduler.control.errors import NoAnswerError, RefusedError, StreamNotFoundError, UnknownOutcomeError
 from nats_scheduler.control.port import Published, Refusal, StreamNow
 from nats_scheduler.control.requests import Requests
@@ -51,7 +51,7 @@ _TEMPORARY_STATUS = 503
 class JetStreamRequests(Requests):
     """Requests to the JetStream of an account: the `Wire` of `control.port`."""
 
-    def __init__(self, wire: Wire, prefix: str = DEFAULT_PREFIX) -> None:
+    def __init__(self, wire: ClientWire, prefix: str = DEFAULT_PREFIX) -> None:
         self._wire = wire
         self._prefix = prefix
         self._may_advise = True
@@ -101,7 +101,7 @@ class JetStreamRequests(Requests):
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Send a message once and return what the stream answers."""
 
-        def accept(reply: Reply) -> Published | Refusal | None:
+        def accept(reply: ClientReply) -> Published | Refusal | None:
             return _read_outcome(stream, reply)
 
         try:
@@ -159,7 +159,7 @@ class JetStreamRequests(Requests):
         content = json.dumps(body).encode() if body else b""
         subject = f"{self._prefix}.{request}"
 
-        def accept(reply: Reply) -> Object | None:
+        def accept(reply: ClientReply) -> Object | None:
             is_servers = not reply.has_headers or reply.status == NO_RESPONDERS
             return read_answer(reply) if is_servers else None
 
@@ -180,7 +180,7 @@ _IN_PROCESS = Refusal(409, ID_IN_PROCESS, "duplicate message id is in process")
 _NOBODY = Refusal(0, 0, "no stream has the subject, or it has no leader")
 
 
-def _read_outcome(stream: str, reply: Reply) -> Published | Refusal | None:
+def _read_outcome(stream: str, reply: ClientReply) -> Published | Refusal | None:
     """Return what the server says of a message; None if it is not the server that answers.
 
     Each answer of a server names the stream, refusals too, and a sequence if the message is stored. It has no headers,
@@ -201,7 +201,7 @@ def _read_outcome(stream: str, reply: Reply) -> Published | Refusal | None:
     return _IN_PROCESS if is_duplicate and sequence == 0 else None
 
 
-def read_answer(reply: Reply) -> Object | None:
+def read_answer(reply: ClientReply) -> Object | None:
     """Return an answer as an object; None if it is none."""
     if reply.status == NO_RESPONDERS:
         return {"error": {"code": _TEMPORARY_STATUS, "err_code": 0, "description": "JetStream does not answer"}}

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX
-from nats_scheduler.client.wire import NO_RESPONDERS, Reply, Wire
+from nats_scheduler.client.wire import NO_RESPONDERS, ClientReply, ClientWire
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -85,7 +85,7 @@ class Servings:
     """Finds out how streams are served, for all values of one connection and one domain; `ServedStreams`."""
 
     def __init__(
-        self, wire: Wire, requests: Requests, bucket: str = DEFAULT_BUCKET, api_prefix: str = DEFAULT_PREFIX
+        self, wire: ClientWire, requests: Requests, bucket: str = DEFAULT_BUCKET, api_prefix: str = DEFAULT_PREFIX
     ) -> None:
         self._restrictions = Restrictions(requests=request_beginnings(api_prefix, "_INBOX", bucket))
         self._wire = wire
@@ -265,5 +265,5 @@ def _server(metadata: Object, connected_version: str) -> Capabilities:
     )
 
 
-def _read_page(reply: Reply) -> Object:
+def _read_page(reply: ClientReply) -> Object:
     return {} if reply.status == NO_RESPONDERS else read_object(reply.body) or {}

@@ -53,7 +53,7 @@ class NotSentError(NoAnswerError):
     """There is no connection at the moment: nothing was sent."""
 
 
-class Reply(NamedTuple):
+class ClientReply(NamedTuple):
     """An answer."""
 
     status: str
@@ -62,7 +62,7 @@ class Reply(NamedTuple):
     has_headers: bool = False
 
 
-class Wire:
+class ClientWire:
     """The requests of one connection."""
 
     def __init__(self, connection: Client) -> None:
@@ -70,7 +70,7 @@ class Wire:
         self._connection = connection
         self._inbox = ""
         self._opening = asyncio.Lock()
-        self._waiting: dict[str, Callable[[Reply], None]] = {}
+        self._waiting: dict[str, Callable[[ClientReply], None]] = {}
 
     @property
     def server(self) -> Capabilities:
@@ -85,7 +85,7 @@ class Wire:
         block: bytes = b"",
         *,
         within_seconds: float,
-        accept: Callable[[Reply], T | None],
+        accept: Callable[[ClientReply], T | None],
     ) -> T:
         """Send a message and return what `accept` makes of the first answer that it accepts (not None).
 
@@ -99,7 +99,7 @@ class Wire:
         await self._open()
         token, answered = secrets.token_hex(TOKEN_BYTES), asyncio.get_running_loop().create_future()
 
-        def received(reply: Reply) -> None:
+        def received(reply: ClientReply) -> None:
             if not answered.done() and (found := accept(reply)) is not None:
                 answered.set_result(found)
 
@@ -160,7 +160,7 @@ class Wire:
         received = self._waiting.get(message.subject.rpartition(".")[2])
         if received is not None:
             headers = message.headers or {}
-            received(Reply(str(headers.get("Status", "")), message.data, bool(headers)))
+            received(ClientReply(str(headers.get("Status", "")), message.data, bool(headers)))
 
     async def _send(self, subject: str, reply: str, block: bytes, body: bytes) -> None:
         if not block:
@@ -186,15 +186,15 @@ class Wire:
             raise NotPossibleError(f"{subject[:80]!r}… has {len(subject):,} characters: no server takes such a subject")
 
 
-_wires: "WeakValueDictionary[int, Wire]" = WeakValueDictionary()
+_wires: "WeakValueDictionary[int, ClientWire]" = WeakValueDictionary()
 """By the `id` of the connection, which lives as long as its wire; the subscription of the connection keeps the wire."""
 
 
-def wire_of(connection: Client) -> Wire:
+def wire_of(connection: Client) -> ClientWire:
     """Return the requests of a connection; the same for all that ask with it."""
     wire = _wires.get(id(connection))
     if wire is None:
-        wire = _wires[id(connection)] = Wire(connection)
+        wire = _wires[id(connection)] = ClientWire(connection)
     return wire
 
 

@@ -33,7 +33,7 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.own_streams import REPLICAS, REQUIRED_BYTES, room_of, storage_for
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.message.dialect import DIALECTS
@@ -98,7 +98,7 @@ async def read_subscriptions(connection: Connection) -> Sequence[str]:
     for data in await cluster_answers(connection, CONNECTIONS, REQUEST):
         listed = data.get("connections")
         if not isinstance(listed, list) or integer(data.get("total")) > len(listed):
-            raise NoAnswerError(f"{CONNECTIONS}: the list of connections is not complete")
+            raise RequestUnansweredError(f"{CONNECTIONS}: the list of connections is not complete")
         for one in listed:
             subscribed = inner(one).get("subscriptions_list")
             if isinstance(subscribed, list) and SIDECARS_MARK not in subscribed:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NoJetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import JetStreamError, NoJetStreamError, NotPermittedError, RequestUnansweredError
 from nats_scheduler.message.foreign_json import Object, inner, read_object
 
 ANSWER_DEADLINE_SECONDS = 2.0
@@ -84,7 +84,7 @@ async def server_answers(
             await done
     except TimeoutError:
         heard = f"{len(_servers(answers))} of the servers answered"
-        raise NoAnswerError(f"{subject}: {heard} within {ANSWER_DEADLINE_SECONDS} s") from None
+        raise RequestUnansweredError(f"{subject}: {heard} within {ANSWER_DEADLINE_SECONDS} s") from None
     finally:
         connection.unsubscribe(number)
         end_listening()

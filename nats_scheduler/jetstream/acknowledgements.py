@@ -34,7 +34,7 @@ class Sender(ABC, Generic[Sent]):
     """Sends the requests of one stream on one connection."""
 
     def __init__(
-        self, connection: Connection, answers: "Answers", stream: str, within_seconds: float, silence: str
+        self, connection: Connection, answers: "SendersInbox", stream: str, within_seconds: float, silence: str
     ) -> None:
         """Send nothing yet; `stream` is the one that answers have to name, and `silence` says that none came."""
         self._connection = connection
@@ -167,7 +167,7 @@ class Sender(ABC, Generic[Sent]):
         """Conclude a request of which nothing is known."""
 
 
-class Answers:
+class SendersInbox:
     """The answers to the senders of one kind on one connection."""
 
     def __init__(self, connection: Connection, name: str, usual: bytes) -> None:
@@ -249,11 +249,11 @@ class Answers:
             self._end_checking = None
 
 
-def acknowledgements(connection: Connection) -> Answers:
+def acknowledgements(connection: Connection) -> SendersInbox:
     """Return what takes the acknowledgements of fires; for `Connection.one`."""
-    return Answers(connection, "a", ACKNOWLEDGED)
+    return SendersInbox(connection, "a", ACKNOWLEDGED)
 
 
-def purge_answers(connection: Connection) -> Answers:
+def purge_answers(connection: Connection) -> SendersInbox:
     """Return what takes the answers to purges; for `Connection.one`."""
-    return Answers(connection, "p", PURGED)
+    return SendersInbox(connection, "p", PURGED)

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
-    NoAnswerError,
     NoJetStreamError,
     NotPermittedError,
+    RequestUnansweredError,
     UnreadableAnswerError,
     UnsendableError,
 )
@@ -355,8 +355,8 @@ class Connection:
         group of servers without a leader drops requests without an answer.
 
         Raises `NoJetStreamError` if nothing subscribes to the subject and `NotPermittedError` without the permission:
-        nothing was done. Raises `NoAnswerError` after `deadline` (seconds) and `ConnectionLostError` if the connection
-        ends first: the outcome is unknown.
+        nothing was done. Raises `RequestUnansweredError` after `deadline` (seconds) and `ConnectionLostError` if the
+        connection ends first: the outcome is unknown.
         Raises `UnsendableError` if the server would close the connection over the request.
         """
         if self.is_lost:
@@ -393,7 +393,9 @@ class Connection:
             if waiting.answer.done():
                 continue
             if waiting.deadline <= now:
-                waiting.answer.set_exception(NoAnswerError(f"{waiting.subject}: no answer within {waiting.seconds} s"))
+                waiting.answer.set_exception(
+                    RequestUnansweredError(f"{waiting.subject}: no answer within {waiting.seconds} s")
+                )
             elif waiting.resend_frame and waiting.resend_at <= now:
                 waiting.resend_at = now + REQUEST_RESEND_INTERVAL_SECONDS
                 self.write(waiting.resend_frame)

@@ -41,7 +41,7 @@ from nats_scheduler.jetstream.api import (
 )
 from nats_scheduler.jetstream.burst import Burst
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.followed_bodies import FollowedBodies
 from nats_scheduler.jetstream.follower_stages import (
     ASKING,
@@ -184,7 +184,7 @@ class ConsumerFollower:
             consumer = PulledConsumer(self._connection, self._api, self._stream, self._call_after_this_chunk)
             try:
                 await consumer.open(self._consumer_config(), waits[attempt])
-            except NoAnswerError:
+            except RequestUnansweredError:
                 self._stages.move(FollowerEvent.NOT_CREATED)
                 self._begin_walk()
                 is_read = self._stages.now in (FollowerStage.WALKING, FollowerStage.WALKING_LIVE)
@@ -263,7 +263,7 @@ class ConsumerFollower:
             return 0
         try:
             return await self._api.last_sequence(self._stream, CLUSTER_DEADLINE_SECONDS)
-        except NoAnswerError:
+        except RequestUnansweredError:
             return 0  # without a leader nothing is stored either, and the consumer may work
 
     async def _is_all_read(self) -> bool:

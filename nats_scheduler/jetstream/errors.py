@@ -35,7 +35,7 @@ class ConnectionLostError(JetStreamError):
     """The connection ended before the answer came: whether the request took effect is unknown."""
 
 
-class NoAnswerError(JetStreamError):
+class RequestUnansweredError(JetStreamError):
     """No answer within the deadline: whether the request took effect is unknown."""
 
 

@@ -15,7 +15,13 @@ from typing import NamedTuple, TypeVar
 from nats_scheduler.engine.inputs import HistoryRead
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, JetStreamError, NoAnswerError, NoJetStreamError
+from nats_scheduler.jetstream.errors import (
+    TEMPORARY_STATUS,
+    ApiError,
+    JetStreamError,
+    NoJetStreamError,
+    RequestUnansweredError,
+)
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
@@ -156,7 +162,7 @@ def is_temporary(error: JetStreamError) -> bool:
     """Return whether a request may succeed if it is repeated."""
     if isinstance(error, ApiError):
         return error.status == TEMPORARY_STATUS
-    return isinstance(error, NoAnswerError | NoJetStreamError)
+    return isinstance(error, RequestUnansweredError | NoJetStreamError)
 
 
 async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -168,7 +174,7 @@ async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
         try:
             return await ask()
         except JetStreamError as error:
-            if isinstance(error, NoAnswerError) or not is_temporary(error):
+            if isinstance(error, RequestUnansweredError) or not is_temporary(error):
                 raise
         await asyncio.sleep(wait)
     return await ask()

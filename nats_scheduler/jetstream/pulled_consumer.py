@@ -34,7 +34,7 @@ from nats_scheduler.jetstream.api import (
     undelivered,
 )
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoAnswerError
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, RequestUnansweredError
 from nats_scheduler.jetstream.frame_runs import ConsumerFrames
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
@@ -183,7 +183,7 @@ class PulledConsumer:
     async def parts(self, count: int) -> AsyncGenerator[list[StoredMessage], None]:
         """Have it deliver at most `count` messages, and yield them in parts, as they come.
 
-        Raises `NoAnswerError` if it stops to deliver, `ConnectionLostError` if the connection ends.
+        Raises `RequestUnansweredError` if it stops to deliver, `ConnectionLostError` if the connection ends.
         """
         self.is_complete = False
         waits = iter(NO_RESPONDERS_WAITS_SECONDS)
@@ -200,7 +200,9 @@ class PulledConsumer:
             elif self._status in (STATUS_NO_MESSAGES, STATUS_PULL_OVER):
                 return
             elif self._status:
-                raise NoAnswerError(f"stream {self._stream}: the consumer ended with status {self._status.decode()}")
+                raise RequestUnansweredError(
+                    f"stream {self._stream}: the consumer ended with status {self._status.decode()}"
+                )
         self.is_complete = True
 
     async def _part(self) -> list[StoredMessage]:
@@ -214,7 +216,7 @@ class PulledConsumer:
                     raise ConnectionLostError(self._connection.lost.result())
                 self.end(f"no message came within {self._silence_limit} s")
         if not self._messages and self.ended.done():
-            raise NoAnswerError(f"stream {self._stream}: {self.ended.result()}")
+            raise RequestUnansweredError(f"stream {self._stream}: {self.ended.result()}")
         return [message for batch in self.pop_messages() for message in batch]
 
     def _wake_reader(self) -> None:

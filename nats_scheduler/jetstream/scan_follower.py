@@ -40,7 +40,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, HistoryRead, Mes
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.lookups import Lookups, StreamNumbers, is_temporary
 from nats_scheduler.jetstream.publish_hints import Hint, Hints, fingerprint_of
 from nats_scheduler.jetstream.task_group import TaskGroup, first_of
@@ -210,11 +210,11 @@ class ScanFollower:
             await asyncio.sleep(DELIVERY_PAUSE_SECONDS)
 
     def _went_back(self, last: int) -> None:
-        """Read everything again if the stream went back; raises `NoAnswerError` while a new leader may catch up."""
+        """Read all again if the stream went back; raises `RequestUnansweredError` while a new leader may catch up."""
         now = self._loop.time()
         since = self._behind_since = self._behind_since or now
         if self._is_clustered and now - since < MAX_LEADER_LAG_SECONDS:
-            raise NoAnswerError(f"the stream's leader is at sequence {last}, after an earlier {self._through}")
+            raise RequestUnansweredError(f"the stream's leader is at sequence {last}, after an earlier {self._through}")
         self._through = 0
 
     # -- what is published ---------------------------------------------------------------------------------------

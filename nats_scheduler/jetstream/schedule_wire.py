@@ -30,10 +30,10 @@ from nats_scheduler.jetstream.errors import (
     JetStreamError,
     NoJetStreamError,
     NotPermittedError,
+    RequestUnansweredError,
     UnreadableAnswerError,
     UnsendableError,
 )
-from nats_scheduler.jetstream.errors import NoAnswerError as NotAnsweredError
 from nats_scheduler.jetstream.publish import answer_of, outcome_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
@@ -51,7 +51,7 @@ BODIES_IN_FLIGHT = 32
 MESSAGES_PER_TURN = 64
 """Messages that are interpreted before other work of the event loop goes on: less than a millisecond."""
 
-_UNANSWERED = (NotAnsweredError, ConnectionLostError, UnreadableAnswerError)
+_UNANSWERED = (RequestUnansweredError, ConnectionLostError, UnreadableAnswerError)
 
 
 class ScheduleWire(Requests):

@@ -21,7 +21,7 @@ from contextlib import aclosing
 
 from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, Config, JetStreamApi, consumer_from, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError, NotPermittedError, RequestUnansweredError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
@@ -109,7 +109,7 @@ class StretchReader:
             if wait is not None:
                 await asyncio.sleep(wait)
         if self._may_consume and through - last > MAX_NOT_DELIVERED:
-            raise NoAnswerError(f"stream {self._stream}: the consumer's node is behind the leader")
+            raise RequestUnansweredError(f"stream {self._stream}: the consumer's node is behind the leader")
         while last < through and (following := await self._lookups.next(last)) is not None:
             end = min(following.sequence - 1 + LOOKUPS_IN_FLIGHT * MIN_RANGE_PART, through)
             yield await self._lookups.between(following.sequence - 1, end, holds)
@@ -167,7 +167,7 @@ class StretchReader:
             return None
         try:
             return await self._open(start)
-        except (ApiError, NotPermittedError, NoAnswerError):
+        except (ApiError, NotPermittedError, RequestUnansweredError):
             self._may_consume = False
             return None
 

@@ -57,7 +57,7 @@ PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """The answer to a request."""
 
     status: HTTPStatus
@@ -66,7 +66,7 @@ class Answer:
     content_type: str = PLAIN_TEXT
 
 
-class Pages:
+class MonitoringPages:
     """The pages as an application of ASGI: GET and HEAD, each computed in a thread."""
 
     def __init__(
@@ -102,9 +102,9 @@ class Pages:
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body"})
 
-    async def _answer(self, scope: Any) -> Answer:
+    async def _answer(self, scope: Any) -> HttpAnswer:
         if scope["method"] not in ("GET", "HEAD"):
-            return Answer(HTTPStatus.NOT_IMPLEMENTED, (b"pages are only read\n",))
+            return HttpAnswer(HTTPStatus.NOT_IMPLEMENTED, (b"pages are only read\n",))
         target = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
         accepts = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
         threads = self._scrapes if scope["path"] == METRICS else self._checks
@@ -112,27 +112,27 @@ class Pages:
             return await asyncio.get_running_loop().run_in_executor(threads, self.answer, target, accepts)
         except Exception as error:
             logger().error("page_failed", exc_info=error, path=target[:80])
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
+            return HttpAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
 
-    def answer(self, target: str, accepts: str = "") -> Answer:
+    def answer(self, target: str, accepts: str = "") -> HttpAnswer:
         """Return the answer to a GET of a path with its query."""
         url = urlsplit(target)
         if url.path == METRICS:
             return self._metrics(accepts, parse_qs(url.query).get("name[]", []))
         if url.path not in ("/healthz", "/readyz"):
-            return Answer(HTTPStatus.NOT_FOUND, (b"the pages are /metrics, /healthz and /readyz\n",))
+            return HttpAnswer(HTTPStatus.NOT_FOUND, (b"the pages are /metrics, /healthz and /readyz\n",))
         reasons = self._on_loop(self._not_ready if url.path == "/readyz" else tuple)
         if reasons is None:
             reasons = [f"the event loop has not answered for {LOOP_ANSWER_DEADLINE_SECONDS:.0f} s"]
         if not reasons:
             notes = self._on_loop(self._notes) or () if url.path == "/readyz" else ()
-            return Answer(HTTPStatus.OK, ("".join(f"{line}\n" for line in ("ok", *notes)).encode(),))
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, ("".join(f"{reason}\n" for reason in reasons).encode(),))
+            return HttpAnswer(HTTPStatus.OK, ("".join(f"{line}\n" for line in ("ok", *notes)).encode(),))
+        return HttpAnswer(HTTPStatus.SERVICE_UNAVAILABLE, ("".join(f"{reason}\n" for reason in reasons).encode(),))
 
-    def _metrics(self, accepts: str, names: Sequence[str]) -> Answer:
+    def _metrics(self, accepts: str, names: Sequence[str]) -> HttpAnswer:
         encode, content_type = choose_encoder(accepts)
         registry: Any = self._registry.restricted_registry(names) if names else self._registry
-        return Answer(HTTPStatus.OK, _encoded(registry, encode), content_type)
+        return HttpAnswer(HTTPStatus.OK, _encoded(registry, encode), content_type)
 
     def _on_loop(self, check: Callable[[], Sequence[str]]) -> Sequence[str] | None:
         """Call `check` on the event loop and return its result; None if the loop does not call it in time."""
@@ -182,7 +182,7 @@ class _One(Collector):
 
 
 @contextlib.contextmanager
-def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
+def listening(address: str, port: int, pages: MonitoringPages) -> Iterator[str]:
     """Serve pages at an address while the block runs, and return the URL without a path.
 
     Raises `ListenError` if that is impossible: the port is in use, or the address is not one of this machine.

@@ -38,7 +38,12 @@ from nats_scheduler.engine.ownership.owners import (
     Reason,
     Record,
 )
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
+from nats_scheduler.jetstream.errors import (
+    ConnectionLostError,
+    JetStreamError,
+    NotPermittedError,
+    RequestUnansweredError,
+)
 from nats_scheduler.jetstream.registry import Delivered
 from nats_scheduler.jetstream.task_group import TaskGroup, Work, in_turn
 from nats_scheduler.jetstream.value_formats import UnknownFormatError
@@ -611,12 +616,12 @@ class Instances:
 
 @asynccontextmanager
 async def _within_limit() -> AsyncIterator[None]:
-    """Wait for an answer no longer than `BUCKET_WRITE_LIMIT_SECONDS`; raises `NoAnswerError`."""
+    """Wait for an answer no longer than `BUCKET_WRITE_LIMIT_SECONDS`; raises `RequestUnansweredError`."""
     try:
         async with asyncio.timeout(BUCKET_WRITE_LIMIT_SECONDS):
             yield
     except TimeoutError:
-        raise NoAnswerError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
+        raise RequestUnansweredError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
 
 
 def number_in(heartbeat: Object, key: str) -> int | None:

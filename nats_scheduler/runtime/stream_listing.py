@@ -22,7 +22,7 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
-from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
@@ -123,7 +123,7 @@ async def read_stored(
         if not over.done():
             following.result()  # raises: following ends by itself only with an error
         if reason := over.result():
-            raise NoAnswerError(f"stream {config['name']} cannot be read: {reason}")
+            raise RequestUnansweredError(f"stream {config['name']} cannot be read: {reason}")
     finally:
         following.cancel()
         await asyncio.wait((following,))

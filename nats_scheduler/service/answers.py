@@ -59,7 +59,7 @@ PASSING_CODES = frozenset({429, 500, 503})
 
 
 @dataclass(frozen=True)
-class Question(Generic[T]):
+class EndpointQuestion(Generic[T]):
     """An endpoint, the model of its answer, and for how long (s) an answer is not asked for again."""
 
     endpoint: str
@@ -67,33 +67,33 @@ class Question(Generic[T]):
     fresh_seconds: float = 1.0
 
 
-HEALTH = Question("health.get", HealthAnswer)
+HEALTH = EndpointQuestion("health.get", HealthAnswer)
 
 
-def health_of(instance: str) -> Question[HealthAnswer]:
+def health_of(instance: str) -> EndpointQuestion[HealthAnswer]:
     """Return the question whether one instance is ready."""
-    return Question(f"{HEALTH.endpoint}.{instance}", HealthAnswer)
+    return EndpointQuestion(f"{HEALTH.endpoint}.{instance}", HealthAnswer)
 
 
-STREAMS = Question("streams.list", StreamsAnswer)
-SCHEDULES = Question("schedules.list", SchedulesAnswer)
-SCHEDULE = Question("schedules.get", ScheduleAnswer)
-NEXT_FIRES = Question("schedules.next", NextAnswer)
-EXPLANATION = Question("explain", ExplainAnswer, fresh_seconds=30.0)
-REJECTED = Question("rejected.list", RejectedAnswer, fresh_seconds=5.0)
-MISNAMED = Question("misnamed.list", MisnamedAnswer, fresh_seconds=5.0)
-PAST_FIRES = Question("fires.list", FiresAnswer, fresh_seconds=2.0)
-FAILURES = Question("failures.list", FailuresAnswer, fresh_seconds=2.0)
-CHANGES = Question("changes.list", ChangesAnswer, fresh_seconds=2.0)
-INSTANCES = Question("instances.list", InstancesAnswer)
-RECENT_FIRES = Question("fires.recent", RecentFiresAnswer)
-ACTIVITY = Question("activity.list", ActivityAnswer, fresh_seconds=2.0)
-TIMELINE = Question("timeline.list", TimelineAnswer, fresh_seconds=2.0)
-FINDINGS = Question("findings.list", FindingsAnswer, fresh_seconds=30.0)
+STREAMS = EndpointQuestion("streams.list", StreamsAnswer)
+SCHEDULES = EndpointQuestion("schedules.list", SchedulesAnswer)
+SCHEDULE = EndpointQuestion("schedules.get", ScheduleAnswer)
+NEXT_FIRES = EndpointQuestion("schedules.next", NextAnswer)
+EXPLANATION = EndpointQuestion("explain", ExplainAnswer, fresh_seconds=30.0)
+REJECTED = EndpointQuestion("rejected.list", RejectedAnswer, fresh_seconds=5.0)
+MISNAMED = EndpointQuestion("misnamed.list", MisnamedAnswer, fresh_seconds=5.0)
+PAST_FIRES = EndpointQuestion("fires.list", FiresAnswer, fresh_seconds=2.0)
+FAILURES = EndpointQuestion("failures.list", FailuresAnswer, fresh_seconds=2.0)
+CHANGES = EndpointQuestion("changes.list", ChangesAnswer, fresh_seconds=2.0)
+INSTANCES = EndpointQuestion("instances.list", InstancesAnswer)
+RECENT_FIRES = EndpointQuestion("fires.recent", RecentFiresAnswer)
+ACTIVITY = EndpointQuestion("activity.list", ActivityAnswer, fresh_seconds=2.0)
+TIMELINE = EndpointQuestion("timeline.list", TimelineAnswer, fresh_seconds=2.0)
+FINDINGS = EndpointQuestion("findings.list", FindingsAnswer, fresh_seconds=30.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class AnswerState(Generic[T]):
     """The state of the answer to one question."""
 
     data: T | None
@@ -112,7 +112,7 @@ class Part(Generic[T]):
     """True if nothing subscribes to the endpoint: no sidecar runs, or none that has it."""
 
 
-NOTHING: Part[Any] = Part(None, None, "")
+NOTHING: AnswerState[Any] = AnswerState(None, None, "")
 """The part of a question that was not asked."""
 
 
@@ -159,7 +159,7 @@ class Answers:
         """Return the time by the server's clock, as of the last answer about health (ns since the Unix epoch)."""
         return self._now() + self._offset
 
-    def last(self, question: Question[T], request: Mapping[str, object] | None = None) -> Part[T]:
+    def last(self, question: EndpointQuestion[T], request: Mapping[str, object] | None = None) -> AnswerState[T]:
         """Return what is known of the answer to a question, without asking."""
         return self._entry(question.endpoint, request or {}).part
 
@@ -170,10 +170,10 @@ class Answers:
 
     async def get(
         self,
-        question: Question[T],
+        question: EndpointQuestion[T],
         request: Mapping[str, object] | None = None,
         patience: float | None = PATIENCE_SECONDS,
-    ) -> Part[T]:
+    ) -> AnswerState[T]:
         """Return the answer to a question: a fresh one if it comes within `patience` (s), or else the last one."""
         entry = self._entry(question.endpoint, request or {})
         now = asyncio.get_running_loop().time()
@@ -183,9 +183,9 @@ class Answers:
             entry.task.add_done_callback(self._tasks.discard)
         if entry.task is not None:
             await asyncio.wait([entry.task], timeout=patience)
-        part: Part[T] = entry.part
+        part: AnswerState[T] = entry.part
         if entry.task is not None and part.data is None and not part.fault:
-            return Part(None, None, "", is_waiting=True)
+            return AnswerState(None, None, "", is_waiting=True)
         return part
 
     def _entry(self, endpoint: str, request: Mapping[str, object]) -> _Entry:
@@ -196,7 +196,7 @@ class Answers:
             self._entries.popitem(last=False)
         return entry
 
-    async def _answer(self, entry: _Entry, question: Question[Any], request: Mapping[str, object]) -> None:
+    async def _answer(self, entry: _Entry, question: EndpointQuestion[Any], request: Mapping[str, object]) -> None:
         before, began = entry.part, asyncio.get_running_loop().time()
         factor = 1  # silence is no work
         try:
@@ -207,13 +207,13 @@ class Answers:
             factor = PAUSE_FACTOR
             if question.form is HealthAnswer:
                 self._offset = instant_of(found["at"]) - self._now()
-            entry.part = Part(found, self.now(), "")
+            entry.part = AnswerState(found, self.now(), "")
             self.last_good_at = entry.part.at
         except RequestRefusedError as error:
             kept = before if error.code in PASSING_CODES else NOTHING
-            entry.part = Part(kept.data, kept.at, str(error), error.code)
+            entry.part = AnswerState(kept.data, kept.at, str(error), error.code)
         except QuestionError as error:
-            entry.part = Part(
+            entry.part = AnswerState(
                 before.data,
                 before.at,
                 str(error),
@@ -222,7 +222,7 @@ class Answers:
             )
         except Exception as error:
             self._defect(error)
-            entry.part = Part(before.data, before.at, f"the answer cannot be read: {error!r}")
+            entry.part = AnswerState(before.data, before.at, f"the answer cannot be read: {error!r}")
         finally:
             now = asyncio.get_running_loop().time()
             entry.fresh_until = now + max(question.fresh_seconds, factor * (now - began))

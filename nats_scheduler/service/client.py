@@ -30,9 +30,9 @@ from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
     JetStreamError,
-    NoAnswerError,
     NoJetStreamError,
     NotPermittedError,
+    RequestUnansweredError,
     UnsendableError,
 )
 from nats_scheduler.jetstream.streams import StreamState
@@ -114,7 +114,7 @@ async def ask(
             reply = await _first_reply(connection, subject, body, seconds)
     except NoJetStreamError:
         raise NothingSubscribesError("nothing subscribes to its requests") from None
-    except NoAnswerError:
+    except RequestUnansweredError:
         raise NotAnsweredError(f"no sidecar answered within {seconds:.0f} s") from None
     except NotPermittedError:
         raise RequestRefusedError(FORBIDDEN, f"{user} may not publish to {subject}") from None

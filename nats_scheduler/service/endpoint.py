@@ -271,7 +271,7 @@ class Asked:
 Handler = Callable[[Asked, R], Awaitable[Document]]
 
 
-class Answers(Enum):
+class AnsweredBy(Enum):
     """Who can answer a request about a stream."""
 
     ANY = "any instance"
@@ -292,7 +292,7 @@ class Endpoint(Generic[R]):
     handle: Handler[R]
     is_for_one: bool = False
     """True if there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
-    answers: Answers = Answers.ANY
+    answers: AnsweredBy = AnsweredBy.ANY
     """Who can answer about a stream; there is `<name>.<id>`, for what others relay, if not any instance can."""
     prefix: str = SUBJECTS
     """The beginning of its subject, without the dot before the name."""
@@ -310,10 +310,10 @@ class Endpoint(Generic[R]):
         In place of an owner that does not answer, a standby answers.
         """
         stream = getattr(request, "stream", None)
-        if asked.relays and stream is not None and self.answers is not Answers.ANY:
+        if asked.relays and stream is not None and self.answers is not AnsweredBy.ANY:
             if stream in asked.left:
                 return await asked.relay(self.name, stream, request)
-            if self.answers is Answers.OWNER and asked.other_owner(stream) is not None:
+            if self.answers is AnsweredBy.OWNER and asked.other_owner(stream) is not None:
                 with suppress(UnansweredError):
                     return await asked.relay(self.name, stream, request)
         return await self.handle(asked, request)

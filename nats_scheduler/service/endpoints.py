@@ -24,8 +24,8 @@ from nats_scheduler.service import (
     streams,
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
-from nats_scheduler.service.endpoint import Answers, Asked, Document, Endpoint, Handler
-from nats_scheduler.service.micro import FORBIDDEN, Limited, MicroService, Responder, Served, ServiceError
+from nats_scheduler.service.endpoint import AnsweredBy, Asked, Document, Endpoint, Handler
+from nats_scheduler.service.micro import FORBIDDEN, CountedEndpoint, Limited, MicroService, Responder, ServiceError
 from nats_scheduler.service.rules import MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, Rule
 from nats_scheduler.service.shares import Budget, RequestPlaces
 from nats_scheduler.version import VERSION
@@ -37,7 +37,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.StreamsRequest,
         schemas.StreamsAnswer,
         streams.list_streams,
-        answers=Answers.OWNER,
+        answers=AnsweredBy.OWNER,
     ),
     Endpoint(
         "streams.modes",
@@ -52,7 +52,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.SchedulesRequest,
         schemas.SchedulesAnswer,
         schedules.list_schedules,
-        answers=Answers.OWNER,
+        answers=AnsweredBy.OWNER,
     ),
     Endpoint(
         "schedules.get",
@@ -60,7 +60,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.ScheduleRequest,
         schemas.ScheduleAnswer,
         schedules.get,
-        answers=Answers.OWNER,
+        answers=AnsweredBy.OWNER,
     ),
     Endpoint(
         "schedules.next",
@@ -68,7 +68,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.NextRequest,
         patterns.NextAnswer,
         patterns.next_fires,
-        answers=Answers.READER,
+        answers=AnsweredBy.READER,
     ),
     Endpoint(
         "check",
@@ -76,7 +76,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         patterns.CheckRequest,
         patterns.CheckAnswer,
         patterns.check,
-        answers=Answers.READER,
+        answers=AnsweredBy.READER,
     ),
     Endpoint(
         "explain",
@@ -91,7 +91,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.MessagesRequest,
         schemas.RejectedAnswer,
         schedules.list_rejected,
-        answers=Answers.READER,
+        answers=AnsweredBy.READER,
     ),
     Endpoint(
         "misnamed.list",
@@ -99,7 +99,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.MessagesRequest,
         schemas.MisnamedAnswer,
         schedules.list_misnamed,
-        answers=Answers.READER,
+        answers=AnsweredBy.READER,
     ),
     Endpoint(
         "fires.list",
@@ -144,7 +144,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         now.TimelineRequest,
         now.TimelineAnswer,
         now.list_timeline,
-        answers=Answers.READER,
+        answers=AnsweredBy.READER,
     ),
     Endpoint(
         "findings.list",
@@ -302,7 +302,7 @@ def _within_a_rule(one: Endpoint[Any]) -> Endpoint[Any]:
     return replace(one, handle=handle)
 
 
-def _served_by_rules(asked: Asked, budget: Budget) -> Iterator[Served]:
+def _served_by_rules(asked: Asked, budget: Budget) -> Iterator[CountedEndpoint]:
     """Yield the endpoints for those with a rule, once for each rule, on subjects of its own."""
     schedules = [subject for rule in asked.control_rules for subject in rule.subjects]
     for allowed in asked.control_rules:
@@ -312,7 +312,7 @@ def _served_by_rules(asked: Asked, budget: Budget) -> Iterator[Served]:
         )
         for one in (*CONTROL_ENDPOINTS, *map(_within_a_rule, ENDPOINTS_WITHIN_RULES)):
             prefix = f"{CONTROL_SUBJECTS}.for.{allowed.name}"
-            own = replace(one, prefix=prefix, admit=admit, is_for_one=False, answers=Answers.ANY)
+            own = replace(one, prefix=prefix, admit=admit, is_for_one=False, answers=AnsweredBy.ANY)
             yield _served(own, under, places, {"rule": allowed.name}, f"-for-{allowed.name}")
 
 
@@ -320,13 +320,13 @@ def _answering_one(one: Endpoint[Any], asked: Asked) -> Responder | None:
     """Return what answers a request for exactly this instance; None if there is none."""
     if one.is_for_one:
         return one.answering(asked.alone())
-    return one.answering(asked.relayed()) if one.answers is not Answers.ANY else None
+    return one.answering(asked.relayed()) if one.answers is not AnsweredBy.ANY else None
 
 
 def _served(
     one: Endpoint[Any], asked: Asked, places: RequestPlaces, metadata: Mapping[str, str], suffix: str = ""
-) -> Served:
-    return Served(
+) -> CountedEndpoint:
+    return CountedEndpoint(
         one.name.replace(".", "-") + suffix,
         one.subject,
         places,

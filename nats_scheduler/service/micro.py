@@ -78,7 +78,7 @@ Responder = Callable[[bytes], Awaitable[bytes]]
 
 
 @dataclass(slots=True)
-class Served:
+class CountedEndpoint:
     """One endpoint, and what is counted of it."""
 
     name: str
@@ -169,7 +169,7 @@ often a subscription was ended for a moment; and the client ("" if unknown) and 
 class _Request(NamedTuple):
     """A request that waits, or is in work."""
 
-    one: Served
+    one: CountedEndpoint
     answer: Responder
     client: bytes
     reply: bytes
@@ -242,7 +242,7 @@ class MicroService:
         connection: Connection,
         identity: Mapping[str, str],
         description: str,
-        endpoints: Sequence[Served],
+        endpoints: Sequence[CountedEndpoint],
         now: Callable[[], int],
         defect: Callable[[Exception], None],
         limited: Limited = lambda *_of_late: None,
@@ -353,7 +353,9 @@ class MicroService:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def _asked(self, one: Served, answer: Responder, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+    def _asked(
+        self, one: CountedEndpoint, answer: Responder, _subject: bytes, reply: bytes, block: bytes, body: bytes
+    ) -> None:
         if not is_inbox(reply) or self._tasks is None:
             return
         one.requests += 1
@@ -439,7 +441,7 @@ class MicroService:
             self._defect(error)
             self._refuse(one, reply, ServiceError(INTERNAL_ERROR, "the sidecar failed; its log has the error"))
 
-    def _refuse(self, one: Served, reply: bytes, error: ServiceError) -> None:
+    def _refuse(self, one: CountedEndpoint, reply: bytes, error: ServiceError) -> None:
         one.errors += 1
         one.last_error = f"{error.code}:{error.sentence}"
         # A subject that is not UTF-8 reaches us as an escape, which cannot be encoded: it is shown as `?`.

@@ -66,7 +66,7 @@ class Fires(Protocol):
         ...
 
 
-class UnreadableError(Exception):
+class RowsUnreadableError(Exception):
     """The rows of an engine cannot be read; the reason says why."""
 
 
@@ -78,7 +78,7 @@ class RowsBeside(Protocol):
         ...
 
     async def answer(self, part: Part[T]) -> T:
-        """Answer a part of a question about this moment; raises `UnreadableError`."""
+        """Answer a part of a question about this moment; raises `RowsUnreadableError`."""
         ...
 
 
@@ -102,7 +102,7 @@ class Turns:
                 return question.merge([await self._answer(part) for part in question.parts])
         except TimeoutError:
             raise _too_long() from None
-        except UnreadableError as error:
+        except RowsUnreadableError as error:
             raise ServiceError(UNAVAILABLE, f"the schedules cannot be read: {error}") from None
 
     async def _answer(self, part: Part[T]) -> T:

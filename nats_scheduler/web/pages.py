@@ -21,7 +21,7 @@ from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import answers
-from nats_scheduler.service.answers import NOTHING, Answers, Part
+from nats_scheduler.service.answers import NOTHING, Answers, AnswerState
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.ownership import ownership_of
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
@@ -202,7 +202,7 @@ class Pages:
             "kind": query.get("kind") or None,
         }
         asked = {**wanted, "limit": PAGE_LENGTH, "cursor": query.get("cursor") or None}
-        listed: Part[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else NOTHING
+        listed: AnswerState[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else NOTHING
         known = {one["stream"]: one for one in ([] if streams.data is None else streams.data["streams"])}
         return {
             "title": f"Schedules of {stream}" if stream else "Schedules",
@@ -228,7 +228,7 @@ class Pages:
             ask(answers.FAILURES, {**one, "limit": 20}),
         )
         schedule = None if found.data is None else found.data["schedule"]
-        explained: Part[Any] = NOTHING
+        explained: AnswerState[Any] = NOTHING
         if schedule is not None:
             asked = {"pattern": schedule["pattern"], "time_zone": schedule["time_zone"], "count": 20}
             explained = await ask(answers.EXPLANATION, asked)
@@ -330,7 +330,7 @@ class Pages:
     async def _missing(self, _query: Query) -> Values:
         return {"status": NOT_FOUND}
 
-    async def _health_of_each(self, instances: Part[InstancesAnswer]) -> list[HealthAnswer]:
+    async def _health_of_each(self, instances: AnswerState[InstancesAnswer]) -> list[HealthAnswer]:
         """Return what each instance that is alive says of itself, if there are several."""
         known = [] if instances.data is None else instances.data["instances"]
         alive = [one["id"] for one in known if one["state"] == "alive" and INSTANCE_ID.fullmatch(one["id"])]

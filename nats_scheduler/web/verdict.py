@@ -11,7 +11,7 @@ from typing import Literal
 
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.answers import Part
+from nats_scheduler.service.answers import AnswerState
 from nats_scheduler.service.ownership import ownership_of
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
 from nats_scheduler.web.rendering import address, clock_text, plural
@@ -54,7 +54,7 @@ class StatusVerdict:
         return WORDS[self.level]
 
 
-def totals(streams: Part[StreamsAnswer], instances: Part[InstancesAnswer]) -> dict[str, object]:
+def totals(streams: AnswerState[StreamsAnswer], instances: AnswerState[InstancesAnswer]) -> dict[str, object]:
     """Return sums over the streams that are shown: what their names say, and when anything fires next (ns)."""
     listed = () if streams.data is None else streams.data["streams"]
     fires = [one["next"]["next_fire"] for one in listed if one["next"] is not None]
@@ -76,11 +76,11 @@ def troubled_first(streams: Sequence[StreamDocument]) -> list[StreamDocument]:
 
 
 def verdict(
-    health: Part[HealthAnswer],
+    health: AnswerState[HealthAnswer],
     each: Sequence[HealthAnswer],
-    streams: Part[StreamsAnswer],
-    instances: Part[InstancesAnswer],
-    findings: Part[FindingsAnswer],
+    streams: AnswerState[StreamsAnswer],
+    instances: AnswerState[InstancesAnswer],
+    findings: AnswerState[FindingsAnswer],
     last_good_at: int | None,
 ) -> StatusVerdict:
     """Return the verdict on what is known; `last_good_at` is when anything was answered last (ns).
@@ -98,7 +98,7 @@ def verdict(
     return StatusVerdict(reasons[0].level if reasons else "ok", reasons, is_blind=bool(reach))
 
 
-def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[StatusReason]:
+def _reach(health: AnswerState[HealthAnswer], last_good_at: int | None) -> list[StatusReason]:
     """Return why no sidecar can be asked."""
     if health.is_waiting or (health.data is None and not health.fault):
         return [StatusReason("warn", "No answer yet.")]
@@ -115,7 +115,7 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[StatusR
     return [StatusReason("bad", f"{what}: {health.fault}. {shown}")]
 
 
-def _of_health(health: Part[HealthAnswer], each: Sequence[HealthAnswer]) -> list[StatusReason]:
+def _of_health(health: AnswerState[HealthAnswer], each: Sequence[HealthAnswer]) -> list[StatusReason]:
     """Return why instances are not ready; while another one is, its work is taken over."""
     if not each:
         return [StatusReason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]

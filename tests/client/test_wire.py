@@ -10,7 +10,7 @@ import nats
 import pytest
 
 from nats_scheduler.client.jetstream_requests import JetStreamRequests, read_answer
-from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, Reply, wire_of
+from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, ClientReply, wire_of
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -113,7 +113,7 @@ async def test_only_an_answer_that_is_accepted_counts(shared_server: SharedServe
     await answering.subscribe("asked", cb=answer)
     await answering.flush()
 
-    def accept(reply: Reply) -> str | None:
+    def accept(reply: ClientReply) -> str | None:
         return (read_object(reply.body) or {}).get("stream")
 
     assert await wire_of(await connect(url)).request("asked", within_seconds=30, accept=accept) == "S"

@@ -9,7 +9,7 @@ from nats_scheduler.doctor import system_requests
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.permission_probe import USER_INFO
 from nats_scheduler.doctor.system_requests import cluster_answers, own_answer, server_answers
-from nats_scheduler.jetstream.errors import NoAnswerError, NoJetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import NoJetStreamError, NotPermittedError, RequestUnansweredError
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import facts_on, findings_on, of
@@ -53,7 +53,7 @@ async def test_the_answers_of_other_servers_alone_are_no_answer(
     monkeypatch.setattr(system_requests, "ANSWER_DEADLINE_SECONDS", 0.1)
     async with account_on((await shared_server(V2_11)).url) as account:
         await answering(account, f"{stream_name}.asked", "another")
-        with pytest.raises(NoAnswerError, match="1 of the servers answered within"):
+        with pytest.raises(RequestUnansweredError, match="1 of the servers answered within"):
             await own_answer(account.connection, f"{stream_name}.asked")
         with pytest.raises(NoJetStreamError, match="nothing answers there"):
             await own_answer(account.connection, f"{stream_name}.nobody")
@@ -73,7 +73,7 @@ async def test_no_permission_is_missing_beside_a_leaf_node(start_server: StartSe
     async with account_on(hub.url) as at_hub, account_on(leaf.url) as at_leaf:
 
         async def both_answer() -> bool:
-            with suppress(NoAnswerError):
+            with suppress(RequestUnansweredError):
                 return bool(await server_answers(at_hub.connection, USER_INFO, b"", lambda found: len(found) > 1))
             return False
 

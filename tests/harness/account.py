@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, StreamRea
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError, NoJetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoJetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.lookups import is_temporary
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
@@ -71,7 +71,7 @@ class Account:
         async def created() -> Any:
             try:
                 return await self.api.call(f"STREAM.CREATE.{name}", wanted)
-            except NoAnswerError:
+            except RequestUnansweredError:
                 return None
             except ApiError as error:
                 if error.code not in NOT_PLACED_YET:

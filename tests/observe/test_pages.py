@@ -22,7 +22,7 @@ from starlette.routing import Route
 from nats_scheduler.observe.address import ListenError, bound, is_loopback, url_of
 from nats_scheduler.observe.listener import Limits, serve
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, Pages, listening
+from nats_scheduler.observe.pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, MonitoringPages, listening
 from nats_scheduler.runtime.embedded import free_port
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.web.app import TokenError, token_of
@@ -42,8 +42,8 @@ def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("nats_scheduler.observe.pages.LOOP_ANSWER_DEADLINE_SECONDS", ANSWER_SECONDS)
 
 
-def pages(not_ready: Callable[[], Sequence[str]] = list, metrics: Metrics | None = None) -> Pages:
-    return Pages((metrics or Metrics()).registry, asyncio.get_running_loop(), not_ready)
+def pages(not_ready: Callable[[], Sequence[str]] = list, metrics: Metrics | None = None) -> MonitoringPages:
+    return MonitoringPages((metrics or Metrics()).registry, asyncio.get_running_loop(), not_ready)
 
 
 async def test_metrics_health_and_readiness_are_served_and_nothing_else() -> None:
@@ -191,7 +191,7 @@ async def test_an_event_loop_that_stands_still_is_unhealthy() -> None:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        with listening("127.0.0.1", 0, Pages(Metrics().registry, loop, list)) as url:
+        with listening("127.0.0.1", 0, MonitoringPages(Metrics().registry, loop, list)) as url:
             assert await page(f"{url}/healthz") == (200, "ok\n")
             loop.call_soon_threadsafe(go_on.wait)
             for path in ("healthz", "readyz"):

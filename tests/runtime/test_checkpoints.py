@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, ServerLimits
 from nats_scheduler.engine.ownership.takeover import MAX_UNSETTLED, OWED_NUMBERS
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
@@ -264,7 +264,7 @@ class Bucket:
     async def swap(self, _key: str, value: Any, _revision: int) -> int:
         """Keep it."""
         if self.is_away:
-            raise NoAnswerError("the bucket is away")
+            raise RequestUnansweredError("the bucket is away")
         self.written.append(value)
         return len(self.written)
 

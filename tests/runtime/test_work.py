@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from nats_scheduler.jetstream.api import consumer_name
-from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NotPermittedError
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError, RequestUnansweredError
 from nats_scheduler.jetstream.task_group import TaskGroup, in_turn
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -33,12 +33,12 @@ def setbacks(*errors: JetStreamError) -> list[tuple[bool, float]]:
 
 
 def test_what_may_heal_is_tried_soon_and_told_each_time() -> None:
-    assert setbacks(*[NoAnswerError("none")] * 3) == [(True, 1.0)] * 3
+    assert setbacks(*[RequestUnansweredError("none")] * 3) == [(True, 1.0)] * 3
 
 
 def test_a_missing_permission_is_told_once_and_tried_more_and_more_seldom_until_another_failure() -> None:
     seldom = [1.0, 2.0, 4.0, 8.0, RETRY_WAIT_LIMIT_SECONDS, RETRY_WAIT_LIMIT_SECONDS]
-    errors = [*(denied() for _ in seldom), denied("OTHER"), NoAnswerError("none"), denied("OTHER")]
+    errors = [*(denied() for _ in seldom), denied("OTHER"), RequestUnansweredError("none"), denied("OTHER")]
     assert setbacks(*errors) == [*((wait == 1.0, wait) for wait in seldom), *[(True, 1.0)] * 3]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.foreign_json import Object
-from nats_scheduler.service.answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, Part, health_of
+from nats_scheduler.service.answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, AnswerState, health_of
 from nats_scheduler.service.client import (
     NotAnsweredError,
     NotConnectedError,
@@ -46,7 +46,7 @@ class Sidecar:
         else:
             waiting.set_result(outcome)
 
-    async def get(self, outcome: Any) -> Part[Any]:
+    async def get(self, outcome: Any) -> AnswerState[Any]:
         """Ask, give this answer or error to the request, and return what is known then."""
         asking = asyncio.create_task(self.answers.get(HEALTH))
         await self.asked()

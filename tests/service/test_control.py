@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
-from nats_scheduler.jetstream.errors import NoAnswerError as NoReplyError
+from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
@@ -293,7 +293,7 @@ async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_mean
             await process.wait_for_line("stream_ready.*stream=O")
             sequence = await account.publish("O.s", dict(far()))
             process.pause()
-            with pytest.raises(NoReplyError):
+            with pytest.raises(RequestUnansweredError):
                 await request(account.connection, "pause", body, deadline=0.5)
             await instant_reached(CLOCK.now() + SENDING_STANDSTILL_LIMIT_NS + SECOND, CLOCK.now)
             process.resume()

@@ -8,7 +8,7 @@ import pytest
 
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.observe.documents import ReportDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
@@ -134,7 +134,7 @@ async def test_requests_at_once_examine_once_and_others_get_what_was_found_last(
 
 async def test_a_failed_examination_is_an_error_and_is_not_repeated_at_once() -> None:
     examiner, defect = Examiner(), Examiner()
-    examiner.error = NoAnswerError("STREAM.LIST: no answer")
+    examiner.error = RequestUnansweredError("STREAM.LIST: no answer")
     for now, made in ((0, 1), (RETRY_NS - 1, 1), (RETRY_NS, 2)):
         examiner.now = now
         with pytest.raises(ServiceError, match=r"^the examination failed: STREAM.LIST: no answer$") as refused:
@@ -304,7 +304,7 @@ async def test_a_wrong_clock_of_the_sidecars_machine_is_found_unless_the_examina
         nonlocal made
         made += 1
         if made == 1:
-            raise NoAnswerError("STREAM.LIST: no answer within 5 s")
+            raise RequestUnansweredError("STREAM.LIST: no answer within 5 s")
         return await examine_sidecar(examinable, turns)
 
     server = await start_server(V2_11)

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.instance_questions import Questions
-from nats_scheduler.service.micro import CONFLICT, MicroService, Served, ServiceError, error_of
+from nats_scheduler.service.micro import CONFLICT, CountedEndpoint, MicroService, ServiceError, error_of
 from nats_scheduler.service.shares import Budget, RequestPlaces
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied
@@ -87,8 +87,10 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
     async with account_on(server.url) as account, account_on(server.url) as own:
         found = Trial(account, id(request.node))
 
-        def served(name: str, places: RequestPlaces, answer: Callable[[bytes], Awaitable[bytes]]) -> Served:
-            return Served(name, f"tested.{found.number}.{name}", places, answer, metadata={"places": str(places.most)})
+        def served(name: str, places: RequestPlaces, answer: Callable[[bytes], Awaitable[bytes]]) -> CountedEndpoint:
+            return CountedEndpoint(
+                name, f"tested.{found.number}.{name}", places, answer, metadata={"places": str(places.most)}
+            )
 
         budget = Budget(1.0, 1.0)
         few, many = RequestPlaces(2, 1, 2, budget), RequestPlaces(32, 32, 32, budget)
@@ -180,7 +182,10 @@ async def test_the_clients_of_another_account_are_told_apart_by_their_account(st
     ):
         found = Trial(own, 1)
         places = RequestPlaces(3, 1, 8, Budget(1.0, 1.0))
-        endpoints = [Served("wait", "tested.1.wait", places, found.wait), Served("echo", "tested.1.echo", places, echo)]
+        endpoints = [
+            CountedEndpoint("wait", "tested.1.wait", places, found.wait),
+            CountedEndpoint("echo", "tested.1.echo", places, echo),
+        ]
         identity = {"name": NAME, "id": "1", "version": "1.0.0"}
         service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
         found.task = asyncio.create_task(service.serve())

@@ -37,7 +37,7 @@ PATHS = (
     *("/", "/streams", "/schedules?stream=X", "/schedule?stream=X&subject=X.s", "/rejected?stream=X"),
     *("/fires", "/failures", "/instances", "/findings"),
 )
-QUESTIONS = [one for one in vars(answers).values() if isinstance(one, answers.Question)]
+QUESTIONS = [one for one in vars(answers).values() if isinstance(one, answers.EndpointQuestion)]
 FIELD_VALUE = re.compile(r'value="[^"]*"|<textarea[^>]*>[^<]*')
 """What is in the fields of a form, which is sent back as it is."""
 MARKUP = "<script>alert(1)</script>\u202e\x00"

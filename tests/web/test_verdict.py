@@ -7,7 +7,7 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
-from nats_scheduler.service.answers import Part
+from nats_scheduler.service.answers import AnswerState
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.pages import KINDS, STATES
 from nats_scheduler.web.verdict import StatusVerdict, totals, troubled_first, verdict
@@ -19,8 +19,8 @@ NOON = time_of(AT) or 0
 HEAD: dict[str, Any] = {"at": AT, "instance": "one"}
 
 
-def answered(data: T) -> Part[T]:
-    return Part(data, NOON, "")
+def answered(data: T) -> AnswerState[T]:
+    return AnswerState(data, NOON, "")
 
 
 def stream(name: str = "O", **values: Any) -> StreamDocument:
@@ -51,20 +51,20 @@ def owned(name: str) -> dict[str, Any]:
 
 def on(
     *streams: StreamDocument,
-    own: Part[HealthAnswer] | None = None,
+    own: AnswerState[HealthAnswer] | None = None,
     each: Sequence[HealthAnswer] = (),
     instances: Sequence[InstanceDocument] = (),
-    findings: Part[FindingsAnswer] | None = None,
+    findings: AnswerState[FindingsAnswer] | None = None,
     cursor: str | None = None,
 ) -> StatusVerdict:
     """Return the verdict on these answers, of which none is bad unless it is given."""
     listed: Any = {**HEAD, "unanswered": [], "cursor": cursor, "streams": list(streams or (stream(),))}
     known: Any = {**HEAD, "cursor": None, "instances": list(instances or (instance(),))}
-    parts = answered(listed), answered(known), findings or Part(None, None, "")
+    parts = answered(listed), answered(known), findings or AnswerState(None, None, "")
     return verdict(own or answered(health()), each, *parts, NOON)
 
 
-def found(severity: str, subject: str | None) -> Part[FindingsAnswer]:
+def found(severity: str, subject: str | None) -> AnswerState[FindingsAnswer]:
     """Return a report with one finding, and a note, which is no reason."""
     one: dict[str, Any] = {"severity": severity, "code": "code", "stream": "O", "subject": subject}
     one |= {"what": "what", "why": "why", "command": "command"}
@@ -83,7 +83,7 @@ def overdue(seconds: int) -> StreamDocument:
 
 
 def test_what_is_wrong_is_named() -> None:
-    busy: Part[HealthAnswer] = Part(None, None, "", is_waiting=True)
+    busy: AnswerState[HealthAnswer] = AnswerState(None, None, "", is_waiting=True)
     warned = {
         "The server refuses the fires of 3 schedules in stream O.": on(stream(failing=3)),
         "Stream O is not read to its end: its schedules do not all fire yet.": on(stream(ready=False)),
@@ -123,7 +123,7 @@ def test_what_is_usual_is_no_reason() -> None:
 
 
 def test_without_an_answer_the_time_of_the_last_one_is_named() -> None:
-    lost = on(own=Part(None, None, "the reader stopped", is_connected=False))
+    lost = on(own=AnswerState(None, None, "the reader stopped", is_connected=False))
     assert lost.level == "bad"
     assert sentences(lost) == [
         "The connection to NATS is lost: the reader stopped. What you see is from 12:00:00 UTC.",
