@@ -42,8 +42,8 @@ from nats_scheduler.control.each import Done
 from nats_scheduler.control.exported import exported
 from nats_scheduler.control.plan import Action, Difference, Step
 from nats_scheduler.files.document import Problem
+from nats_scheduler.files.file_reading import StreamFile, read_files
 from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
-from nats_scheduler.files.reading import StreamFile, read_files
 from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.observe.documents import change_document

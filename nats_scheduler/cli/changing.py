@@ -24,7 +24,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import Command, CommandError, decorated, json_option, print_json
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
-from nats_scheduler.control.errors import NoAnswerError, ScheduleError
+from nats_scheduler.control.schedule_errors import NoAnswerError, ScheduleError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer

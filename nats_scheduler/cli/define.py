@@ -26,11 +26,11 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, dec
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.edits import add, edit_latest
-from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.spelling import spelling_of
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import Edit, edited, named_header
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, header_value, with_headers

@@ -23,7 +23,7 @@ import click
 
 from nats_scheduler.cli.fire_watch import fire_line, milliseconds
 from nats_scheduler.cli.output import Printer
-from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
 from nats_scheduler.jetstream.connection import Connection

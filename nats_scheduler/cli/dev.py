@@ -36,7 +36,7 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import log_as_set, stop_on_signals
 from nats_scheduler.cli.run import pages_of
 from nats_scheduler.cli.session import Session, open_session
-from nats_scheduler.doctor.sidecar import examine_sidecar
+from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.message.capabilities import Capabilities
@@ -49,10 +49,10 @@ from nats_scheduler.runtime.embedded import LOG_TAIL_LINES, EmbeddedServer, Embe
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 SERVER_CHECK_INTERVAL_SECONDS = 0.25
 """The interval of the check that the server still runs, and the wait before connecting again."""

@@ -20,7 +20,7 @@ from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import PastFireDocument, instant_of
 from nats_scheduler.observe.texts import moment_text, printable, span_text, time_text
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, FiresDocument
+from nats_scheduler.service.past_answers import DEFAULT_ROWS, MAX_ROWS, FiresDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND

@@ -54,8 +54,8 @@ from nats_scheduler.observe.texts import (
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.service.schemas import OwnershipDocument
+from nats_scheduler.service.stored_advisories import AdvisoryQuery
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000

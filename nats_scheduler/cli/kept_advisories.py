@@ -1,8 +1,8 @@
 """`nats-scheduler changes` and `failures`: advisories, newest first, from the stream that keeps them.
 
 Rule: what is shown is what sidecars published about problems, and what those published who changed schedules by
-commands, by the micro service or by the Python client (`service.advisories`); nothing vouches for the names of the
-latter.
+commands, by the micro service or by the Python client (`service.stored_advisories`); nothing vouches for the names of
+the latter.
 For failures a running sidecar is asked (`service.client`); if none answers, the stream is read, with the same code.
 Cost: a few requests. Limit: the stream exists only where a sidecar keeps failures; a change by any other client, such
 as `nats pub`, and what went wrong while no sidecar had a connection, are not in it.
@@ -24,15 +24,15 @@ from nats_scheduler.cli.output import (
     print_table,
     wide_option,
 )
-from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.without_sidecar import StoredSource
 from nats_scheduler.control.change_advisory import MAX_FIRES_NAMED
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, instant_of
 from nats_scheduler.observe.texts import moment_text, what_happened
-from nats_scheduler.service.advisories import AdvisoryQuery, find_changes
-from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, changes_document, kept_changes
+from nats_scheduler.service.past_answers import DEFAULT_ROWS, MAX_ROWS, changes_document, kept_changes
+from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes
 from nats_scheduler.settings.load import ResolvedSettings
 
 CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from nats_scheduler.cli.output import CommandError
-from nats_scheduler.cli.reading import Source
 from nats_scheduler.cli.session import ServedStream, Session, Sidecars, with_sidecars
+from nats_scheduler.cli.without_sidecar import Source
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State

@@ -20,7 +20,7 @@ from nats_scheduler.version import VERSION
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("nats_scheduler.cli.run:command", "Serve message schedules beside a NATS server."),
     "dev": ("nats_scheduler.cli.dev:command", "Start a NATS server and the scheduler, to try things out."),
-    "stream": ("nats_scheduler.cli.stream:command", "Add streams that carry schedules, and list them."),
+    "stream": ("nats_scheduler.cli.stream_commands:command", "Add streams that carry schedules, and list them."),
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
     "export": (
         "nats_scheduler.cli.apply:export_command",
@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "diff": ("nats_scheduler.cli.apply:diff_command", "Show what `apply` would do with files of schedules."),
     "apply": ("nats_scheduler.cli.apply:apply_command", "Make the schedules of streams those of files."),
-    "files": ("nats_scheduler.cli.schemas:files_command", "Show what a file of schedules may contain."),
+    "files": ("nats_scheduler.cli.schema_commands:files_command", "Show what a file of schedules may contain."),
     "calendar": (
         "nats_scheduler.cli.calendar:command",
         "Edit the calendars of days on which schedules do not fire.",
@@ -73,9 +73,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nats_scheduler.cli.completion:command",
         "Print the script that completes commands in bash, zsh or fish.",
     ),
-    "service": ("nats_scheduler.cli.schemas:service_command", "Show what can be asked of a running sidecar."),
+    "service": ("nats_scheduler.cli.schema_commands:service_command", "Show what can be asked of a running sidecar."),
     "advisories": (
-        "nats_scheduler.cli.schemas:advisories_command",
+        "nats_scheduler.cli.schema_commands:advisories_command",
         "Show what is in the advisories that a sidecar publishes.",
     ),
 }

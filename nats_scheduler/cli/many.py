@@ -1,8 +1,8 @@
 """`nats-scheduler pause`, `resume` and `rm`: one change to many schedules; `fire` and `backfill`: fires of one.
 
-Rule: what is done to a schedule is in `control.edits`, `control.pausing` and `control.fires`. A wildcard is resolved
-and counted first, and what was counted is what is changed: schedules that are added meanwhile are not. A schedule that
-cannot be changed does not stop the others (`control.each`).
+Rule: what is done to a schedule is in `control.edits`, `control.pausing` and `control.fire_requests`. A wildcard is
+resolved and counted first, and what was counted is what is changed: schedules that are added meanwhile are not. A
+schedule that cannot be changed does not stop the others (`control.each`).
 Cost: as many requests as a change takes, for some schedules at a time; a wildcard reads the stream before.
 """
 
@@ -36,7 +36,7 @@ from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import remove
-from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL, backfill, fire
+from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL, backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.store import ScheduleStore, matching
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject

@@ -23,7 +23,7 @@ from nats_scheduler.engine.views.view import ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
 from nats_scheduler.observe.texts import how_to_resume, moment_text, printable
-from nats_scheduler.service.patterns import fires_of
+from nats_scheduler.service.pattern_endpoints import fires_of
 
 
 def show_next_fires(

@@ -15,13 +15,13 @@ import click
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import ProgressBar, log_as_set, progress_bar, stop_on_signals
-from nats_scheduler.doctor.sidecar import examine_sidecar
+from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import MonitoringPages, listening
+from nats_scheduler.observe.monitoring_pages import MonitoringPages, listening
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.garbage_collector import collect_only_what_is_new
@@ -30,7 +30,7 @@ from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.version import VERSION
 
 START_CHECK_INTERVAL_SECONDS = 0.2

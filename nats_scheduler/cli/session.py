@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
-from nats_scheduler.cli.reading import Source, StoredSource
+from nats_scheduler.cli.without_sidecar import Source, StoredSource
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -35,12 +35,12 @@ from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.service.client import QuestionError, ServiceClient
-from nats_scheduler.service.ownership import ownership_of
-from nats_scheduler.service.port import Fleet, Instance
 from nats_scheduler.service.schemas import OwnershipDocument
-from nats_scheduler.service.streams import instance_documents
+from nats_scheduler.service.sidecar_port import Fleet, Instance
+from nats_scheduler.service.stream_endpoints import instance_documents
+from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 T = TypeVar("T")
 

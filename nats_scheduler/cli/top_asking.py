@@ -1,7 +1,8 @@
 """The questions of `top` to the sidecars, and the receipt of what they publish.
 
-Rule: all is asked in each interval, and an answer that is not there by then is shown when it comes (`service.answers`).
-Where no sidecar runs, what the server itself fires is read here, and answered as a sidecar would (`runtime.asked`).
+Rule: all is asked in each interval, and an answer that is not there by then is shown when it comes
+(`service.sidecar_answers`). Where no sidecar runs, what the server itself fires is read here, and answered as a sidecar
+would (`runtime.asked`).
 A connection that is lost is made again, as often as it takes.
 These permissions are enough: to publish to `nats_scheduler.v1.>`, and to subscribe to `nats_scheduler.advisory.>` and
 to the own inboxes; to read without a sidecar, those to list and read streams.
@@ -23,9 +24,9 @@ from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.asked import ServerAlone
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.service.answers import ANSWER_SECONDS, Answers
 from nats_scheduler.service.client import NotConnectedError, NothingSubscribesError, ask
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.service.sidecar_answers import ANSWER_SECONDS, Answers
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 ADVISORIES = f"{ADVISORY_PREFIX}.>"
 RECONNECT_WAIT_SECONDS = 1.0

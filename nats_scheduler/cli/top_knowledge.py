@@ -20,11 +20,11 @@ from nats_scheduler.observe.activity import LastMinutes
 from nats_scheduler.observe.documents import FailureDocument, ScheduleDocument, due_of, instant_of
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service import answers as asked
-from nats_scheduler.service.answers import Answers, AnswerState, EndpointQuestion, health_of
+from nats_scheduler.service import sidecar_answers as asked
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer, read_activity
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
+from nats_scheduler.service.sidecar_answers import Answers, AnswerState, EndpointQuestion, health_of
 
 T = TypeVar("T")
 

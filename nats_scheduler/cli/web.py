@@ -17,7 +17,7 @@ from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 NEEDED = ("jinja2", "starlette")
 """The packages that the extra `web` installs."""

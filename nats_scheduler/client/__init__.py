@@ -19,7 +19,10 @@ from nats_scheduler.client.serving import Serving, Sidecar
 from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, When, after, at, cron, every
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.exported import LeftOut
+from nats_scheduler.control.plan import Action, Difference, Step
+from nats_scheduler.control.plan import Plan as Diff
+from nats_scheduler.control.schedule_errors import (
     AlreadyExistsError,
     ConflictError,
     ForbiddenError,
@@ -34,9 +37,6 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.exported import LeftOut
-from nats_scheduler.control.plan import Action, Difference, Step
-from nats_scheduler.control.plan import Plan as Diff
 
 __all__ = [
     "Action",

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Literal
 
 from nats_scheduler.client.policy_arguments import PolicyArguments, policy_texts
-from nats_scheduler.client.spelling import Headers, headers_of, line_of, target_header, ttl_text
+from nats_scheduler.client.schedule_block import Headers, headers_of, line_of, target_header, ttl_text
 from nats_scheduler.client.values import Elsewhere, named_policies
 from nats_scheduler.client.when import When
 from nats_scheduler.control.current import Current

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from nats_scheduler.client.values import Change, change_of
 from nats_scheduler.control.carrying_out import carry_out_all
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.exported import LeftOut, exported
 from nats_scheduler.control.plan import Plan
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Served
 
 if TYPE_CHECKING:
     from nats_scheduler.files.document import Problem
-    from nats_scheduler.files.reading import StreamFile
+    from nats_scheduler.files.file_reading import StreamFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def check_libraries() -> None:
 def _read(stream: str, text: str, owner: str | None, *, prune: bool) -> "list[StreamFile]":
     """Return the documents of a text, with the owner that was given."""
     from nats_scheduler.files.document import Problem
+    from nats_scheduler.files.file_reading import read_files
     from nats_scheduler.files.planning import with_owner
-    from nats_scheduler.files.reading import read_files
 
     if not isinstance(text, str):
         raise TypeError(f"a text of {text!r:.80}: the content of a file is expected, such as path.read_text()")

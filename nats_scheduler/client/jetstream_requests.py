@@ -13,11 +13,11 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from nats_scheduler.client.wire import NO_RESPONDERS, ClientReply, ClientWire, NotSentError
-from nats_scheduler.control.errors import NoAnswerError, RefusedError, StreamNotFoundError, UnknownOutcomeError
-from nats_scheduler.control.port import Published, Refusal, StreamNow
+from nats_scheduler.client.client_wire import NO_RESPONDERS, ClientReply, ClientWire, NotSentError
 from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.schedule_errors import NoAnswerError, RefusedError, StreamNotFoundError, UnknownOutcomeError
 from nats_scheduler.control.store import ID_IN_PROCESS
+from nats_scheduler.control.store_port import Published, Refusal, StreamNow
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.message.stored import StoredMessage
@@ -49,7 +49,7 @@ _TEMPORARY_STATUS = 503
 
 
 class JetStreamRequests(Requests):
-    """Requests to the JetStream of an account: the `Wire` of `control.port`."""
+    """Requests to the JetStream of an account: the `Wire` of `control.store_port`."""
 
     def __init__(self, wire: ClientWire, prefix: str = DEFAULT_PREFIX) -> None:
         self._wire = wire

@@ -23,22 +23,22 @@ from typing import Literal, Self
 from nats.aio.client import Client
 
 from nats_scheduler.client.cancelling import Cancelled, publish_and_cancel
+from nats_scheduler.client.client_wire import wire_of
 from nats_scheduler.client.edit_spelling import Wish, edit_of
 from nats_scheduler.client.files import Applied, Exported, apply_plan, export_text, planned
 from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX, JetStreamRequests
 from nats_scheduler.client.policy_arguments import PolicyArguments
+from nats_scheduler.client.schedule_block import Headers, Wanted, spelled
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
-from nats_scheduler.client.spelling import Headers, Wanted, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, change_of, fire_of, schedule_of
 from nats_scheduler.client.when import When
-from nats_scheduler.client.wire import wire_of
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit_latest, remove
-from nats_scheduler.control.errors import AlreadyExistsError, NotServedError, ReplacesUnfiredWarning
-from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
+from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Plan
+from nats_scheduler.control.schedule_errors import AlreadyExistsError, NotServedError, ReplacesUnfiredWarning
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
 

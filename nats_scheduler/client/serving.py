@@ -19,17 +19,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from nats_scheduler.client.client_wire import NO_RESPONDERS, ClientReply, ClientWire
 from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX
-from nats_scheduler.client.wire import NO_RESPONDERS, ClientReply, ClientWire
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.schedule_errors import (
     ForbiddenError,
     NoAnswerError,
     NotServedError,
     ScheduleError,
     StreamNotFoundError,
 )
-from nats_scheduler.control.port import Served
-from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.foreign_json import Object, inner, read_object, time_of

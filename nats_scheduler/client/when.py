@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from nats_scheduler.client.policy_arguments import PolicyArguments, policy_texts
 from nats_scheduler.client.times import datetime_of, instant_of, nanoseconds_of
-from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.headers import Header
 from nats_scheduler.message.policies import policy_header, read_policies, with_policies

@@ -14,11 +14,11 @@ from dataclasses import replace
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import remove
-from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Action, Step
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import ConflictError
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import store_schedule
 from nats_scheduler.control.words import is_same
 

@@ -8,8 +8,8 @@ Limit: a fire or a cancel that landed on the subject leaves the schedule below i
 
 from dataclasses import dataclass
 
-from nats_scheduler.control.errors import NotFoundError, NotPossibleError, ScheduleError
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import NotFoundError, NotPossibleError, ScheduleError
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import MARKER_REASON, decoded, header_value

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.control.schedule_errors import NoAnswerError, ScheduleError, UnknownOutcomeError
 
 MAX_AT_ONCE = 16
 """The most schedules that are changed at the same time: enough to hide the way to a server far away."""

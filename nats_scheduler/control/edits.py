@@ -17,14 +17,13 @@ from dataclasses import replace as _with
 from nats_scheduler.control.anchor import anchor_name, counted_anew, with_phase
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, is_marker
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.schedule_errors import (
     AlreadyExistsError,
     ConflictError,
     NotPossibleError,
     ScheduleError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import judged_edit, with_effect
 from nats_scheduler.control.standing import (
     CLOCK_MARGIN_NS,
@@ -35,6 +34,7 @@ from nats_scheduler.control.standing import (
     standing,
 )
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import (
     MAX_ATTEMPTS,
     check_schedule,

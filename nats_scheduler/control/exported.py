@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.declared import Declared, as_text, declare
-from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.paused import paused_block
 
 NOT_TEXT = "its subject is not UTF-8, or has control characters"

@@ -33,9 +33,9 @@ from nats_scheduler.control.declared import (
     written,
 )
 from nats_scheduler.control.edits import doubts
-from nats_scheduler.control.errors import RejectedError, ScheduleError
 from nats_scheduler.control.pausing import has_passed
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import RejectedError, ScheduleError
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import check_schedule, unfired
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect

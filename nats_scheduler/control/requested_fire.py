@@ -14,8 +14,8 @@ The rules:
 from typing import Literal
 
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.errors import NotPossibleError, RejectedError
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import NotPossibleError, RejectedError
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import check_no_request
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE

@@ -1,7 +1,7 @@
 """The requests of the store of schedules as raw JSON: bytes of stored messages survive it.
 
 The rule: build the request, send it, translate the answer; what follows from it is decided by the caller.
-It is the part of `control.port.Wire` that is the same for each client; how a request is sent is theirs.
+It is the part of `control.store_port.Wire` that is the same for each client; how a request is sent is theirs.
 """
 
 import re
@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from nats_scheduler.control.errors import NoAnswerError, RefusedError, StreamNotFoundError, maybe_done
-from nats_scheduler.control.port import StreamNow
+from nats_scheduler.control.schedule_errors import NoAnswerError, RefusedError, StreamNotFoundError, maybe_done
+from nats_scheduler.control.store_port import StreamNow
 from nats_scheduler.message.foreign_json import Object, inner, integer, is_expressible, stored_message
 from nats_scheduler.message.stored import StoredMessage
 

@@ -3,7 +3,7 @@
 The rules:
 
 - Each publish and each delete names the message that it replaces, so no edit of another client is lost; how it ended is
-  reported, as an error of `control.errors` if it was not done, and what follows is decided by the operations.
+  reported, as an error of `control.schedule_errors` if it was not done, and what follows is decided by the operations.
 - Reads are answered by the leader of the stream, so they see what was stored before.
 - Up to 2.11 the older versions of a schedule stay stored under it, and one of them would be the schedule again if only
   the newest was deleted. So a delete is a purge of the subject up to the sequence; where the stream denies purges, each
@@ -19,7 +19,8 @@ from dataclasses import replace
 from nats_scheduler.control.change_advisory import change_advisory
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.past import FirePast, FireQuery
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -31,8 +32,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
     maybe_done,
 )
-from nats_scheduler.control.past import FirePast, FireQuery
-from nats_scheduler.control.port import Published, Refusal, Served, ServedStreams, StoredFires, Wire
+from nats_scheduler.control.store_port import Published, Refusal, Served, ServedStreams, StoredFires, Wire
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.effective_headers import with_effective_headers
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, UNDECIDED, WRONG_LAST_SEQUENCE

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     NoAnswerError,
     NotFoundError,
@@ -29,9 +29,9 @@ from nats_scheduler.control.errors import (
     ScheduleError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Served
 from nats_scheduler.control.standing import CLOCK_MARGIN_NS
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import is_same, publishable
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value

@@ -15,7 +15,7 @@ Cost: some microseconds. Limit: the size of a block is not checked here.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.schedule_errors import NotPossibleError
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import (
     CRLF,

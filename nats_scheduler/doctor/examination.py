@@ -6,7 +6,7 @@ a heading in `docs/operating/doctor.md`, and a test on a server in which it is r
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nats_scheduler.doctor import clock, permissions, schedules, server, server_defects, streams
+from nats_scheduler.doctor import clock_checks, permissions, schedule_checks, server, server_defects, stream_checks
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import DoctorReport, Finding, Unlisted, report_of
 from nats_scheduler.doctor.finding_codes import Severity
@@ -18,37 +18,37 @@ OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
     server.check_level,
     server.check_bucket,
     permissions.check_permissions,
-    clock.check_clocks,
-    clock.check_nodes_clocks,
-    clock.check_zone_data,
-    clock.check_zones,
+    clock_checks.check_clocks,
+    clock_checks.check_nodes_clocks,
+    clock_checks.check_zone_data,
+    clock_checks.check_zones,
     server.check_unexamined,
 )
 """The checks of what is there once."""
 
 OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
-    streams.check_firing,
-    streams.check_flag,
-    streams.check_eviction,
-    streams.check_interest,
-    streams.check_consumers,
-    streams.check_copies,
-    streams.check_duplicate_window,
-    schedules.check_endings,
-    schedules.check_ages,
-    schedules.check_rejections,
-    schedules.check_calendars,
-    schedules.check_failures,
-    schedules.check_targets,
-    schedules.check_targets_elsewhere,
-    schedules.check_policies,
-    schedules.check_equal,
-    schedules.check_silent,
-    schedules.check_replaced,
-    schedules.check_announced,
-    schedules.check_graduation,
+    stream_checks.check_firing,
+    stream_checks.check_flag,
+    stream_checks.check_eviction,
+    stream_checks.check_interest,
+    stream_checks.check_consumers,
+    stream_checks.check_copies,
+    stream_checks.check_duplicate_window,
+    schedule_checks.check_endings,
+    schedule_checks.check_ages,
+    schedule_checks.check_rejections,
+    schedule_checks.check_calendars,
+    schedule_checks.check_failures,
+    schedule_checks.check_targets,
+    schedule_checks.check_targets_elsewhere,
+    schedule_checks.check_policies,
+    schedule_checks.check_equal,
+    schedule_checks.check_silent,
+    schedule_checks.check_replaced,
+    schedule_checks.check_announced,
+    schedule_checks.check_graduation,
     server_defects.check_defects,
-    clock.check_server_zones,
+    clock_checks.check_server_zones,
 )
 """The checks of each stream that was read."""
 

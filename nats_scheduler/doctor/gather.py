@@ -53,7 +53,7 @@ from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listi
 from nats_scheduler.runtime.unserved import SearchedHeaders
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.zone_data import zone_data_versions
-from nats_scheduler.service.advisories import find_announced
+from nats_scheduler.service.stored_advisories import find_announced
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.capabilities import OLDEST, capabilities_of
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.server_addresses import masked_url
-from nats_scheduler.settings.sidecar import MIN_BUCKET_BYTES
+from nats_scheduler.settings.sidecar_settings import MIN_BUCKET_BYTES
 
 
 def check_servers(facts: AccountFacts) -> Iterator[Finding]:

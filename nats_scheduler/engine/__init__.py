@@ -3,7 +3,7 @@
 A folder imports from those below it only; `pyproject.toml` holds that.
 
 - `handover.py`: what would go wrong if the server itself fired the schedules of a stream
-- `stored.py`: the schedules of a stream as its messages alone say, for lists and graduations
+- `stored_schedules.py`: the schedules of a stream as its messages alone say, for lists and graduations
 - `stream.py`: the order of a step, and which input goes to which part
 - `restart.py`: what has to be known besides rows, so that another engine continues from them
 - `views/`: what can be asked of an engine

@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.inputs import Checkpoint
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, schedule_fields

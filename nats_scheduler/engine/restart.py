@@ -31,7 +31,7 @@ from nats_scheduler.engine.holding.purges import Purges
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.ownership.takeover import Takeover
-from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.named_calendars import Calendars
 from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.invalid import InvalidTimeZone

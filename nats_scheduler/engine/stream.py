@@ -74,9 +74,9 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.receiving.admission import Admission
-from nats_scheduler.engine.receiving.calendars import Calendars
 from nats_scheduler.engine.receiving.fired_by_server import OfServer
 from nats_scheduler.engine.receiving.intake import Intake
+from nats_scheduler.engine.receiving.named_calendars import Calendars
 from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit

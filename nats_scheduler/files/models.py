@@ -4,7 +4,7 @@ Rule: these models decide what a file may contain, and the JSON Schema that is p
 Unknown keys and values of another type are errors, so that a misspelt key is not left out in silence. Text is never
 guessed from a number: `subject: 1.50` is an error that asks for quotes.
 What headers mean is not checked here: that is done by the code that reads stored messages (`control.plan`).
-Limit: which keys exclude each other is in the schema, and is checked by `files.reading`, which reports it by line.
+Limit: which keys exclude each other is in the schema, and is checked by `files.file_reading`, which reports it by line.
 """
 
 import re

@@ -4,8 +4,8 @@ Rule: only `true`, `false`, `null` and numbers that are written as JSON writes t
 of `2027-07-01`, a number of `12:30:00` and false of `no`; here these are texts. Nothing but maps, lists, texts, numbers
 and truth values is built, whatever tags a file has.
 A text that begins with `{` or `[` is JSON; all others are YAML. YAML reads JSON too, and so it finds the lines of both.
-Cost: 10,000 schedules are read in about 1 s, most of it in the library; and the library, which is why `files.reading`
-imports this only to read a text: a sidecar receives values.
+Cost: 10,000 schedules are read in about 1 s, most of it in the library; and the library, which is why
+`files.file_reading` imports this only to read a text: a sidecar receives values.
 Limit: aliases of YAML are followed, up to `MAX_VALUES` values in a file.
 """
 

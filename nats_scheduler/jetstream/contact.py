@@ -24,7 +24,6 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.content_runs import RangeReader
-from nats_scheduler.jetstream.contents import body_comparer, content_reader, duplicate_reader
 from nats_scheduler.jetstream.expired_messages import remover
 from nats_scheduler.jetstream.finish_checks import finish_checker
 from nats_scheduler.jetstream.lookups import walk_through
@@ -32,6 +31,7 @@ from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import Purger
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag, proposal_waiter
 from nats_scheduler.jetstream.scan_follower import ScanFollower
+from nats_scheduler.jetstream.single_reads import body_comparer, content_reader, duplicate_reader
 from nats_scheduler.jetstream.target_streams import TargetStreamContact
 
 

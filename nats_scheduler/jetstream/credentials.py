@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from nats_scheduler.jetstream.errors import CredentialsError
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 
 MAX_CREDENTIALS_FILE_BYTES = 1024 * 1024
 """Largest file that is read; bundles of certificate authorities are the largest ones in use."""

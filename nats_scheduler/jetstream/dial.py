@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.credentials import expiry_of, login_of, tls_of
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.jetstream.wire import WireClient
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.server_addresses import is_websocket, masked_url
 
 LIBRARY_PING_INTERVAL_SECONDS = 86_400.0

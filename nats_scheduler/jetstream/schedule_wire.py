@@ -1,7 +1,7 @@
 """The requests of the sidecar for the store of schedules (`control.store`), over the connection of the process.
 
-Most of them are those of `control.requests`. The errors of this room become those of `control.errors`; an outcome that
-nobody knows is `UnknownOutcomeError`.
+Most of them are those of `control.requests`. The errors of this room become those of `control.schedule_errors`; an
+outcome that nobody knows is `UnknownOutcomeError`.
 
 Cost: one request for each method; `newest` and `backwards` read the messages on their subjects from the newest to the
 oldest (`jetstream.stretches`).
@@ -12,15 +12,15 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.schedule_errors import (
     ForbiddenError,
     NoAnswerError,
     RefusedError,
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Published, Refusal, StreamNow
-from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.store_port import Published, Refusal, StreamNow
 from nats_scheduler.engine.inputs import Stored, Unknown
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -55,7 +55,7 @@ _UNANSWERED = (RequestUnansweredError, ConnectionLostError, UnreadableAnswerErro
 
 
 class ScheduleWire(Requests):
-    """The requests of one connection; the `Wire` of `control.port`."""
+    """The requests of one connection; the `Wire` of `control.store_port`."""
 
     def __init__(self, connection: Connection, api: JetStreamApi) -> None:
         self._connection = connection

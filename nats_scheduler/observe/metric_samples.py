@@ -4,8 +4,8 @@ A scrape has a thread of its own, and the event loop waits for the interpreter w
 of `prometheus_client` makes all its samples at once, and so does its text format: with a thousand streams that kept
 every fire waiting by 5 ms again and again, for a second.
 
-The rules: no sample exists before it is written, and who writes makes a pause after a few (`observe.pages`). What
-is read in the thread of a scrape is copied with `copy`, during which no other thread runs.
+The rules: no sample exists before it is written, and who writes makes a pause after a few (`observe.monitoring_pages`).
+What is read in the thread of a scrape is copied with `copy`, during which no other thread runs.
 Limit: no series for the time at which a counter was created.
 """
 

@@ -19,7 +19,7 @@ from prometheus_client import (
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.ownership.owners import Reason
 from nats_scheduler.message.rejection import MESSAGE_CODES
-from nats_scheduler.observe.canary import CanaryMetrics
+from nats_scheduler.observe.canary_record import CanaryMetrics
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireMetrics
 from nats_scheduler.observe.gauges import Gauges
 from nats_scheduler.observe.metric_samples import LabelledCounter

@@ -50,7 +50,7 @@ from nats_scheduler.message.advisory_messages import Publish, advisory_message, 
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
-from nats_scheduler.observe.canary import CanaryRecord
+from nats_scheduler.observe.canary_record import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
 from nats_scheduler.observe.log import Allowance, logger
 from nats_scheduler.observe.metrics import Metrics

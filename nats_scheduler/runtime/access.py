@@ -14,7 +14,7 @@ from nats_scheduler.jetstream.registry import BucketLimits, Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import Mode, ServedStream, mode_of
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Serve one account through one connection: put its parts together, run them, and end them.
 
 The parts: `runtime.discovery` finds the streams to check, `runtime.stream_flags` keeps what is known of their flags,
-`runtime.serving` decides how each is served and runs that, and `runtime.instances` decides which sidecar owns which.
+`runtime.account_serving` decides how each is served and runs that, and `runtime.this_instance` decides which sidecar
+owns which.
 
 The rule: requests of others are watched before anything is read, so that none is missed in between.
 """
@@ -17,21 +18,21 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.calendars import follow_calendars
+from nats_scheduler.runtime.account_serving import Serving
+from nats_scheduler.runtime.calendar_updates import follow_calendars
 from nats_scheduler.runtime.discovery import Discovery
 from nats_scheduler.runtime.file_streams import FileStreams
-from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
-from nats_scheduler.runtime.serving import Serving
 from nats_scheduler.runtime.stream_flags import StreamFlags
+from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background, kept_up
-from nats_scheduler.service.answers import HEALTH
 from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.instance_questions import Questions
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.service.sidecar_answers import HEALTH
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 LOOK_WAIT_SECONDS, LOOK_WAIT_LIMIT_SECONDS = 2.0, 10.0
 """The wait, at first and at most, between two looks at what the server takes of a message while something is larger."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.ownership.owners import Owners
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -36,8 +36,8 @@ from nats_scheduler.service.endpoint import Asked
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.port import AskedStream
 from nats_scheduler.service.server_schedules import MAX_STREAMS
+from nats_scheduler.service.sidecar_port import AskedStream
 from nats_scheduler.service.turns import Reused, Turns
 
 

@@ -1,7 +1,7 @@
 """Fire a schedule of this instance's own, again and again, to prove that it can: the canary.
 
 Every interval an `@at` schedule is published into a stream of ours, and fired from there by the same engine, driver,
-contact and connection as every other schedule. What is read back of it is recorded (`observe.canary`).
+contact and connection as every other schedule. What is read back of it is recorded (`observe.canary_record`).
 
 The rules:
 
@@ -32,7 +32,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import with_headers
-from nats_scheduler.observe.canary import CanaryRecord
+from nats_scheduler.observe.canary_record import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
@@ -42,7 +42,7 @@ from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 CANARY_STREAM = "nats_scheduler_canary"
 """The stream of all canaries of an account."""

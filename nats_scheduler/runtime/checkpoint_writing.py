@@ -28,7 +28,7 @@ from nats_scheduler.jetstream.value_formats import UnknownFormatError
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.port import Bucket, StreamInformation
+from nats_scheduler.runtime.server_port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import SECOND, next_multiple
 
 TURN_CHECK_INTERVAL_SECONDS = 0.5

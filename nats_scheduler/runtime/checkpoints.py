@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.port import Bucket, StreamInformation
+from nats_scheduler.runtime.server_port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 

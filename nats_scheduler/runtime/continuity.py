@@ -22,7 +22,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.runtime.port import StreamContents, StreamInformation
+from nats_scheduler.runtime.server_port import StreamContents, StreamInformation
 
 LAG_LIMIT_SECONDS = 1.0
 """If a leader is behind for longer than this, it does not lag: its stream went back. *Live* leaves 3 s."""

@@ -24,7 +24,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 DATABASE = "schedules.db"
 """The name of the file with the table of schedules."""

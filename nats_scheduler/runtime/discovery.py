@@ -33,11 +33,11 @@ from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.account_serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.served_streams import StreamServices
-from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
 from nats_scheduler.runtime.stream_flags import StreamFlags
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.unserved import UnservedStreams

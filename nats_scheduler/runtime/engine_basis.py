@@ -17,7 +17,7 @@ from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD, Capabilitie
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.continuity import is_replicated
 from nats_scheduler.runtime.modes import Mode, dialects_of
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.settings.stream_values import DEFAULT_BUDGET_NS
 from nats_scheduler.version import VERSION
 

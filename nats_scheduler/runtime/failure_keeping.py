@@ -26,7 +26,7 @@ from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 ADVISORY_SUBJECTS = "nats_scheduler.advisory.>"
 """The subjects that the stream keeps."""

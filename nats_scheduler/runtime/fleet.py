@@ -14,10 +14,10 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.registry import Delivered, Registry
 from nats_scheduler.jetstream.value_formats import UnknownFormatError
 from nats_scheduler.message.foreign_json import inner, server_time
-from nats_scheduler.runtime.instances import INSTANCE, OWNER, is_instance_name, number_in, record_of
+from nats_scheduler.runtime.this_instance import INSTANCE, OWNER, is_instance_name, number_in, record_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.service.port import Fleet, Instance
 from nats_scheduler.service.schemas import OwnsDocument, StandsByDocument
+from nats_scheduler.service.sidecar_port import Fleet, Instance
 
 
 async def read_fleet(registry: Registry, api: JetStreamApi, now: Callable[[], int]) -> Fleet:

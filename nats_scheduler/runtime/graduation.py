@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nats_scheduler.control.errors import ConflictError, ScheduleError
+from nats_scheduler.control.schedule_errors import ConflictError, ScheduleError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import assembled, refusal_of, too_large
 from nats_scheduler.engine.handover import PURGED_KINDS, Cause, GraduationFinding, HandedOver, Handover, MakeUp

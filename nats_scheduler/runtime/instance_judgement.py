@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.task_group import Work
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.port import StreamInformation
+from nats_scheduler.runtime.server_port import StreamInformation
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 

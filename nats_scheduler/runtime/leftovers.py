@@ -16,9 +16,9 @@ from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.runtime.instances import INSTANCE, OWNER
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.this_instance import INSTANCE, OWNER
 from nats_scheduler.schedule.instants import SECOND
 
 LEFTOVERS_CHECK_INTERVAL_SECONDS = 10.0

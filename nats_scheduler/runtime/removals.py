@@ -27,7 +27,7 @@ from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_literal_subject
-from nats_scheduler.runtime.port import StreamContents
+from nats_scheduler.runtime.server_port import StreamContents
 
 FIRST_WAIT_SECONDS = 1.0
 """Wait after something may have been removed: servers take their time, and more removals may follow."""

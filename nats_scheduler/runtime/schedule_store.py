@@ -6,9 +6,9 @@ Cost: one request, two where the flag is in the registry.
 
 from dataclasses import replace
 
-from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire, translated
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51, PORTABLE

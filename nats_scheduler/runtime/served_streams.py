@@ -1,7 +1,7 @@
 """The streams that this process serves, by name: the only place in which a service is added or removed.
 
 Services outlive connections, so that after a reconnect only what is new is read.
-`runtime.serving` starts and ends them. All other parts get `by_name`, which cannot be changed.
+`runtime.account_serving` starts and ends them. All other parts get `by_name`, which cannot be changed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from nats_scheduler.runtime.schedule_file import ScheduleFile
 from nats_scheduler.runtime.stream_service import LeftStream, StreamService
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 
 class StreamServices:

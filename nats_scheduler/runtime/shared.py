@@ -36,7 +36,7 @@ from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
 from nats_scheduler.jetstream.value_formats import ENTRY_FORMATS, known_entries, marked
 from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 MAX_ENTRY_WRITE_ATTEMPTS = 8
 """The most attempts at a change while others change the value."""

@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
-from nats_scheduler.observe.canary import CanaryRecord
+from nats_scheduler.observe.canary_record import CanaryRecord
 from nats_scheduler.observe.gauges import StreamFigures
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
@@ -36,14 +36,14 @@ from nats_scheduler.runtime.data_folder import ClaimedFolder, boot_id, claim, de
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_check import check
 from nats_scheduler.runtime.file_streams import FileStreams
-from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.leftovers import Leftovers
-from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.runtime.schedule_file import ScheduleFile
 from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.runtime.server_port import Bucket
 from nats_scheduler.runtime.shared import kept_settings, shared_failures
 from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.wakes import Standstill
 from nats_scheduler.runtime.work import kept_up
@@ -53,7 +53,7 @@ from nats_scheduler.service.last_examination import Examination, Examinations
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.json_files import read_streams_folder
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 CLOCK_CHECK_INTERVAL_SECONDS = 5.0
 """Longest wait until it is checked whether a minute has begun: the clock may have been set."""

@@ -1,12 +1,12 @@
 """The schedules of a stream at this moment, read as the sidecar reads them; nothing is changed.
 
-Rule: the messages go to the same code as in a sidecar (`engine.stored`), and are asked for in the same way.
+Rule: the messages go to the same code as in a sidecar (`engine.stored_schedules`), and are asked for in the same way.
 Where the server itself serves the headers of ADR-51 those are read apart, since a message may carry both spellings and
 is then fired by both.
 There the server's own generated messages say when it fires next, and end nothing.
 
 Cost: one pass over the stream's headers; where no consumer may be attached, one request a subject.
-Limit: the server cannot be asked for its next fires (`engine.stored`).
+Limit: the server cannot be asked for its next fires (`engine.stored_schedules`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import replace
 from sys import maxsize
 
 from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, ContactLost, Input, MessagesRead
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi

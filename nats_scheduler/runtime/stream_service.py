@@ -28,15 +28,15 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError, watch_for_a_step_back
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.engine_basis import basis_of
+from nats_scheduler.runtime.first_contact import RestartReports, continue_from
 from nats_scheduler.runtime.modes import FIRED_BY, Mode
-from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.removals import Removals
-from nats_scheduler.runtime.restart import RestartReports, continue_from
 from nats_scheduler.runtime.schedule_file import ScheduleFile
+from nats_scheduler.runtime.server_port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 HANDOVER_OVERLAP_SECONDS = 0.5
 """The time for which this instance continues to fire for a stream that another one owns now, which has yet to receive
@@ -189,7 +189,7 @@ class StreamService:
         return max(filter(None, (self._checkpoints.denied, self.engine.ownership.denied)), default=None)
 
     def notify_of_changes(self, notify: Callable[[], object]) -> None:
-        """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.instances`."""
+        """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.this_instance`."""
         self._driver.notify_of_change = notify
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:

@@ -39,12 +39,10 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.service.encoded_items import SHORTENED
 from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
-from nats_scheduler.service.ownership import instances_document
-from nats_scheduler.service.past import FailuresAnswer, FiresAnswer, FiresDocument
+from nats_scheduler.service.past_answers import FailuresAnswer, FiresAnswer, FiresDocument
 from nats_scheduler.service.read_back import read_misnamed, read_rejected, read_schedule
 from nats_scheduler.service.schemas import (
     InstancesAnswer,
@@ -55,6 +53,8 @@ from nats_scheduler.service.schemas import (
     StreamModesAnswer,
     read_answer,
 )
+from nats_scheduler.service.stored_advisories import AdvisoryQuery
+from nats_scheduler.service.stream_owners import instances_document
 
 
 class QuestionError(Exception):

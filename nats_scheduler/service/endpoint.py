@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners, Record
 from nats_scheduler.engine.views.timeline import Timeline
@@ -34,10 +34,10 @@ from nats_scheduler.service.encoded_items import FRAME_BYTES, encode_items, with
 from nats_scheduler.service.instance_questions import INSTANCE_DEADLINE_SECONDS, Questions
 from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Responder, ServiceError, error_of
-from nats_scheduler.service.port import AskedStream, Fleet, KnownStream
 from nats_scheduler.service.rules import Rule
 from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
+from nats_scheduler.service.sidecar_port import AskedStream, Fleet, KnownStream
 from nats_scheduler.service.turns import Reused, Turns
 from nats_scheduler.settings.control_rules import ControlRule
 

@@ -12,18 +12,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nats_scheduler.control import edits, fires, pausing
-from nats_scheduler.control.errors import ForbiddenError
+from nats_scheduler.control import edits, fire_requests, pausing
+from nats_scheduler.control.schedule_errors import ForbiddenError
 from nats_scheduler.service import (
-    control,
+    change_endpoints,
     now,
-    past,
-    patterns,
-    schedules,
+    past_answers,
+    pattern_endpoints,
+    schedule_endpoints,
     schemas,
-    streams,
+    stream_endpoints,
 )
-from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
+from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
 from nats_scheduler.service.endpoint import AnsweredBy, Asked, Document, Endpoint, Handler
 from nats_scheduler.service.micro import FORBIDDEN, CountedEndpoint, Limited, MicroService, Responder, ServiceError
 from nats_scheduler.service.rules import MAX_BY_A_RULE, MAX_BY_A_RULE_OF_ONE, MAX_BY_A_RULE_WAITING, Rule
@@ -36,7 +36,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "The streams that are served: their modes, counts by state, and what fires next.",
         schemas.StreamsRequest,
         schemas.StreamsAnswer,
-        streams.list_streams,
+        stream_endpoints.list_streams,
         answers=AnsweredBy.OWNER,
     ),
     Endpoint(
@@ -44,14 +44,14 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "All streams of the account that carry schedules, served or not, and who fires them.",
         schemas.ListRequest,
         schemas.StreamModesAnswer,
-        streams.list_modes,
+        stream_endpoints.list_modes,
     ),
     Endpoint(
         "schedules.list",
         "A page of schedules, soonest first.",
         schemas.SchedulesRequest,
         schemas.SchedulesAnswer,
-        schedules.list_schedules,
+        schedule_endpoints.list_schedules,
         answers=AnsweredBy.OWNER,
     ),
     Endpoint(
@@ -59,38 +59,38 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "All that is known of one schedule.",
         schemas.ScheduleRequest,
         schemas.ScheduleAnswer,
-        schedules.get,
+        schedule_endpoints.get,
         answers=AnsweredBy.OWNER,
     ),
     Endpoint(
         "schedules.next",
         "The next fires of a schedule, or of a pattern.",
-        patterns.NextRequest,
-        patterns.NextAnswer,
-        patterns.next_fires,
+        pattern_endpoints.NextRequest,
+        pattern_endpoints.NextAnswer,
+        pattern_endpoints.next_fires,
         answers=AnsweredBy.READER,
     ),
     Endpoint(
         "check",
         "What a message means that is not published yet, and what a newer server would say of it.",
-        patterns.CheckRequest,
-        patterns.CheckAnswer,
-        patterns.check,
+        pattern_endpoints.CheckRequest,
+        pattern_endpoints.CheckAnswer,
+        pattern_endpoints.check,
         answers=AnsweredBy.READER,
     ),
     Endpoint(
         "explain",
         "In plain words when a pattern fires, and its next fires with the changes of the clock.",
-        patterns.ExplainRequest,
-        patterns.ExplainAnswer,
-        patterns.explain,
+        pattern_endpoints.ExplainRequest,
+        pattern_endpoints.ExplainAnswer,
+        pattern_endpoints.explain,
     ),
     Endpoint(
         "rejected.list",
         "A page of messages that are rejected as schedules, by subject.",
         schemas.MessagesRequest,
         schemas.RejectedAnswer,
-        schedules.list_rejected,
+        schedule_endpoints.list_rejected,
         answers=AnsweredBy.READER,
     ),
     Endpoint(
@@ -98,29 +98,29 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "A page of messages with headers that look like those of a schedule and are none, by subject.",
         schemas.MessagesRequest,
         schemas.MisnamedAnswer,
-        schedules.list_misnamed,
+        schedule_endpoints.list_misnamed,
         answers=AnsweredBy.READER,
     ),
     Endpoint(
         "fires.list",
         "The past fires of a schedule, newest first, and how late they were.",
-        past.FiresRequest,
-        past.FiresAnswer,
-        past.list_fires,
+        past_answers.FiresRequest,
+        past_answers.FiresAnswer,
+        past_answers.list_fires,
     ),
     Endpoint(
         "failures.list",
         "What went wrong with schedules, newest first.",
-        past.FailuresRequest,
-        past.FailuresAnswer,
-        past.list_failures,
+        past_answers.FailuresRequest,
+        past_answers.FailuresAnswer,
+        past_answers.list_failures,
     ),
     Endpoint(
         "changes.list",
         "Who changed which schedule by commands, requests or programs, when and why, newest first.",
-        past.ChangesRequest,
-        past.ChangesAnswer,
-        past.list_changes,
+        past_answers.ChangesRequest,
+        past_answers.ChangesAnswer,
+        past_answers.list_changes,
     ),
     Endpoint(
         "activity.list",
@@ -151,7 +151,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "What is wrong, why it matters, and what to type: what `nats-scheduler doctor` would find.",
         schemas.NoKeys,
         schemas.FindingsAnswer,
-        streams.list_findings,
+        stream_endpoints.list_findings,
         is_for_one=True,
     ),
     Endpoint(
@@ -159,14 +159,14 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "The sidecars of the account, and which streams each of them owns and stands by.",
         schemas.ListRequest,
         schemas.InstancesAnswer,
-        streams.list_instances,
+        stream_endpoints.list_instances,
     ),
     Endpoint(
         "health.get",
         "Whether the sidecar that answers is ready, and why not.",
         schemas.NoKeys,
         schemas.HealthAnswer,
-        streams.get,
+        stream_endpoints.get,
         is_for_one=True,
     ),
 )
@@ -175,7 +175,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
 # -- endpoints that change schedules ---------------------------------------------------------------------------------
 
 
-def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation) -> Endpoint[R]:
+def _endpoint(name: str, summary: str, request: type[R], operation: change_endpoints.Operation) -> Endpoint[R]:
     handle: Handler[R] = changing(name.rpartition(".")[2], operation)
     return Endpoint(name, summary, request, ChangeAnswer, handle, prefix=CONTROL_SUBJECTS, admit=admit)
 
@@ -184,43 +184,43 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
     _endpoint(
         "schedules.pause",
         "Pause a schedule: it keeps its headers, its body and its phase, and fires nothing until it is resumed.",
-        control.ChangeRequest,
+        change_endpoints.ChangeRequest,
         pausing.pause,
     ),
     _endpoint(
         "schedules.resume",
         "Resume a paused schedule: what came due meanwhile is skipped.",
-        control.ResumeRequest,
+        change_endpoints.ResumeRequest,
         pausing.resume,
     ),
     _endpoint(
         "schedules.fire",
         "Store one fire of a schedule now, paused or not, beside those that come due.",
-        control.FireRequest,
-        control.fire,
+        change_endpoints.FireRequest,
+        change_endpoints.fire,
     ),
     _endpoint(
         "schedules.backfill",
         "Store the past fires of a schedule that are missing.",
-        control.BackfillRequest,
-        fires.backfill,
+        change_endpoints.BackfillRequest,
+        fire_requests.backfill,
     ),
     _endpoint(
         "schedules.add",
         "Store a new schedule; the same one again changes nothing.",
-        control.AddRequest,
+        change_endpoints.AddRequest,
         edits.add,
     ),
     _endpoint(
         "schedules.edit",
         "Change headers or the body of a schedule, and nothing else.",
-        control.EditRequest,
+        change_endpoints.EditRequest,
         edits.edit,
     ),
     _endpoint(
         "schedules.remove",
         "Remove a schedule, with its older versions.",
-        control.ChangeRequest,
+        change_endpoints.ChangeRequest,
         edits.remove,
     ),
 )

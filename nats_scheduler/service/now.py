@@ -26,7 +26,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from nats_scheduler.engine.events import FireConfirmed
-from nats_scheduler.engine.views.pages import NO_FIRE
+from nats_scheduler.engine.views.cursors import NO_FIRE
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError

@@ -2,7 +2,7 @@
 
 A sidecar beside the native scheduler holds what it fires itself, the portable schedules. To hold the others all the
 time would cost memory for questions that may never come. So the first request about a stream reads it, as `ls` does
-(`engine.stored`), and each later one reads what was stored since.
+(`engine.stored_schedules`), and each later one reads what was stored since.
 
 The rules:
 
@@ -18,7 +18,7 @@ The rules:
   may never find them (`runtime.garbage_collector`).
 
 Cost: 0.1 to 0.2 KB for each `@at`, and about 1 KB for each one with a pattern of its own, or that fires within minutes,
-or is rejected (`engine.stored`); 150 MB at most. The first request reads the stream, in half of the process's
+or is rejected (`engine.stored_schedules`); 150 MB at most. The first request reads the stream, in half of the process's
 time at most; a later one takes a request to the server, and some more if anything was stored or removed.
 Limit: where consumers are harmful, reading takes a request for each message, and streams with many are refused.
 """

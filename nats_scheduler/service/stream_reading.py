@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
-from nats_scheduler.engine.stored import OBJECT_BYTES, StoredSchedules
+from nats_scheduler.engine.stored_schedules import OBJECT_BYTES, StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from nats_scheduler.schedule.durations import format_duration
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 VARIABLE_PREFIX = "NATS_SCHEDULER_"
 FILE_VARIABLE = "NATS_SCHEDULER_SETTINGS"

@@ -22,7 +22,7 @@ from nats_scheduler.settings.control_rules import ControlRule
 from nats_scheduler.settings.fields import SettingField, setting_fields
 from nats_scheduler.settings.problems import SettingsError, SettingsProblem, looks_secret, shown
 from nats_scheduler.settings.server_addresses import split_servers
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.settings.sources import (
     CONTEXT_VARIABLE,
     overwritten_variables,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
-from nats_scheduler.settings.connection import MASK
+from nats_scheduler.settings.connection_settings import MASK
 from nats_scheduler.settings.server_addresses import masked_url
 
 _SECRET_NAME = re.compile(r"pas|pw|tok|sec|seed|jwt|cred|key|auth", re.IGNORECASE)

@@ -58,7 +58,7 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Perfect
 

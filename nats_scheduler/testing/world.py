@@ -43,7 +43,7 @@ from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Perfect

@@ -16,15 +16,15 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.address import bound, is_loopback, url_of
 from nats_scheduler.observe.listener import serve
 from nats_scheduler.observe.log import logger
-from nats_scheduler.service.answers import Answers
+from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.settings.json_files import read_bounded
-from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
+from nats_scheduler.settings.sidecar_settings import MIN_WEB_TOKEN_LENGTH, SidecarSettings
 from nats_scheduler.web.attempts import Attempts, Proxies
-from nats_scheduler.web.control import Asking, Control
+from nats_scheduler.web.change_pages import Asking, Control
 from nats_scheduler.web.editing import Editing
-from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, Controllers, RequestGuard, Sessions
 from nats_scheduler.web.link import Link
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
+from nats_scheduler.web.request_checks import CONTROL_COOKIE, LOGIN, Controllers, RequestGuard, Sessions
 
 
 def application(

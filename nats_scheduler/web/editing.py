@@ -20,14 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nats_scheduler.observe.documents import ScheduleDocument
-from nats_scheduler.service import answers
+from nats_scheduler.service import sidecar_answers
+from nats_scheduler.service.change_endpoints import ChangeAnswer
 from nats_scheduler.service.client import QuestionError, read
-from nats_scheduler.service.control import ChangeAnswer
 from nats_scheduler.service.micro import CONFLICT, UNAVAILABLE, UNPROCESSABLE
-from nats_scheduler.service.past import ChangesAnswer, KeptChangeDocument
-from nats_scheduler.service.patterns import ExplainAnswer
+from nats_scheduler.service.past_answers import ChangesAnswer, KeptChangeDocument
+from nats_scheduler.service.pattern_endpoints import ExplainAnswer
 from nats_scheduler.service.schemas import ScheduleAnswer
-from nats_scheduler.web.control import (
+from nats_scheduler.web.change_pages import (
     Control,
     Form,
     FormRow,
@@ -41,8 +41,8 @@ from nats_scheduler.web.control import (
     names_of,
     sequence_of,
 )
-from nats_scheduler.web.guard import ADD, EDIT
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
+from nats_scheduler.web.request_checks import ADD, EDIT
 
 FIRES_SHOWN = 5
 
@@ -172,7 +172,7 @@ class Editing:
         if form is not None:
             return await self._answered(request, form, "add")
         stream, subject = request.query_params.get("stream", ""), request.query_params.get("subject", "")
-        streams = (await self._control.source.get(answers.STREAMS, ALL_STREAMS)).data
+        streams = (await self._control.source.get(sidecar_answers.STREAMS, ALL_STREAMS)).data
         modes = {one["stream"]: one["mode"] for one in ([] if streams is None else streams["streams"])}
         spelling = "portable" if modes.get(stream) == "portable" else "adr51"
         return await self._page(request, "add", untouched(stream, subject, spelling), Preview({}))

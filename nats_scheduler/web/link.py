@@ -11,10 +11,10 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.log import logger
-from nats_scheduler.service.answers import ANSWER_SECONDS
+from nats_scheduler.service.change_endpoints import CHANGE_LIMIT_SECONDS, CONTROL_SUBJECTS
 from nats_scheduler.service.client import NotConnectedError, ask
-from nats_scheduler.service.control import CHANGE_LIMIT_SECONDS, CONTROL_SUBJECTS
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.service.sidecar_answers import ANSWER_SECONDS
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 
 RECONNECT_PAUSE_SECONDS = 1.0
 """Pause after a pass over all servers in which none accepted the connection."""

@@ -20,17 +20,24 @@ from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocum
 from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service import answers
-from nats_scheduler.service.answers import NOTHING, Answers, AnswerState
+from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
-from nats_scheduler.service.ownership import ownership_of
-from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
+from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
+from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
+from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, hour_of
-from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, SESSION_SECONDS, Controllers, Sessions, too_many_attempts
 from nats_scheduler.web.rendering import address, render, templates
+from nats_scheduler.web.request_checks import (
+    CONTROL_COOKIE,
+    LOGIN,
+    SESSION_SECONDS,
+    Controllers,
+    Sessions,
+    too_many_attempts,
+)
 from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
 # -- which instance owns each stream ---------------------------------------------------------------------------------
@@ -170,10 +177,10 @@ class Pages:
         """Ask whether all is well, and what happens now and next."""
         ask = self._source.get
         activity, timeline, fires, failures = await asyncio.gather(
-            ask(answers.ACTIVITY),
-            ask(answers.TIMELINE),
-            ask(answers.RECENT_FIRES, {"limit": 12}),
-            ask(answers.FAILURES, {"limit": 8}),
+            ask(sidecar_answers.ACTIVITY),
+            ask(sidecar_answers.TIMELINE),
+            ask(sidecar_answers.RECENT_FIRES, {"limit": 12}),
+            ask(sidecar_answers.FAILURES, {"limit": 8}),
         )
         ahead = None if timeline.data is None else _minutes(timeline.data)
         return {
@@ -191,7 +198,7 @@ class Pages:
 
     async def _listed(self, query: Query) -> Values:
         """Ask for the schedules of a stream, soonest first."""
-        streams = await self._source.get(answers.STREAMS, ALL_STREAMS)
+        streams = await self._source.get(sidecar_answers.STREAMS, ALL_STREAMS)
         names = [] if streams.data is None else [one["stream"] for one in streams.data["streams"]]
         stream = query.get("stream") or (names[0] if names else "")
         wanted = {
@@ -202,7 +209,7 @@ class Pages:
             "kind": query.get("kind") or None,
         }
         asked = {**wanted, "limit": PAGE_LENGTH, "cursor": query.get("cursor") or None}
-        listed: AnswerState[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else NOTHING
+        listed: AnswerState[Any] = await self._source.get(sidecar_answers.SCHEDULES, asked) if stream else NOTHING
         known = {one["stream"]: one for one in ([] if streams.data is None else streams.data["streams"])}
         return {
             "title": f"Schedules of {stream}" if stream else "Schedules",
@@ -221,17 +228,17 @@ class Pages:
         ask, stream, subject = self._source.get, query.get("stream", ""), query.get("subject", "")
         one = {"stream": stream, "subject": subject}
         found, following, changes, past, failures = await asyncio.gather(
-            ask(answers.SCHEDULE, one),
-            ask(answers.NEXT_FIRES, {**one, "count": 8}),
-            ask(answers.CHANGES, {**one, "limit": 5}),
-            ask(answers.PAST_FIRES, {**one, "limit": 20}),
-            ask(answers.FAILURES, {**one, "limit": 20}),
+            ask(sidecar_answers.SCHEDULE, one),
+            ask(sidecar_answers.NEXT_FIRES, {**one, "count": 8}),
+            ask(sidecar_answers.CHANGES, {**one, "limit": 5}),
+            ask(sidecar_answers.PAST_FIRES, {**one, "limit": 20}),
+            ask(sidecar_answers.FAILURES, {**one, "limit": 20}),
         )
         schedule = None if found.data is None else found.data["schedule"]
         explained: AnswerState[Any] = NOTHING
         if schedule is not None:
             asked = {"pattern": schedule["pattern"], "time_zone": schedule["time_zone"], "count": 20}
-            explained = await ask(answers.EXPLANATION, asked)
+            explained = await ask(sidecar_answers.EXPLANATION, asked)
         return {
             "title": subject or "Schedule",
             "status": NOT_FOUND if found.code == NOT_FOUND else OK,
@@ -251,23 +258,26 @@ class Pages:
     async def _fires(self, query: Query) -> Values:
         """Ask for the last fires of all schedules."""
         wanted = _wanted(query)
-        return {"wanted": wanted, "fires": await self._source.get(answers.RECENT_FIRES, {**wanted, "limit": 100})}
+        return {
+            "wanted": wanted,
+            "fires": await self._source.get(sidecar_answers.RECENT_FIRES, {**wanted, "limit": 100}),
+        }
 
     async def _failures(self, query: Query) -> Values:
         """Ask for what went wrong."""
         wanted = _wanted(query)
         question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
-        failures = await self._source.get(answers.FAILURES, question)
+        failures = await self._source.get(sidecar_answers.FAILURES, question)
         return {"wanted": wanted, "failures": failures, "what_happened": what_happened}
 
     async def _streams(self, query: Query) -> Values:
         """Ask for the streams."""
         cursor = query.get("cursor")
-        return {"cursor": cursor, "listed": await self._source.get(answers.STREAMS, {"cursor": cursor})}
+        return {"cursor": cursor, "listed": await self._source.get(sidecar_answers.STREAMS, {"cursor": cursor})}
 
     async def _instances(self, _query: Query) -> Values:
         """Ask for the sidecars, and which of them owns what."""
-        known = (await self._source.get(answers.INSTANCES)).data
+        known = (await self._source.get(sidecar_answers.INSTANCES)).data
         listed = [] if known is None else known["instances"]
         return {
             "letters": letters_of(listed),
@@ -280,8 +290,8 @@ class Pages:
         ask, stream = self._source.get, query.get("stream", "")
         cursors = {name: query.get(name) for name in ("cursor", "misnamed")}
         rejected, misnamed = await asyncio.gather(
-            ask(answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["cursor"]}),
-            ask(answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["misnamed"]}),
+            ask(sidecar_answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["cursor"]}),
+            ask(sidecar_answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["misnamed"]}),
         )
         title = f"Rejected messages of {stream}"
         return {"title": title, "stream": stream, "rejected": rejected, "misnamed": misnamed, "cursors": cursors}
@@ -336,7 +346,7 @@ class Pages:
         alive = [one["id"] for one in known if one["state"] == "alive" and INSTANCE_ID.fullmatch(one["id"])]
         if len(alive) < 2:
             return []
-        asked = (self._source.get(answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
+        asked = (self._source.get(sidecar_answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
         return [part.data for part in await asyncio.gather(*asked) if part.data is not None and not part.fault]
 
     async def page(
@@ -372,7 +382,10 @@ class Pages:
         """Ask for what each page shows."""
         ask = self._source.get
         health, streams, instances, findings = await asyncio.gather(
-            ask(answers.HEALTH), ask(answers.STREAMS, ALL_STREAMS), ask(answers.INSTANCES), ask(answers.FINDINGS)
+            ask(sidecar_answers.HEALTH),
+            ask(sidecar_answers.STREAMS, ALL_STREAMS),
+            ask(sidecar_answers.INSTANCES),
+            ask(sidecar_answers.FINDINGS),
         )
         each = await self._health_of_each(instances)
         return {

@@ -11,9 +11,9 @@ from typing import Literal
 
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.answers import AnswerState
-from nats_scheduler.service.ownership import ownership_of
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
+from nats_scheduler.service.sidecar_answers import AnswerState
+from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.web.rendering import address, clock_text, plural
 
 Level = Literal["ok", "note", "warn", "bad"]

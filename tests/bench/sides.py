@@ -22,7 +22,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, tied_to_this_process
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.bench.load import PROBED, STREAM, at_pattern, schedule
 from tests.bench.processes import Cpu, cpu_seconds, kernel_seconds, resident_bytes
 from tests.bench.publisher import Publisher

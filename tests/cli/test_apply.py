@@ -2,7 +2,7 @@
 
 Any bytes are in `files/test_round_trip.py`, and what is in a file or a diff in `client/test_files_of_schedules.py`.
 
-It tests `cli/schemas.py` too.
+It tests `cli/schema_commands.py` too.
 It tests `files/planning.py` too.
 """
 

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, with_days, without_days
 from nats_scheduler.schedule.days import read_days
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.cli.prompt import Cli, Prompt, prompt_on
 from tests.conftest import StartServer
 from tests.harness.servers import V2_10, V2_11, V2_15

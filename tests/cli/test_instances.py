@@ -15,7 +15,7 @@ from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.cli.prompt import NEVER, Prompt
 from tests.harness.account import CLOCK, Account, sidecar_on
 from tests.harness.waiting import eventually

@@ -16,7 +16,7 @@ import pytest
 
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
-from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on

@@ -13,7 +13,7 @@ from nats_scheduler.cli.process import DRAW_INTERVAL_NS, ERASE_LINE, ProgressBar
 from nats_scheduler.cli.run import show_start
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 from tests.cli.changing_site import Site
 from tests.cli.prompt import at_a_terminal
 from tests.harness.account import CLOCK

@@ -17,10 +17,10 @@ from nats_scheduler.observe.documents import due_of
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service import answers as asked
-from nats_scheduler.service.answers import Answers
+from nats_scheduler.service import sidecar_answers as asked
 from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.service.sidecar_answers import Answers
+from nats_scheduler.testing.manual_clock import ManualClock
 from tests.cli.top_views import NOW, due, fire, instance, owned, stream, text
 
 HEALTH, STREAMS, ACTIVITY = asked.HEALTH.endpoint, asked.STREAMS.endpoint, asked.ACTIVITY.endpoint

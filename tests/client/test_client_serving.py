@@ -6,15 +6,15 @@ import pytest
 
 from nats_scheduler.client import ForbiddenError, NotServedError, Sidecar, StreamNotFoundError
 from nats_scheduler.client import serving as found_out
+from nats_scheduler.client.client_wire import wire_of
 from nats_scheduler.client.jetstream_requests import JetStreamRequests
 from nats_scheduler.client.serving import Serving, Servings, dialects_of
-from nats_scheduler.client.wire import wire_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import SUBJECTS
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.client.conftest import Connect
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, sidecar_on

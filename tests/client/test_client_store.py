@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nats_scheduler.client.client_wire import wire_of
 from nats_scheduler.client.jetstream_requests import JetStreamRequests
 from nats_scheduler.client.serving import Servings
-from nats_scheduler.client.wire import wire_of
 from nats_scheduler.control.edits import remove
 from nats_scheduler.control.store import ScheduleStore
 from tests.client.conftest import Connect

@@ -11,7 +11,7 @@ import pytest
 
 from nats_scheduler.client import Delivered, InvalidScheduleError, delivered, every
 from nats_scheduler.client.hourly_to_monthly import daily
-from nats_scheduler.client.spelling import Wanted, spelled
+from nats_scheduler.client.schedule_block import Wanted, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
 from nats_scheduler.control.changes import Author, Change, Kind
@@ -22,7 +22,7 @@ from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
-from tests.client.test_spelling import BOTH_2_14, EMULATED
+from tests.client.test_schedule_block import BOTH_2_14, EMULATED
 
 STORED_AT = instant_of(datetime(2026, 11, 20, 12, tzinfo=UTC), "now") + 123_456_789
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123_456, tzinfo=UTC)

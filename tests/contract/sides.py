@@ -29,8 +29,8 @@ from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.testing.manual_clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.harness.blocks import with_guard, with_identity
 from tests.harness.replicated import LaggingContact, ReplicatedStream

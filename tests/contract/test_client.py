@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.wire import (
     FrameParser,
     WireClient,
 )
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11

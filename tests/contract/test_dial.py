@@ -10,7 +10,7 @@ from nats_scheduler.jetstream import dial
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import SharedServer
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.servers import V2_11

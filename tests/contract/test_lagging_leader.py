@@ -9,7 +9,7 @@ from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, PurgeConcluded, Unanswered, Version
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 from tests.conftest import SharedServer
 from tests.contract.sides import PortSide, memory_config, memory_side, server_side
 from tests.harness.lagging import PREFIX, lagging_leader

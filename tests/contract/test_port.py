@@ -1,6 +1,6 @@
 """The promises of `engine.stream_port`, one by one, tested on the stream in memory and on real servers.
 
-It tests `jetstream/expired_messages.py` too.
+It tests `jetstream/single_reads.py` and `jetstream/expired_messages.py` too.
 """
 
 from collections import Counter

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import Outcome, Stored
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.conftest import SharedServer
 from tests.contract.conftest import OpenSide

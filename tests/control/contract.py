@@ -17,7 +17,9 @@ import pytest
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit, remove
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.fire_requests import backfill, fire
+from nats_scheduler.control.pausing import pause, resume
+from nats_scheduler.control.schedule_errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
@@ -25,11 +27,9 @@ from nats_scheduler.control.errors import (
     RejectedError,
     StreamNotFoundError,
 )
-from nats_scheduler.control.fires import backfill, fire
-from nats_scheduler.control.pausing import pause, resume
-from nats_scheduler.control.port import EVER, Published
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import EVER, Published
 from nats_scheduler.control.words import Edit, is_same
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage

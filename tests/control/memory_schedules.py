@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -23,8 +23,8 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Published, Refusal, Served, StreamNow
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Published, Refusal, Served, StreamNow
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE
@@ -50,7 +50,7 @@ class Fault(Enum):
 
 
 class MemoryWire:
-    """Streams in memory; the `Wire` and the `ServedStreams` of `control.port`."""
+    """Streams in memory; the `Wire` and the `ServedStreams` of `control.store_port`."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         """Begin without streams; `now` returns the time (ns since the Unix epoch)."""

@@ -13,7 +13,7 @@ import pytest
 
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add, remove
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -23,8 +23,8 @@ from nats_scheduler.control.errors import (
     ScheduleError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Published
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Published
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.identity import fire_identity
@@ -32,7 +32,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import SharedServer, StartServer
 from tests.control.contract import NEVER, StoreContract
 from tests.control.server_side import ServerSide, account_with

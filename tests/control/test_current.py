@@ -3,10 +3,10 @@
 import pytest
 
 from nats_scheduler.control.current import read_current
-from nats_scheduler.control.errors import NotFoundError, NotPossibleError
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import NotFoundError, NotPossibleError
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import matching
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of

@@ -7,14 +7,14 @@ import pytest
 from nats_scheduler.control.anchor import BEGINS_ANEW
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import STAYS_PAUSED, add, edit, remove
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
+from nats_scheduler.control.schedule_errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
     NotPossibleError,
     RejectedError,
 )
-from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value, with_header
 from tests.control.memory_schedules import Fault

@@ -11,10 +11,10 @@ import pytest
 
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.edits import add, edit, edit_latest, remove
-from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotFoundError, ScheduleError
-from nats_scheduler.control.fires import fire
+from nats_scheduler.control.fire_requests import fire
 from nats_scheduler.control.past import MAX_READ_FOR_END
 from nats_scheduler.control.pausing import pause
+from nats_scheduler.control.schedule_errors import AlreadyExistsError, ConflictError, NotFoundError, ScheduleError
 from nats_scheduler.control.standing import SETTLING_LIMIT_NS, SETTLING_WAITS_SECONDS, opened
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.identity import beside_identity, fire_identity

@@ -11,17 +11,17 @@ import pytest
 
 from nats_scheduler.control.change_advisory import change_advisory
 from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.fire_requests import NOTHING_MISSING, PORTABLE_NAMES, STORED_ALREADY, backfill, fire
+from nats_scheduler.control.past import StoredRange, known_from, stored_fires
+from nats_scheduler.control.pausing import pause
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     NotPossibleError,
     RefusedError,
     RejectedError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.fires import NOTHING_MISSING, PORTABLE_NAMES, STORED_ALREADY, backfill, fire
-from nats_scheduler.control.past import StoredRange, known_from, stored_fires
-from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.port import EVER
+from nats_scheduler.control.store_port import EVER
 from nats_scheduler.control.storing import MAX_ATTEMPTS
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.control.errors import NotPossibleError, NotServedError
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.schedule_errors import NotPossibleError, NotServedError
 from nats_scheduler.control.spelling import judged_edit, spelling_of
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import Edit, edited
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect

@@ -13,7 +13,9 @@ from nats_scheduler.control.anchor import with_phase
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit, remove
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.fire_requests import fire
+from nats_scheduler.control.pausing import pause
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -24,9 +26,7 @@ from nats_scheduler.control.errors import (
     ScheduleError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.fires import fire
-from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51

@@ -14,7 +14,7 @@ import pytest
 from nats_scheduler.engine.events import FireStored
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import HOST, free_port
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.deploy.chart import PAGE
 from tests.deploy.files import EVERY_ADDRESS, NATS_VALUES, STREAMS, beside, nats_values

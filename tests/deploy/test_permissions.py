@@ -14,7 +14,7 @@ from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.service.control import CONTROL_SUBJECTS
+from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS
 from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY
@@ -25,7 +25,7 @@ from tests.harness.waiting import eventually
 from tests.service.asking import answered
 from tests.service.controlling import far, request
 from tests.web.browsing import browsing
-from tests.web.test_guard import CONTROL_TOKEN, controllers
+from tests.web.test_request_checks import CONTROL_TOKEN, controllers
 
 TEXT = (DEPLOY / "server" / "permissions.conf").read_text("utf-8")
 

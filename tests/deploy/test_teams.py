@@ -17,9 +17,9 @@ import pytest
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value, with_headers
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.load import load_settings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import DRAIN_NS, Account, Running, account_on, sidecar_with
 from tests.harness.permissions import (

@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.streams import FlaggedStreams, StreamRefusedError,
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.differential.differences import Allowance, Differences
 from tests.differential.sides import ComparedSide, fresh_name
 from tests.harness.blocks import block_to_send

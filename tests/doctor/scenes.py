@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.account import Account, in_seconds
 from tests.harness.flagged import FLAGGED
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15

@@ -38,8 +38,8 @@ NO_SIDECAR CANNOT_SERVE FIRES_REFUSED TARGET_WITHOUT_STREAM DEFECT_QUEUE_EMPTIED
 SCHEDULE_REPLACED_UNFIRED SCHEDULE_SILENT SCHEDULE_ONLY_DROPPED TARGET_UNCONSUMED TARGET_MAPPED
 BUCKET_DOES_NOT_FIT BUCKET_FULL
 """
-"""Those that are in no scene; CLOCKS_DIFFER is in `test_clock.py`, DEFECT_QUEUE_EMPTIED in `test_scenes.py`, and what
-sidecars announce in `tests/e2e/test_silence.py` and `tests/runtime/test_consumption.py`; BUCKET_DOES_NOT_FIT and
+"""Those that are in no scene; CLOCKS_DIFFER is in `test_clock_checks.py`, DEFECT_QUEUE_EMPTIED in `test_scenes.py`, and
+what sidecars announce in `tests/e2e/test_silence.py` and `tests/runtime/test_consumption.py`; BUCKET_DOES_NOT_FIT and
 BUCKET_FULL are in `tests/e2e/test_account_limits.py`, TARGET_MAPPED in `tests/e2e/test_mappings.py`."""
 
 

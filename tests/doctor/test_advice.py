@@ -2,6 +2,7 @@
 
 A scene of `scenes.py` is built, its advice is taken from the finding, the words in capitals are filled in, and a shell
 runs it. What is no command is done as it says.
+Of `doctor/stream_checks.py` and the other checks.
 """
 
 import asyncio

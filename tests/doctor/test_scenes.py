@@ -1,6 +1,6 @@
 """Each finding about a stream, on a server on which it is reported, and on one that differs in one thing.
 
-It tests `doctor/schedules.py` too.
+It tests `doctor/schedule_checks.py` too.
 It tests `doctor/server_defects.py` too.
 """
 

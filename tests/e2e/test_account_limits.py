@@ -9,7 +9,7 @@ from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.own_streams import REQUIRED_BYTES
 from nats_scheduler.jetstream.registry import BucketLimits, Registry
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import codes_on, findings_on, of
 from tests.harness.account import Account, account_on, sidecar_on, started_sidecar

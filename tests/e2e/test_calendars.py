@@ -1,4 +1,7 @@
-"""Calendars on real servers: followed live by every sidecar, and missed without firing."""
+"""Calendars on real servers: followed live by every sidecar, and missed without firing.
+
+They are followed in `runtime/calendar_updates.py`.
+"""
 
 from collections.abc import AsyncIterator
 

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from nats_scheduler.cli.main import main
-from nats_scheduler.observe.canary import GRACE_NS
+from nats_scheduler.observe.canary_record import GRACE_NS
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster

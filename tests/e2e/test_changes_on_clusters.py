@@ -26,8 +26,8 @@ from nats_scheduler.client import (
     UnknownOutcomeError,
     at,
 )
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.client.worlds import FAR
 from tests.e2e.test_clusters import DURABLE, its_leader_dies, its_leader_steps_down, stream_leader
 from tests.harness.account import account_on, sidecar_with

@@ -20,8 +20,8 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.account import CLOCK, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import AS_ADOPTED, FlaggedStream, left_out, served_on

@@ -14,8 +14,8 @@ from nats_scheduler.engine.events import FireStored, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import (
     Account,

@@ -16,7 +16,7 @@ import pytest
 
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import CredentialsError
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Running, started_sidecar
 from tests.harness.certificates import Authority, tls_config

@@ -9,7 +9,7 @@ from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, sidecar_on, started_sidecar
 from tests.harness.flagged import FLAG, at

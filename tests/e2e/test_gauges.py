@@ -7,8 +7,8 @@ import pytest
 
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.version import VERSION
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on, sidecar_with, started_sidecar

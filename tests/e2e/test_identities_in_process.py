@@ -14,8 +14,8 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID, header_value, wi
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.contract.sides import PortSide, server_side
 from tests.e2e.test_clusters import REPLICATED, stream_leader
 from tests.harness.account import CLOCK, account_on, sidecar_with

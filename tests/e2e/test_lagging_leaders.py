@@ -9,8 +9,8 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, StreamReady
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_with
 from tests.harness.flagged import AS_ADOPTED, FlaggedStream, Served

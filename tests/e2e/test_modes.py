@@ -1,6 +1,6 @@
 """The firing party of each header: the server on its flagged streams, the sidecar everywhere else, and never both.
 
-It tests `runtime/serving.py` too.
+It tests `runtime/account_serving.py` too.
 It tests `runtime/stream_flags.py` too.
 """
 

@@ -16,7 +16,7 @@ import pytest
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
 from tests.harness.permissions import MODES, OPTIONAL, Permission, accounts, permissions_of, url_of

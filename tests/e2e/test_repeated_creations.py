@@ -11,7 +11,7 @@ import nats
 import pytest
 from nats.js.api import StreamConfig
 
-from nats_scheduler.control.fires import fire
+from nats_scheduler.control.fire_requests import fire
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer

@@ -3,11 +3,11 @@
 import pytest
 
 from nats_scheduler.control.edits import add, edit
-from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.schedule_errors import NotPossibleError
 from nats_scheduler.control.words import Edit
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.control.test_connection_store import store_of
 from tests.harness.account import CLOCK, Account, Running, account_on, sidecar_on, sidecar_with

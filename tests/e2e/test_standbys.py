@@ -15,8 +15,8 @@ import pytest
 from nats_scheduler.engine.events import StreamReady
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.runtime import instances
-from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime import this_instance
+from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.service.client import ANSWER_SECONDS, ask
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
@@ -179,7 +179,7 @@ async def test_streams_are_read_on_if_the_next_owner_is_killed_as_it_takes_them_
 ) -> None:
     """Without the wait of 2 s: here the killed one is known to be gone when it is asked whether they may be left."""
     original, may_end = Instances.may_end_reading, list[bool]()
-    monkeypatch.setattr(instances, "GONE_AFTER_NS", 0)
+    monkeypatch.setattr(this_instance, "GONE_AFTER_NS", 0)
 
     async def killed_first(self: Instances, key: str) -> bool:
         group.processes[-1].kill()

@@ -12,7 +12,7 @@ import pytest
 
 from nats_scheduler.runtime import file_streams
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, sidecar_on, started_sidecar
 from tests.harness.flagged import FlaggedStream

@@ -9,7 +9,7 @@ import pytest
 from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on, started_sidecar
 from tests.harness.flagged import FlaggedStream

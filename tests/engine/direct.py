@@ -28,7 +28,7 @@ from nats_scheduler.message.rejection import FAILED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.harness.blocks import block_with
 

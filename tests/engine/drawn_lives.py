@@ -57,7 +57,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Perfect

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from nats_scheduler.engine.events import FiresMissed
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET
 from tests.harness.blocks import block_of

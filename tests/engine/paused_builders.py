@@ -5,7 +5,7 @@ from nats_scheduler.engine.views.view import ALL, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule
 
 

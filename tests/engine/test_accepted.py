@@ -7,7 +7,7 @@ from nats_scheduler.engine.inputs import Checkpoint, MessagesRead, OwnershipChan
 from nats_scheduler.engine.ownership import takeover
 from nats_scheduler.engine.ownership.takeover import MAX_CHECKED_PER_STEP
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, plain, schedule
 
 EVERY = "@every 5s"

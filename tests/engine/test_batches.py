@@ -4,7 +4,7 @@ from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, message_on, plain, schedule
 from tests.engine.paused_builders import paused
 from tests.harness.seeds import generator, seeds

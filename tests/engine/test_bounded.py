@@ -6,7 +6,7 @@ from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, Desk, endings, fire_times, plain, schedule, world_holding
 

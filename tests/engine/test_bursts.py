@@ -16,7 +16,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.contract.sides import each
 from tests.engine.direct import Desk, plain, schedule, stored_fire
 

@@ -18,8 +18,8 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.receiving import calendars
-from nats_scheduler.engine.receiving.calendars import MAX_VISITED_PER_STEP
+from nats_scheduler.engine.receiving import named_calendars
+from nats_scheduler.engine.receiving.named_calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
@@ -31,7 +31,7 @@ from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, Desk, endings, events, schedule, stored_fire, world_holding
 
@@ -187,7 +187,7 @@ def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
 
 
 def test_schedules_that_ended_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calendars, "MIN_ENTRIES", 20)
+    monkeypatch.setattr(named_calendars, "MIN_ENTRIES", 20)
     world = ScheduleWorld(calendars={"work": ""})
     for _ in range(60):
         world.publish(ONE, DAILY)

@@ -11,7 +11,7 @@ from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, plain, schedule
 
 LIMIT = 1 << 20

@@ -19,7 +19,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, message_on, schedule

@@ -22,7 +22,7 @@ from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, plain, schedule
 from tests.harness.seeds import generator, seeds
 

@@ -23,7 +23,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, fire_times, message_on, plain, schedule, world_holding
 from tests.harness.seeds import generator

@@ -27,7 +27,7 @@ from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_of, block_to_send, block_with

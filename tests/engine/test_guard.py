@@ -31,7 +31,7 @@ from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
 
 INNOCENT = "s.innocent"

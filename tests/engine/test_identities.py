@@ -23,7 +23,7 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
 from tests.harness.blocks import block_with

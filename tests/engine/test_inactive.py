@@ -14,7 +14,7 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     ServerLimits,
 )
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
@@ -25,7 +25,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import listed, paused, shown
 

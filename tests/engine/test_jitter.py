@@ -11,7 +11,7 @@ from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire, world_holding
 

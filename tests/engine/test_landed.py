@@ -8,7 +8,7 @@ from nats_scheduler.engine.inputs import ContactLost, ContentFetched, FiresStore
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, plain, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_with

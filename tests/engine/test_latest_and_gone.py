@@ -17,7 +17,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, plain, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_with

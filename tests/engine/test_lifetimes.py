@@ -8,7 +8,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, OwnershipChanged
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule
 
 WEEK = 7 * DAY

@@ -21,7 +21,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.stream import MAX_WAKES_PER_STEP, WAKES_PER_DECISION
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, endings, events, schedule, stored_fire, world_holding
 from tests.engine.missed_builders import dropped, fired, headers, policies, stored_in, world_of
 

@@ -23,7 +23,7 @@ from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld

@@ -1,4 +1,7 @@
-"""Stored, refused, unknown: the outcome of a fire decides the next action, and no outcome blocks its schedule."""
+"""Stored, refused, unknown: the outcome of a fire decides the next action, and no outcome blocks its schedule.
+
+Which schedule an outcome concerns, is found in `engine/firing/answers.py`.
+"""
 
 import pytest
 
@@ -16,7 +19,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding
 
 FULL = Refused(503, 10077, "maximum messages exceeded")

@@ -37,7 +37,7 @@ from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule, stored_fire

@@ -28,7 +28,7 @@ from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, message_on, plain, schedule
 from tests.harness.seeds import seeds
 

@@ -16,7 +16,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import TARGET, Desk, schedule, stored_fire
 
 TREATED = schedule("@every 10s", Nats_Schedule_X_Jitter="1ns")

@@ -17,7 +17,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from tests.engine.direct import Desk, events, fire_times, message_on, schedule, stored_fire, world_holding
 

@@ -10,7 +10,7 @@ from nats_scheduler.engine.holding.refusals import MAX_OWN_RETRIES_PER_SECOND, R
 from nats_scheduler.engine.inputs import ContentFetched, Refused, Stored, StreamChanged
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, Desk, events, schedule, stored_fire

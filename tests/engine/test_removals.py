@@ -10,7 +10,7 @@ from nats_scheduler.engine.holding.table import ROWS_SCANNED
 from nats_scheduler.engine.inputs import OwnershipChanged, RemovalRequested, SchedulesGone
 from nats_scheduler.engine.receiving.admission import OTHERS_PER_UNIT
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, stored_fire
 from tests.engine.paused_builders import paused
 from tests.engine.test_places import desk_for

@@ -27,7 +27,7 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage, body_mark, is_other_body
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule
 
 FIRST = f"@at {format_rfc3339(START + DAY)}"

@@ -41,7 +41,7 @@ from nats_scheduler.runtime.schedule_file import read_document, written_document
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import paused

@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, plain, schedule, world_holding
 
 SAMPLING = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out", "Nats-Schedule-Source": "d.in"}

@@ -30,7 +30,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.blocks import block_with
 from tests.harness.seeds import draws, generator, seeds
 

@@ -28,7 +28,7 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
 from tests.harness.blocks import block_with
 from tests.harness.seeds import draws, generator

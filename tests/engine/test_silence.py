@@ -3,7 +3,7 @@
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleSilent
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.schedule.instants import MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule
 from tests.engine.test_overlap import world_with as overlapping

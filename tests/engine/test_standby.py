@@ -28,7 +28,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
 
 DENIED = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")

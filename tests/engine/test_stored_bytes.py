@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message import shared_terms
@@ -15,7 +15,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import schedule
 
 COUNT = 1_600

@@ -3,7 +3,7 @@
 from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.engine.handover import BLOCKING_KINDS, PURGED_KINDS, Cause, GraduationFinding, Handover, blocked_by
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import EngineView, FiredBy, ListedSchedule, Query
@@ -19,7 +19,7 @@ from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import Every, PatternKind, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
 from tests.engine.paused_builders import paused
 from tests.harness.blocks import block_with, with_identity

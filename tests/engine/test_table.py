@@ -22,7 +22,7 @@ from nats_scheduler.engine.holding.table import (
 )
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.patterns import PatternKind
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.seeds import draws, generator, seeds
 
 TEXTS = [

@@ -36,7 +36,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
 from tests.harness.blocks import block_with

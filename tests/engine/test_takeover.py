@@ -33,7 +33,7 @@ from nats_scheduler.engine.ownership.takeover import MAX_CHECKED_PER_STEP, MAX_T
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 EVERY = "@every 5s"

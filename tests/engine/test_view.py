@@ -8,10 +8,10 @@ import pytest
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views import timeline as module
+from nats_scheduler.engine.views.cursors import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, by_subject, read_cursor
 from nats_scheduler.engine.views.outlook import State
-from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, by_subject, read_cursor
 from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
 from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
@@ -23,7 +23,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
 from tests.harness.seeds import generator, seeds
 

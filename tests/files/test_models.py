@@ -9,8 +9,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from nats_scheduler.control.declared import Declared, declare, dialect_of, policy_key
+from nats_scheduler.files.file_reading import read_files
 from nats_scheduler.files.models import files_schema
-from nats_scheduler.files.reading import read_files
 from nats_scheduler.files.writing import stream_document
 from nats_scheduler.message.policies import POLICY_NAMES
 from tests.harness.blocks import block_of

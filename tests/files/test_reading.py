@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nats_scheduler.control.declared import Declared, Readable, written
-from nats_scheduler.files.reading import StreamFile, read_files
+from nats_scheduler.files.file_reading import StreamFile, read_files
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import PolicyText
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.control.declared import Declared, Readable, declare, dialect_of, written
 from nats_scheduler.control.words import publishable_again
-from nats_scheduler.files.reading import read_files
+from nats_scheduler.files.file_reading import read_files
 from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from tests.harness.blocks import block_of

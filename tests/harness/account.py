@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from nats_scheduler.doctor.sidecar import examine_sidecar
+from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, Reply
@@ -29,8 +29,8 @@ from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 

@@ -17,8 +17,8 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.account import CLOCK, Account, Running, account_on, sidecar_with
 from tests.harness.leads import ATTEMPTS, OvertakenError, with_more_time
 from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached

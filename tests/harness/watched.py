@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.flagged import Served
 from tests.harness.waiting import eventually
 

@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, schedule
 from tests.hostile.effort import at_most
 

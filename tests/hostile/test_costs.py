@@ -32,7 +32,7 @@ from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Calendar, Know
 from nats_scheduler.schedule.clock_changes import with_clock_changes
 from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
-from nats_scheduler.service.patterns import excepted_among, fires_from
+from nats_scheduler.service.pattern_endpoints import excepted_among, fires_from
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws, generator
 from tests.hostile.effort import at_most, bytes_kept

@@ -14,7 +14,7 @@ from nats_scheduler.message.headers import header_items, header_value, without_h
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk
 from tests.harness.blocks import block_of
 from tests.hostile.effort import SECONDS_A_TEXT, at_most, examples

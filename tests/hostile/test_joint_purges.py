@@ -19,7 +19,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.jetstream.request_watch import MAX_SUBJECT_CHARACTERS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, schedule, stored_fire
 from tests.harness.seeds import generator, seeds
 from tests.hostile.effort import at_most, bytes_kept

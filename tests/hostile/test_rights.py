@@ -17,8 +17,8 @@ from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_with
 from tests.harness.permissions import PASSWORD, url_of

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import CalendarsRead
-from nats_scheduler.engine.receiving.calendars import MAX_VISITED_PER_STEP
+from nats_scheduler.engine.receiving.named_calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
 from tests.engine.direct import Desk, schedule
 from tests.harness.seeds import generator, seeds

@@ -148,7 +148,9 @@ def test_the_rule_about_timetables_sees_each_way_to_ask(sample: Path) -> None:
 
 
 LISTENER, ADDRESS = PACKAGE / "observe" / "listener.py", PACKAGE / "observe" / "address.py"
-WEB_PAGES = frozenset(PACKAGE / "web" / f"{name}.py" for name in ("app", "control", "editing", "guard", "pages"))
+WEB_PAGES = frozenset(
+    PACKAGE / "web" / f"{name}.py" for name in ("app", "change_pages", "editing", "request_checks", "pages")
+)
 """The status page: a process of its own, with the same listener."""
 EMBEDDED = PACKAGE / "runtime" / "embedded.py"
 """Binds ports to find a free one for a server of its own, and listens on none."""
@@ -174,7 +176,7 @@ def test_one_module_of_the_sidecar_listens() -> None:
             *((n, at) for n, at in called_names(tree) if LISTENING_CALLS.fullmatch(n) and n != "?.bind"),
         )
     ]
-    assert found == [], "add a page to observe/pages.py"
+    assert found == [], "add a page to observe/monitoring_pages.py"
     assert any(SERVER_LIBRARIES.fullmatch(name) for name, _node in imported_names(syntax_tree(LISTENER)))
     assert any(LISTENING_CALLS.fullmatch(name) for name, _node in called_names(syntax_tree(ADDRESS)))
 

@@ -10,7 +10,7 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
 from nats_scheduler.message.foreign_json import Object
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11

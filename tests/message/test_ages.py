@@ -9,7 +9,7 @@ from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 
 V2_10, V2_11 = capabilities_of("2.10.26"), capabilities_of("2.11.11")
 

@@ -23,7 +23,7 @@ from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.blocks import block_of, with_guard, with_identity
 from tests.harness.seeds import draws
 from tests.message import reference

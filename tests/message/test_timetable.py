@@ -19,7 +19,7 @@ from nats_scheduler.schedule.calendars import Calendar
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import At, Pattern
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
 from tests.schedule.reading import read

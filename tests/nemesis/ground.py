@@ -15,7 +15,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.harness.account import Account
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FLAGGED

@@ -19,7 +19,7 @@ from nats_scheduler.observe.activity import (
 )
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireMetrics
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.seeds import draws, generator
 
 FIRE = Fire("S.s", 1, START, None, "S.out", b"", b"")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
-from nats_scheduler.engine.stored import StoredSchedules
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
@@ -35,7 +35,7 @@ from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.read_back import read_schedule
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import message_on, schedule
 from tests.harness.blocks import block_with
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from nats_scheduler.engine.events import Event, FireConfirmed, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
-from nats_scheduler.observe.canary import GRACE_NS, CanaryMetrics, CanaryRecord
+from nats_scheduler.observe.canary_record import GRACE_NS, CanaryMetrics, CanaryRecord
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 from nats_scheduler.observe.gauges import StreamFigures
 from nats_scheduler.observe.metric_samples import LabelledCounter
@@ -20,7 +20,7 @@ from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
 from nats_scheduler.observe.overload import REPEAT_SAMPLES, WINDOW_SAMPLES, Lateness, Overload
 from nats_scheduler.observe.reporter import HANDLERS, Reporter
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.engine.direct import Desk, schedule
 from tests.harness.account import CLOCK, account_on, sidecar_on, started_sidecar

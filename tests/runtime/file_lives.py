@@ -26,7 +26,7 @@ from nats_scheduler.runtime.file_views import OF_FILE
 from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, ScheduleFile, StreamRows
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import plain, schedule
 from tests.harness.waiting import eventually
 

@@ -24,7 +24,7 @@ from nats_scheduler.runtime.checkpoint_writing import (
 from nats_scheduler.runtime.checkpoints import MAX_CHECKPOINT_LEAD_NS, CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11

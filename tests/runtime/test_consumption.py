@@ -6,9 +6,9 @@ from nats_scheduler.runtime.consumption import Consumption, stalled, unconsumed
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.turns import Turns
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
-from nats_scheduler.testing.clock import START
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
+from nats_scheduler.testing.manual_clock import START
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
 from tests.harness.account import CLOCK

@@ -17,7 +17,7 @@ from nats_scheduler.runtime.file_check import check, fault_of
 from nats_scheduler.runtime.file_views import OF_FILE
 from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME
 from nats_scheduler.schedule.instants import DAY, MINUTE
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import plain, schedule
 from tests.harness.seeds import draws, generator
 from tests.runtime.file_lives import Known, Life, Stream, far, far_ones, known_of, left_by, written

@@ -14,8 +14,8 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime import data_folder
 from nats_scheduler.runtime.data_folder import DATABASE, ClaimedFolder, boot_id, claim, default_folder
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.log_lines import KeptLines, handled_by
 from tests.harness.processes import ChildProcess
 

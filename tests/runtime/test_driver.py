@@ -34,7 +34,7 @@ from nats_scheduler.runtime.driver import MAX_READ_AT_REST, StreamDriver
 from nats_scheduler.runtime.waiting_inputs import MAX_CONTENTS_PER_STEP, WaitingInputs
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 from tests.harness.waiting import eventually
 from tests.runtime.test_wakes import Sleeper
 

@@ -21,7 +21,9 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.instance_judgement import ALL_REFUSED_LIMIT_NS, Judgement
-from nats_scheduler.runtime.instances import (
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.runtime.this_instance import (
     INSTANCE,
     MAX_NAME_CHARS,
     MAX_UNREADABLE_NOTED,
@@ -31,11 +33,9 @@ from nats_scheduler.runtime.instances import (
     record_of,
     value_of,
 )
-from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.sidecar import SidecarSettings
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
+from nats_scheduler.testing.manual_clock import ManualClock
 from tests.harness.waiting import eventually, one_turn
 from tests.runtime.test_stream_service import Fires
 

@@ -19,7 +19,7 @@ from nats_scheduler.engine.holding.table import checked, checksum, prepare
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, FORMAT, ScheduleFile
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import plain, schedule
 from tests.harness.seeds import draws, generator, seeds
 from tests.runtime.file_lives import Life, far, known_of

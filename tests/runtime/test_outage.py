@@ -10,7 +10,7 @@ from nats_scheduler.observe.fire_counts import FireMetrics
 from nats_scheduler.runtime import sidecar as module
 from nats_scheduler.runtime.sidecar import MAX_REASONS_NOTED, REPORT_INTERVAL_NS, Outage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 from tests.harness.waiting import eventually
 
 HALF_A_SECOND = SECOND // 2

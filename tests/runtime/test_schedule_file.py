@@ -28,7 +28,7 @@ from nats_scheduler.runtime.schedule_file import (
 from nats_scheduler.schedule import zones
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.zone_data import package_folder
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import plain, schedule
 from tests.harness.waiting import eventually
 from tests.runtime.file_lives import BASIS, BOOT, MODE, Life, far, far_ones, known_of, left_by, writing, written

@@ -2,7 +2,7 @@
 
 from nats_scheduler.runtime.server_clock import MAX_CLOCK_DRIFT_NS, ServerClock
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 
 
 class Server:

@@ -22,7 +22,7 @@ from nats_scheduler.runtime.shared import (
     write_entry,
 )
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.conftest import SharedServer
 from tests.engine.test_refusals import DENIED, FULL, world_with
 from tests.harness.account import account_on

@@ -25,7 +25,7 @@ from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.waiting import eventually, one_turn
 from tests.runtime.test_driver import SilentStream
 

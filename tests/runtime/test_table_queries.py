@@ -19,7 +19,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.schedule_file import FILE_NAME, ScheduleFile, StreamRows
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 from tests.engine.direct import Desk, schedule, stored_fire
 from tests.house.sources import ROOT
 from tests.site.blocks import Block, steps

@@ -24,7 +24,7 @@ from nats_scheduler.runtime.fewer_wakes import (
 )
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, MAX_DUE_PER_TURN, MIN_WAKES_KEPT, Wakes
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
 

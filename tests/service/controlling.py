@@ -10,7 +10,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.service.control import CONTROL_SUBJECTS, LAST_SEQUENCE, SERVER_ERROR_CODE
+from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS, LAST_SEQUENCE, SERVER_ERROR_CODE
 from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS
 from nats_scheduler.service.micro import error_of
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on

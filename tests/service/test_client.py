@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import open_session
+from nats_scheduler.cli.without_sidecar import StoredSource
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.connection import Connection
@@ -18,7 +18,6 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service import client
-from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.service.client import (
     NotAnsweredError,
     NotConnectedError,
@@ -28,8 +27,9 @@ from nats_scheduler.service.client import (
     ServiceClient,
     UnreadableError,
 )
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.service.stored_advisories import AdvisoryQuery
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11

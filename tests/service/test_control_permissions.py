@@ -10,7 +10,7 @@ import pytest
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, started_sidecar
 from tests.harness.permissions import DOCUMENT, MODES, Permission, accounts, permissions_of, shared_account, url_of

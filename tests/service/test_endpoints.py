@@ -1,4 +1,8 @@
-"""Each endpoint on a real server: what it answers, and that it answers as its schema says."""
+"""Each endpoint on a real server: what it answers, and that it answers as its schema says.
+
+They are in `service/schedule_endpoints.py`, `service/stream_endpoints.py`, `service/past_answers.py` and others; what
+they read is behind `service/sidecar_port.py`.
+"""
 
 import asyncio
 import json

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.doctor.finding_codes import Code
-from nats_scheduler.doctor.sidecar import examine_sidecar
+from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.observe.documents import ReportDocument
 from nats_scheduler.runtime.asked import Examinable
@@ -16,8 +16,8 @@ from nats_scheduler.service import last_examination
 from nats_scheduler.service.last_examination import KEPT_NS, RETRY_NS, Examination, Examinations
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import Turns
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on
 from tests.doctor.scenes import SCENES, schedule

@@ -20,7 +20,7 @@ from nats_scheduler.service.now import (
     read_activity,
 )
 from nats_scheduler.service.schemas import read_answer
-from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.seeds import generator, seeds
 
 NOON = START - START % MINUTE

@@ -11,7 +11,7 @@ import pytest
 
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.control import CONTROL_SUBJECTS
+from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS
 from nats_scheduler.service.micro import TOO_MANY_REQUESTS, ServiceError
 from nats_scheduler.service.rules import Rule
 from nats_scheduler.settings.control_rules import ControlRule

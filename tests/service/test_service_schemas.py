@@ -19,7 +19,7 @@ from nats_scheduler.service.encoded_items import encode_items, with_items
 from nats_scheduler.service.endpoints import ALL_ENDPOINTS, ENDPOINTS, service_schema
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer
-from nats_scheduler.service.patterns import excepted_among
+from nats_scheduler.service.pattern_endpoints import excepted_among
 from nats_scheduler.service.schemas import HealthAnswer, SchedulesAnswer, StreamsAnswer, read_answer
 from tests.service.asking import fault_of
 from tests.service.reference import PAGES, REFERENCE, derived_part, page_with

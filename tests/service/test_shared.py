@@ -13,7 +13,7 @@ from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.micro import UNAVAILABLE
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
 from tests.harness.permissions import PASSWORD, Permission, permissions_of, shared_account, url_of

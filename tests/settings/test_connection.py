@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.server_addresses import masked_url, read_server, split_servers
 from tests.harness.seeds import draws
 

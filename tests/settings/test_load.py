@@ -19,7 +19,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.fields import setting_fields
 from nats_scheduler.settings.json_files import StreamFileError, read_bounded, read_stream_file
 from nats_scheduler.settings.load import SettingsError, load_settings, resolve_settings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 

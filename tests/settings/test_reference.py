@@ -15,7 +15,7 @@ from nats_scheduler.settings.fields import (
     shown_values,
 )
 from nats_scheduler.settings.load import load_settings
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.settings.reference import PAGE, derived_part, page_with
 
 

@@ -19,7 +19,7 @@ from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.instances import OWNER
+from nats_scheduler.runtime.this_instance import OWNER
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND
 from tests.simulation.network import Link, UnheardError
@@ -170,7 +170,7 @@ class Watcher:
 
 
 class SimulatedBucket:
-    """The bucket through one connection: a `runtime.port.Bucket`."""
+    """The bucket through one connection: a `runtime.server_port.Bucket`."""
 
     def __init__(self, server: BucketServer, link: Link, memory: str, random: Random) -> None:
         """Open the bucket; of checkpoints it returns the `latest`, an `older` one, or `none`."""

@@ -30,7 +30,7 @@ from nats_scheduler.engine.ownership.order import Order, Stance
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.receiving.admission import Admission
-from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.named_calendars import Calendars
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.schedule_file import StreamRows

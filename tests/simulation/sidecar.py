@@ -1,8 +1,9 @@
 """The parts that one process runs: the real `StreamService`, and the real `Instances` where a stream has one owner.
 
-Its rule: only the few lines around them are modelled here, by the rules of `runtime.sidecar` and `runtime.serving`:
-connections that end and are made again, contacts that end on one that lives, hints about requests of others to remove
-messages, a stream that is left to other instances and read again, and the order of a drain.
+Its rule: only the few lines around them are modelled here, by the rules of `runtime.sidecar` and
+`runtime.account_serving`: connections that end and are made again, contacts that end on one that lives, hints about
+requests of others to remove messages, a stream that is left to other instances and read again, and the order of a
+drain.
 """
 
 import asyncio
@@ -36,13 +37,13 @@ from nats_scheduler.message.rejection import FAILED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
-from nats_scheduler.runtime.instances import CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.sidecar import leave
 from nats_scheduler.runtime.stream_service import EngineFailedError, LeftStream, StreamService
+from nats_scheduler.runtime.this_instance import CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.testing.network import Fate
 from tests.simulation.buckets import SimulatedBucket
 from tests.simulation.files import Machine, MachineFile
@@ -56,7 +57,7 @@ CONTINUED = "it continues from its rows"
 """What an engine begins with, if all is well."""
 
 FOLLOWS_ANEW_SECONDS = 1.0
-"""Wait before a stream is followed again through a live connection (`runtime.serving`)."""
+"""Wait before a stream is followed again through a live connection (`runtime.account_serving`)."""
 
 RECONNECT_AFTER = 500 * MILLISECOND
 """Longest wait (ns) between two attempts to connect."""
@@ -109,7 +110,7 @@ class Reports(Traces):
 
 
 class Information:
-    """The server's information about the stream, requested through a connection: a `runtime.port.StreamInformation`."""
+    """The information about the stream, requested through a connection: a `runtime.server_port.StreamInformation`."""
 
     def __init__(self, server: Server, link: Link) -> None:
         self._server = server

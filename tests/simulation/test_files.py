@@ -1,6 +1,7 @@
 """Starts with the file of schedules of the process before, in worlds made by hand: few seeds show what can go wrong.
 
 The rule: each test fails with the bug planted that it stands for.
+How the engine continues is in `runtime/first_contact.py`.
 """
 
 from collections import Counter
@@ -20,12 +21,12 @@ from nats_scheduler.engine.restart import Restart, RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.message.headers import with_headers
-from nats_scheduler.runtime import continuity, restart, schedule_file
+from nats_scheduler.runtime import continuity, first_contact, schedule_file
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.engine_basis import EngineBasis
-from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import Removals
 from nats_scheduler.runtime.schedule_file import StreamRows
+from nats_scheduler.runtime.server_port import StreamContents
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from tests.simulation.files import BEFALLS, near
 from tests.simulation.fleet import SimulatedFleet
@@ -309,7 +310,7 @@ async def unnoticed(*_args: object) -> str:
 
 
 stream_trusted = together(
-    instead(restart, "_fitting", unchecked),
+    instead(first_contact, "_fitting", unchecked),
     instead(continuity, "step_back", unnoticed),
     instead(EngineBasis, "digest", lambda *_: "any"),
 )
@@ -353,7 +354,7 @@ async def reaches_anything(api: StreamContents, stream: str, _sequence: int) -> 
 
 def test_rows_that_say_more_than_the_stream_has_are_not_used() -> None:
     assert fired_after_a_return_behind_the_document() >= 4
-    with planted(instead(restart, "reaches", reaches_anything)):
+    with planted(instead(first_contact, "reaches", reaches_anything)):
         assert fired_after_a_return_behind_the_document() == 0
 
 

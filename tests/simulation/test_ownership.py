@@ -24,9 +24,9 @@ from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.engine.ownership.owners import HEARTBEAT_INTERVAL_NS, Owners
 from nats_scheduler.engine.ownership.takeover import Takeover
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.runtime import checkpoints, instances, sidecar, stream_service, wakes
+from nats_scheduler.runtime import checkpoints, sidecar, stream_service, this_instance, wakes
 from nats_scheduler.runtime.checkpoint_writing import CheckpointWriter
-from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import NEVER, SECOND
 from tests.simulation.fleet import SimulatedFleet, two
@@ -109,7 +109,7 @@ async def keep_silent(_self: Instances) -> None:
 
 def test_one_that_waits_for_an_answer_sends_heartbeats_all_the_same() -> None:
     assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT_INTERVAL_NS
-    waits_longer = instead(instances, "BUCKET_WRITE_LIMIT_SECONDS", 10.0)
+    waits_longer = instead(this_instance, "BUCKET_WRITE_LIMIT_SECONDS", 10.0)
     with planted(together(instead(Instances, "_keep_sending", keep_silent), waits_longer)):
         assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT_INTERVAL_NS
 

@@ -14,8 +14,8 @@ import pytest
 from nats_scheduler.engine.holding import claimed_fires
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.runtime import continuity
-from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import LONGEST_WAIT_SECONDS, Removals
+from nats_scheduler.runtime.server_port import StreamContents
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.seeds import seeds

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple
 
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 
 SECOND = 1_000_000_000
 

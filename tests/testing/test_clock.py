@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.testing.clock import START, ManualClock
+from nats_scheduler.testing.manual_clock import START, ManualClock
 
 
 def test_it_stands_still_until_it_is_advanced_and_its_wall_clock_steps_without_time_passing() -> None:

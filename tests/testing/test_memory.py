@@ -15,7 +15,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.clock import ManualClock
+from nats_scheduler.testing.manual_clock import ManualClock
 from nats_scheduler.testing.memory_contact import ANSWER_DEADLINE_NS, MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Perfect

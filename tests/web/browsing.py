@@ -11,12 +11,12 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from nats_scheduler.service.answers import Answers
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.service.sidecar_answers import Answers
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.web.app import application
 from nats_scheduler.web.attempts import Proxies
-from nats_scheduler.web.guard import Controllers, Sessions
 from nats_scheduler.web.link import Link
+from nats_scheduler.web.request_checks import Controllers, Sessions
 from tests.harness.account import CLOCK
 from tests.harness.waiting import eventually
 

@@ -14,7 +14,7 @@ from tests.harness.browser import Browser, browser_in
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_15, server_binary
 from tests.web.test_control_browser import MORNING, fill, sign_in
-from tests.web.test_guard import CONTROL_TOKEN
+from tests.web.test_request_checks import CONTROL_TOKEN
 
 IMAGES = Path(__file__).parents[2] / "docs" / "operating" / "images"
 WIDTH = 1180

@@ -18,10 +18,10 @@ from nats_scheduler.web.attempts import (
     Attempts,
     address_of,
 )
-from nats_scheduler.web.guard import COOKIE
+from nats_scheduler.web.request_checks import COOKIE
 from tests.harness.log_lines import capture_logs
 from tests.web.browsing import TOKEN, Browsing, browsing
-from tests.web.test_guard import CONTROL_TOKEN, NOWHERE, controllers, log_in
+from tests.web.test_request_checks import CONTROL_TOKEN, NOWHERE, controllers, log_in
 
 PROXY = ip_network("127.0.0.1")
 """The address of the client of these tests."""

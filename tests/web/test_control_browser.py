@@ -22,7 +22,7 @@ from tests.harness.servers import V2_15, server_binary
 from tests.harness.waiting import eventually
 from tests.web.browsing import browsing
 from tests.web.test_browser import ALL_RULES, accessibility_faults
-from tests.web.test_guard import CONTROL_TOKEN
+from tests.web.test_request_checks import CONTROL_TOKEN
 
 pytestmark = [pytest.mark.server, pytest.mark.deep, pytest.mark.asyncio(loop_scope="module")]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.web.control import lines_of
+from nats_scheduler.web.change_pages import lines_of
 from nats_scheduler.web.editing import SHOWN, Written, fields_of
 
 STORED: Any = {

@@ -19,13 +19,13 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.observe.documents import Count, Time
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.service import answers
-from nats_scheduler.service.control import ChangeAnswer
+from nats_scheduler.service import sidecar_answers
+from nats_scheduler.service.change_endpoints import ChangeAnswer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 from tests.web.browsing import Browsing, browsing, fields_of
-from tests.web.test_guard import CONTROL_TOKEN, controllers
+from tests.web.test_request_checks import CONTROL_TOKEN, controllers
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
 
@@ -37,7 +37,7 @@ PATHS = (
     *("/", "/streams", "/schedules?stream=X", "/schedule?stream=X&subject=X.s", "/rejected?stream=X"),
     *("/fires", "/failures", "/instances", "/findings"),
 )
-QUESTIONS = [one for one in vars(answers).values() if isinstance(one, answers.EndpointQuestion)]
+QUESTIONS = [one for one in vars(sidecar_answers).values() if isinstance(one, sidecar_answers.EndpointQuestion)]
 FIELD_VALUE = re.compile(r'value="[^"]*"|<textarea[^>]*>[^<]*')
 """What is in the fields of a form, which is sent back as it is."""
 MARKUP = "<script>alert(1)</script>\u202e\x00"

@@ -7,8 +7,8 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
-from nats_scheduler.service.answers import AnswerState
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
+from nats_scheduler.service.sidecar_answers import AnswerState
 from nats_scheduler.web.pages import KINDS, STATES
 from nats_scheduler.web.verdict import StatusVerdict, totals, troubled_first, verdict
 

@@ -8,8 +8,8 @@ The rules:
 - An event concerns one schedule, and is found out to do so before it comes here: an answer that is late, for an earlier
   fire or an earlier version, is dropped by `engine.firing.answers`.
 - What may happen in every stage is no event: a schedule ends (`EngineState.end`), it is done (`purging.purge`), another
-  instance owns the stream (`timing.leave`), a calendar is edited (`engine.receiving.calendars`), a checkpoint settles
-  its fires (`engine.ownership.takeover`).
+  instance owns the stream (`timing.leave`), a calendar is edited (`engine.receiving.named_calendars`), a checkpoint
+  settles its fires (`engine.ownership.takeover`).
 - A function that acts calls those below it (`advancing`, `sending`, `fetching`, `blocking`, `purging`, `timing`), and
   none calls back: no event follows from another one.
 

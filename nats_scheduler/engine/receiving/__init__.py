@@ -4,5 +4,5 @@
 - `admission.py`: which schedules are held, which wait for a place, and which the stream removed without a message
 - `replaced.py`: pending one-shots that another body replaces before they fire
 - `fired_by_server.py`: the same of those that the server itself fires
-- `calendars.py`: the calendars that schedules name, and what an edit of one changes
+- `named_calendars.py`: the calendars that schedules name, and what an edit of one changes
 """

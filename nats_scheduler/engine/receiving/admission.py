@@ -26,7 +26,7 @@ from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.holding.table import Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.ownership.takeover import MAX_SUPERSEDED, Takeover
-from nats_scheduler.engine.receiving.calendars import Calendars
+from nats_scheduler.engine.receiving.named_calendars import Calendars
 from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.rejection import FAILED

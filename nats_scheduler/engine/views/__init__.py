@@ -8,5 +8,5 @@
 - `timeline.py`: the fires of the next minutes
 - `figures.py`: the figures of a scrape
 - `outlook.py`: the state of a schedule, and its next fire
-- `pages.py`: the cursors of pages
+- `cursors.py`: the cursors of pages
 """

@@ -40,8 +40,8 @@ from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
 from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, DefinitionReader
 from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.views.conditions import Condition, covered
+from nats_scheduler.engine.views.cursors import NO_FIRE, Cursor, SubjectPage, by_subject
 from nats_scheduler.engine.views.outlook import Outlook, State, is_searched, outlook_of
-from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, SubjectPage, by_subject
 from nats_scheduler.engine.views.rows import Rows
 from nats_scheduler.engine.views.seen import (
     EFFORT_PER_UNIT,

@@ -24,9 +24,10 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from nats_scheduler.control import fires
+from nats_scheduler.control import fire_requests
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL
+from nats_scheduler.control.schedule_errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -39,7 +40,6 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
@@ -55,7 +55,7 @@ from nats_scheduler.service.micro import (
     UNPROCESSABLE,
     ServiceError,
 )
-from nats_scheduler.service.patterns import header
+from nats_scheduler.service.pattern_endpoints import header
 from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest
 
 MAX_SEQUENCE = 2**63 - 1
@@ -285,7 +285,7 @@ async def fire(store: ScheduleStore, stream: str, subject: str, *, at: int | Non
     ahead = 0.0 if at is None else (at - store.now()) / SECOND
     if 0 < ahead <= MAX_AHEAD_SECONDS:
         await asyncio.sleep(ahead)
-    return await fires.fire(store, stream, subject, at=at, **given)
+    return await fire_requests.fire(store, stream, subject, at=at, **given)
 
 
 def headers_of(pairs: Sequence[Sequence[str]]) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,7 @@ from nats_scheduler.control import past
 from nats_scheduler.control.change_advisory import change_advisory, read_change
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.past import FirePast, FireQuery, FoundFires
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.jetstream import stretches
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
@@ -17,7 +17,7 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
+from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes, find_failures
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15

@@ -1,7 +1,7 @@
 """The data that a command reads itself if no sidecar answers: schedules, fires, failures, instances and streams.
 
 Rule: nothing is changed, and what is returned is what a sidecar would answer: `Source` is what both can be asked.
-Cost: a stream is read once, headers only; fires and failures as `control.past` and `service.advisories` say; for
+Cost: a stream is read once, headers only; fires and failures as `control.past` and `service.stored_advisories` say; for
 instances two requests for each, and one for each stream.
 """
 
@@ -9,8 +9,8 @@ from typing import Protocol
 
 from nats_scheduler.cli.output import CommandError
 from nats_scheduler.cli.process import progress_bar
-from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.past import FireQuery
+from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.streams import StreamState, reading_progress
@@ -24,12 +24,12 @@ from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import mode_document
 from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
 from nats_scheduler.service.client import Listed
-from nats_scheduler.service.ownership import instances_document
-from nats_scheduler.service.past import FiresDocument, find_fires
+from nats_scheduler.service.past_answers import FiresDocument, find_fires
 from nats_scheduler.service.schemas import InstancesDocument
-from nats_scheduler.service.streams import instance_documents
+from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_failures
+from nats_scheduler.service.stream_endpoints import instance_documents
+from nats_scheduler.service.stream_owners import instances_document
 
 
 class Source(Protocol):

@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.web.control import MAX_SELECTED
+from nats_scheduler.web.change_pages import MAX_SELECTED
 from nats_scheduler.web.rendering import address
 from tests.harness.servers import V2_11, V2_15, server_binary
 from tests.service.controlling import Controlled, controlled_on, far
 from tests.web.browsing import TOKEN, Browsing, browsing, fields_of
-from tests.web.test_guard import CONTROL_TOKEN, controllers
+from tests.web.test_request_checks import CONTROL_TOKEN, controllers
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
 

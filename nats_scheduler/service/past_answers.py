@@ -4,7 +4,7 @@ The rule: what is returned is what is stored. Nothing is written down about fire
 Both are read from streams, so any instance answers, also of what another one fires; and commands read with the same
 code if none answers.
 
-Cost: see `control.past` and `service.advisories`.
+Cost: see `control.past` and `service.stored_advisories`.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from nats_scheduler.control.change_advisory import read_change
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.past import FirePast, FireQuery
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
@@ -34,11 +34,11 @@ from nats_scheduler.observe.documents import (
     past_fire_document,
 )
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
 from nats_scheduler.service.encoded_items import with_items
 from nats_scheduler.service.endpoint import Asked, Document, not_served, shown
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest, SubjectFilter, TargetFilter
+from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes, find_failures
 
 DEFAULT_ROWS = 20
 """Fires or advisories of one answer, unless the caller wants another number."""

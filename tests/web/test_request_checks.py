@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.web.app import TokenError, controllers_of
-from nats_scheduler.web.guard import CONTROL_COOKIE, COOKIE, SESSION_SECONDS, Controller, Controllers, Sessions
+from nats_scheduler.web.request_checks import CONTROL_COOKIE, COOKIE, SESSION_SECONDS, Controller, Controllers, Sessions
 from tests.harness.account import CLOCK
 from tests.web.browsing import TOKEN, Browsing, browsing
 

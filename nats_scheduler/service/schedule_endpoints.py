@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.views.pages import Cursor, SubjectPage, read_cursor
+from nats_scheduler.engine.views.cursors import Cursor, SubjectPage, read_cursor
 from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.foreign_json import Object
-from nats_scheduler.service.answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, AnswerState, health_of
 from nats_scheduler.service.client import (
     NotAnsweredError,
     NotConnectedError,
     NothingSubscribesError,
     RequestRefusedError,
 )
-from nats_scheduler.testing.clock import START
+from nats_scheduler.service.sidecar_answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, AnswerState, health_of
+from nats_scheduler.testing.manual_clock import START
 from tests.harness.waiting import eventually
 
 ANSWER = {"at": "2026-01-31T09:00:00Z", "instance": "a", "ready": True, "reasons": []}

@@ -20,11 +20,11 @@ from nats_scheduler.message.stream_rules import FLAG, check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.continuity import StreamWentBackError
-from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
 from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.stream_flags import StreamFlags
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, key_of
+from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.runtime.unserved import is_named
 from nats_scheduler.runtime.work import Background, Setbacks
 from nats_scheduler.schedule.instants import SECOND

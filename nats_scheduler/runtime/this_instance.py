@@ -52,7 +52,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.instance_judgement import Judgement
-from nats_scheduler.runtime.port import Bucket, StreamInformation
+from nats_scheduler.runtime.server_port import Bucket, StreamInformation
 from nats_scheduler.runtime.stream_service import LeftStream, StreamService
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.schedule.instants import SECOND, next_multiple

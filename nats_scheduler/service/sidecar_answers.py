@@ -24,8 +24,8 @@ from nats_scheduler.service.client import (
     read,
 )
 from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
-from nats_scheduler.service.past import ChangesAnswer, FailuresAnswer, FiresAnswer
-from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
+from nats_scheduler.service.past_answers import ChangesAnswer, FailuresAnswer, FiresAnswer
+from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
     FindingsAnswer,
     HealthAnswer,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.finding import Finding, typed
 from nats_scheduler.doctor.finding_codes import Code
-from nats_scheduler.doctor.streams import new_consumer
+from nats_scheduler.doctor.stream_checks import new_consumer
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.silence import SILENT_AFTER_NS, SILENT_PERIODS
 from nats_scheduler.engine.handover import BLOCKING_KINDS, Cause, GraduationFinding

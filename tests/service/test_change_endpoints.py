@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.control.schedule_errors import NoAnswerError, ScheduleError, UnknownOutcomeError
 from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.control import CODES, ChangeRequest, FireRequest, refusal_of
+from nats_scheduler.service.change_endpoints import CODES, ChangeRequest, FireRequest, refusal_of
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar

@@ -22,9 +22,9 @@ from starlette.routing import Route
 from nats_scheduler.observe.address import ListenError, bound, is_loopback, url_of
 from nats_scheduler.observe.listener import Limits, serve
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, MonitoringPages, listening
+from nats_scheduler.observe.monitoring_pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, MonitoringPages, listening
 from nats_scheduler.runtime.embedded import free_port
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.web.app import TokenError, token_of
 from nats_scheduler.web.pages import healthz
 from tests.harness.log_lines import capture_logs
@@ -39,7 +39,7 @@ LARGE = HEAD.replace(b"healthz", b"large") + b"\r\n"
 def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the event loop of a test be later than a health check allows, but where that is what is tested."""
     if request.function is not test_an_event_loop_that_stands_still_is_unhealthy:
-        monkeypatch.setattr("nats_scheduler.observe.pages.LOOP_ANSWER_DEADLINE_SECONDS", ANSWER_SECONDS)
+        monkeypatch.setattr("nats_scheduler.observe.monitoring_pages.LOOP_ANSWER_DEADLINE_SECONDS", ANSWER_SECONDS)
 
 
 def pages(not_ready: Callable[[], Sequence[str]] = list, metrics: Metrics | None = None) -> MonitoringPages:
@@ -99,7 +99,7 @@ async def test_a_scrape_makes_pauses_however_many_streams_there_are(monkeypatch:
 
     monkeypatch.setattr("nats_scheduler.observe.fire_counts.Sample", counted)
     monkeypatch.setattr("nats_scheduler.observe.metric_samples.Sample", counted)
-    monkeypatch.setattr("nats_scheduler.observe.pages.time.sleep", lambda _seconds: at_pauses.append(made))
+    monkeypatch.setattr("nats_scheduler.observe.monitoring_pages.time.sleep", lambda _seconds: at_pauses.append(made))
     served = pages(list, metrics)
     assert served.answer("/metrics").status == 200
     assert made > 2_000

@@ -7,7 +7,7 @@ is counted of many schedules is reused for some seconds (`service.turns`); what 
 the server itself fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most. For who fires, the
 server's list of streams, and up to one request to it for each stream; at most twice a second, however many ask. For a
 list of instances, two requests to the server for each of them, one for each stream; for what is wrong, see
-`doctor.sidecar`: a request within five minutes after an examination costs nothing.
+`doctor.sidecar_examination`: a request within five minutes after an examination costs nothing.
 Limit: a page of the server's list, 256 streams, takes some milliseconds to read, as it does every 30 s anyway.
 """
 
@@ -23,7 +23,6 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoded_items import encode_item, with_items
 from nats_scheduler.service.endpoint import Asked, Document, ask_owners, name_cursor, page_by_name, read_name_cursor
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.port import Fleet, Instance
 from nats_scheduler.service.schemas import (
     HealthAnswer,
     InstanceDocument,
@@ -35,6 +34,7 @@ from nats_scheduler.service.schemas import (
     StreamsRequest,
 )
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
+from nats_scheduler.service.sidecar_port import Fleet, Instance
 
 T = TypeVar("T")
 

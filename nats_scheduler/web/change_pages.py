@@ -2,7 +2,7 @@
 
 The rules:
 
-- Each change is one control request (`service.control`), with the sequence that the page showed, so that the
+- Each change is one control request (`service.change_endpoints`), with the sequence that the page showed, so that the
   sidecar refuses it if another one is there. Nothing else is written, and a GET changes nothing.
 - What would be done is asked for first (`dry_run`), shown with its notes, and then done, by whom and why.
 - A form proves that it was made for the one who sends it.
@@ -26,13 +26,13 @@ from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.answers import Answers
+from nats_scheduler.service.change_endpoints import ChangeAnswer
 from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, UnreadableError, read
-from nats_scheduler.service.control import ChangeAnswer
 from nats_scheduler.service.micro import UNPROCESSABLE
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
-from nats_scheduler.web.guard import CHANGE, Controller, Controllers
+from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, body_of
+from nats_scheduler.web.request_checks import CHANGE, Controller, Controllers
 
 MAX_SELECTED = 200
 """Schedules that one page changes."""

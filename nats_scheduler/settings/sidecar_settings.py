@@ -26,7 +26,7 @@ from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.control_rules import ControlRules, RuleName, StreamName
 from nats_scheduler.settings.duration_range import DurationRange
 from nats_scheduler.settings.stream_values import (

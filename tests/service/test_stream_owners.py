@@ -3,8 +3,8 @@
 from typing import Any
 
 from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.service.ownership import instances_document, ownership_of
 from nats_scheduler.service.schemas import InstanceDocument
+from nats_scheduler.service.stream_owners import instances_document, ownership_of
 
 AT = "2026-03-01T12:00:00Z"
 

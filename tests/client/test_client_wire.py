@@ -9,9 +9,9 @@ from typing import Any
 import nats
 import pytest
 
+from nats_scheduler.client.client_wire import MAX_CONTROL_LINE_BYTES, ClientReply, wire_of
 from nats_scheduler.client.jetstream_requests import JetStreamRequests, read_answer
-from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, ClientReply, wire_of
-from nats_scheduler.control.errors import (
+from nats_scheduler.control.schedule_errors import (
     ForbiddenError,
     NoAnswerError,
     NotPossibleError,
@@ -19,8 +19,8 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Published
 from nats_scheduler.control.store import publish_message
+from nats_scheduler.control.store_port import Published
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import HEADER_LINE
 from tests.client.conftest import Connect

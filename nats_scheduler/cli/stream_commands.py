@@ -23,8 +23,8 @@ from nats_scheduler.cli.output import (
     print_table,
     wide_option,
 )
-from nats_scheduler.cli.reading import Source
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
+from nats_scheduler.cli.without_sidecar import Source
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState

@@ -7,11 +7,11 @@ import pytest
 
 from nats_scheduler.client import InvalidScheduleError, NotServedError, Serving, Sidecar
 from nats_scheduler.client.hourly_to_monthly import daily, monthly
-from nats_scheduler.client.spelling import Wanted, checked_name, spelled
+from nats_scheduler.client.schedule_block import Wanted, checked_name, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import after, at, cron, every
-from nats_scheduler.control.port import Served
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.headers import header_items, header_value

@@ -22,8 +22,8 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.continuity import reaches
 from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.schedule_file import StreamRows
+from nats_scheduler.runtime.server_port import StreamContents
 
 STEP_LIMIT_SECONDS = 1.0
 """Longest wait for one answer: *Live* leaves 3 s."""

@@ -13,7 +13,7 @@ The rules:
 
 Cost: one subscription for each connection, however many values use it.
 Limit: what the connection has queued when it is lost is sent after it was made again, as nats-py does.
-`tests/client/test_wire.py` holds nats-py to what is used here that it does not document.
+`tests/client/test_client_wire.py` holds nats-py to what is used here that it does not document.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from nats_scheduler.control.errors import ForbiddenError, NoAnswerError, NotPossibleError, RefusedError
+from nats_scheduler.control.schedule_errors import ForbiddenError, NoAnswerError, NotPossibleError, RefusedError
 from nats_scheduler.message.capabilities import Capabilities, capabilities_of
 
 MAX_CONTROL_LINE_BYTES = 4_096

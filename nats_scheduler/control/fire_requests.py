@@ -17,12 +17,12 @@ from dataclasses import replace
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.errors import ConflictError, NotPossibleError, ScheduleError, UnknownOutcomeError
 from nats_scheduler.control.missing_fires import missing_fires
-from nats_scheduler.control.port import Published, Served
 from nats_scheduler.control.requested_fire import definition_of, requested_fire
+from nats_scheduler.control.schedule_errors import ConflictError, NotPossibleError, ScheduleError, UnknownOutcomeError
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store_port import Published, Served
 from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded, unseen
 from nats_scheduler.message.stored import StoredMessage
 
