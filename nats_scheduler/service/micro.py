@@ -139,17 +139,17 @@ DISCOVERY_FRAME_BYTES = 512
 UNSENT_LIMIT_SECONDS = 5.0
 """Longest wait of an answer for that: of a server that is silent for so long, the connection has ended."""
 
-FLOOD_SECONDS = 0.1
-"""The time for which arrivals are counted, and for which a subscription is ended on which too many are."""
+FLOOD_PAUSE_SECONDS = 0.1
+"""The time for which a subscription is ended on which too much arrives."""
 
-FLOOD_REQUESTS = 2_000
-"""Requests in `FLOOD_SECONDS` after which the subscription of an endpoint is ended for a moment.
+FLOOD_REQUESTS = 1_000
+"""Requests in one turn of the event loop after which the subscription of an endpoint is ended for a moment.
 
-Few enough for a busy machine: what is not read as fast as it arrives waits at the server, and acknowledgements of fires
-wait behind it.
+So much in one read, however fast this machine is, shows that more arrives than is read: the rest waits at the server,
+and acknowledgements of fires wait behind it. It is more than may wait for a place.
 """
 
-FLOOD_DISCOVERIES = 500
+FLOOD_DISCOVERIES = 100
 """The same for a subscription of discovery, on which each client asks now and then."""
 
 STATISTICS_REUSE_FACTOR = 10
@@ -185,7 +185,8 @@ class _Subscription:
         self._connection, self._subject, self._sink, self._group = connection, subject, sink, group
         self._most, self._paused = most, paused
         self._loop = asyncio.get_running_loop()
-        self._count, self._since = 0, self._loop.time()
+        self._count = 0
+        """What was received in this turn of the event loop."""
         self._again: asyncio.TimerHandle | None = None
         self._number = connection.subscribe(subject, self._received, group)
 
@@ -197,18 +198,19 @@ class _Subscription:
 
     def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         self._count += 1
-        if self._count > self._most and self._again is None:
-            now = self._loop.time()
-            if now < self._since + FLOOD_SECONDS:
-                self._connection.unsubscribe(self._number)
-                self._again = self._loop.call_later(FLOOD_SECONDS, self._begin_again)
-                self._paused(self._subject)
-            else:
-                self._count, self._since = 0, now
+        if self._count == 1:
+            self._loop.call_soon(self._end_turn)
+        elif self._count > self._most and self._again is None:
+            self._connection.unsubscribe(self._number)
+            self._again = self._loop.call_later(FLOOD_PAUSE_SECONDS, self._begin_again)
+            self._paused(self._subject)
         self._sink(subject, reply, block, body)
 
+    def _end_turn(self) -> None:
+        self._count = 0
+
     def _begin_again(self) -> None:
-        self._again, self._count, self._since = None, 0, self._loop.time()
+        self._again = None
         self._number = self._connection.subscribe(self._subject, self._received, self._group)
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
+from nats_scheduler.jetstream.errors import NoJetStreamError, RequestUnansweredError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.instance_questions import Questions
-from nats_scheduler.service.micro import CONFLICT, CountedEndpoint, MicroService, ServiceError, error_of
+from nats_scheduler.service.micro import CONFLICT, FLOOD_REQUESTS, CountedEndpoint, MicroService, ServiceError, error_of
 from nats_scheduler.service.shares import Budget, RequestPlaces
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied
@@ -43,6 +44,11 @@ class Trial:
     numbers: Iterator[int] = field(default_factory=itertools.count)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+    pauses: int = 0
+    """How often a subscription was ended for a moment."""
+
+    def limited(self, _refused: int, _dropped: int, pauses: int, _client: str, _subject: str) -> None:
+        self.pauses += pauses
 
     async def wait(self, body: bytes) -> bytes:
         self.begun += 1
@@ -96,7 +102,7 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
         few, many = RequestPlaces(2, 1, 2, budget), RequestPlaces(32, 32, 32, budget)
         endpoints = [served("wait", few, found.wait), served("echo", many, echo), served("refuse", few, refuse)]
         identity = {"name": NAME, "id": str(found.number), "version": "1.0.0"}
-        service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
+        service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail, found.limited)
         found.task = asyncio.create_task(service.serve())
         await replied(account.connection, f"tested.{found.number}.echo", b"{}")
         yield found
@@ -151,6 +157,25 @@ async def test_what_is_in_work_when_the_service_ends_is_answered(trial: Trial) -
     await trial.end()
     answers = {error_of((await one).block) for one in begun}
     assert answers == {(503, "the sidecar ends, and has no answer: ask again")}
+
+
+async def test_while_more_arrives_than_is_read_a_subscription_rests_and_then_goes_on(trial: Trial) -> None:
+    subject, connection = f"tested.{trial.number}.echo", trial.account.connection
+
+    async def has_paused() -> bool:
+        for _ in range(4 * FLOOD_REQUESTS):
+            connection.publish(subject, b"", reply="_INBOX.flood")
+        return trial.pauses > 0
+
+    await eventually(has_paused, describe="a subscription is ended for a moment")
+
+    async def is_answered() -> bool:
+        try:
+            return (await connection.request(subject, b"[]", deadline=1.0)).body == b"[]"
+        except (NoJetStreamError, RequestUnansweredError):  # it rests, or drops what is too much
+            return False
+
+    await eventually(is_answered, describe="it is answered again")
 
 
 async def test_discovery_shows_what_is_said_of_each_endpoint_and_an_error_has_further_headers(trial: Trial) -> None:
