@@ -149,7 +149,7 @@ So much in one read, however fast this machine is, shows that more arrives than 
 and acknowledgements of fires wait behind it. It is more than may wait for a place.
 """
 
-FLOOD_DISCOVERIES = 100
+FLOOD_DISCOVERIES = 500
 """The same for a subscription of discovery, on which each client asks now and then."""
 
 STATISTICS_REUSE_FACTOR = 10
