@@ -182,7 +182,7 @@ class StreamEngine:
         if state.expiry is not None:
             state.expiry.report()
         state.schedules.settle(state.later)
-        actions = [*sending.hand_out(state), *state.actions] if state.handed_out else [*state.actions]
+        actions = [sending.hand_out(state), *state.actions] if state.handed_out else [*state.actions]
         state.actions.clear()
         return actions
 

@@ -289,23 +289,28 @@ def finish_answered(state: EngineState, answer: FinishAnswer, request: CheckFini
 
 def purge_concluded(state: EngineState, conclusion: PurgeConcluded) -> None:
     """Take the conclusion of a purge."""
-    schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
+    schedule, through = conclusion.schedule, conclusion.through
+    if conclusion.failure is None:
+        _purged(state, schedule, through)
+        return
     purging.conclude(state, schedule, through)
     held = purging.purging(state, schedule, through)
-    if failure is None or conclusion.refused or conclusion.denied:
+    if conclusion.refused or conclusion.denied:
         state.purges.rolled_up(schedule, through)
-    if failure is not None:
-        purging.report_failed(state, conclusion, held)
-    if held is not None and failure is None:
-        happen(state, held, Event.PURGED)
-    elif held is not None:
+    purging.report_failed(state, conclusion, held)
+    if held is not None:
         happen(state, held, Event.NOT_PURGED, conclusion)
 
 
 def schedules_purged(state: EngineState, purged: SchedulesPurged) -> None:
     """Take it that schedules were purged."""
     for schedule, through in zip(purged.schedules, purged.throughs, strict=True):
-        purging.conclude(state, schedule, through)
-        state.purges.rolled_up(schedule, through)
-        if (held := purging.purging(state, schedule, through)) is not None:
-            happen(state, held, Event.PURGED)
+        _purged(state, schedule, through)
+
+
+def _purged(state: EngineState, schedule: str, through: int) -> None:
+    """Take it that a subject was purged up to a sequence: a schedule, or a target that is rolled up."""
+    purging.conclude(state, schedule, through)
+    state.purges.rolled_up(schedule, through)
+    if (held := purging.purging(state, schedule, through)) is not None:
+        happen(state, held, Event.PURGED)

@@ -39,15 +39,13 @@ LOOK_AGE_LIMIT_NS = 3 * SECOND
 """A fire that was looked for longer ago is looked for again; its schedule was read in between."""
 
 
-def hand_out(state: EngineState) -> Sequence[PublishFires]:
-    """Return the order to publish the fires of this step; none if there are none."""
-    if not state.handed_out:
-        return ()
+def hand_out(state: EngineState) -> PublishFires:
+    """Return the order to publish the fires of this step."""
     fires, state.handed_out = state.handed_out, []
     if len(state.in_flight.fires) > BURST_IN_FLIGHT:  # then the next fires come before any purge
         for fire in fires:
             fire.purge_through = 0
-    return (PublishFires(fires),)
+    return PublishFires(fires)
 
 
 # -- the fire ------------------------------------------------------------------------------------------------
