@@ -237,7 +237,7 @@ class Reporter:
         if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
             self._advise("cannot_serve", stream, reason=reason)
 
-    def can_serve_again(self, stream: str) -> None:
+    def became_able(self, stream: str) -> None:
         """Report that nothing was denied for a while, so that this instance can own the stream again."""
         self._log.info("can_serve_again", stream=stream)
 

@@ -76,7 +76,7 @@ class Judgement:
             elif stream.engine.ownership.unfired or key in self._to_read:
                 works.append(partial(self._judge, key, stream))
         for key in self._ability.passed(now):
-            self._reporter.can_serve_again(key.partition(".")[2])
+            self._reporter.became_able(key.partition(".")[2])
         return works
 
     def _is_to_judge(self, key: str, stream: StreamService) -> bool:

@@ -421,7 +421,7 @@ class Instances:
         if not isinstance(value, UnknownFormatError):
             if key in self._unreadable:
                 self._unreadable.remove(key)
-                self._reporter.can_serve_again(name)
+                self._reporter.became_able(name)
         elif self._is_news(key):
             self._reporter.cannot_serve(name, str(value))
         self.check_soon(stream)

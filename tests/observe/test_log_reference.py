@@ -96,7 +96,7 @@ def test_a_line_that_the_reference_does_not_describe_is_found() -> None:
 
 def test_a_json_line_has_its_event_level_and_time_beside_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("json", "debug")
-    Reporter(Metrics()).can_serve_again("S")
+    Reporter(Metrics()).became_able("S")
     line = json.loads(capsys.readouterr().err)
     assert line == {"event": "can_serve_again", "level": "info", "stream": "S", "timestamp": line["timestamp"]}
 
