@@ -162,7 +162,7 @@ REPORT_INTERVAL_SECONDS = 10.0
 
 Limited = Callable[[int, int, int, str, str], None]
 """Receives what was too much of late: how many requests got the error 429, and how many that arrived got no answer; how
-often a subscription was ended for a moment; and the client ("" if unknown) and the subject of the first of these.
+often a subscription was ended for a moment; and the client and the subject of the first of these.
 """
 
 
@@ -180,7 +180,13 @@ class _Subscription:
     """One subscription, which is ended for a moment if too much arrives on it."""
 
     def __init__(
-        self, connection: Connection, subject: str, sink: Sink, group: str, most: int, paused: Callable[[str], None]
+        self,
+        connection: Connection,
+        subject: str,
+        sink: Sink,
+        group: str,
+        most: int,
+        paused: Callable[[bytes, str], None],
     ) -> None:
         self._connection, self._subject, self._sink, self._group = connection, subject, sink, group
         self._most, self._paused = most, paused
@@ -203,7 +209,8 @@ class _Subscription:
         elif self._count > self._most and self._again is None:
             self._connection.unsubscribe(self._number)
             self._again = self._loop.call_later(FLOOD_PAUSE_SECONDS, self._begin_again)
-            self._paused(self._subject)
+            self._paused(client_of(reply, block), self._subject)
+            return
         self._sink(subject, reply, block, body)
 
     def _end_turn(self) -> None:
@@ -469,10 +476,9 @@ class MicroService:
         if self._reporting is None:
             self._report_soon(_shown(client), subject)
 
-    def _count_pause(self, subject: str) -> None:
+    def _count_pause(self, client: bytes, subject: str) -> None:
         self._pauses += 1
-        if self._reporting is None:
-            self._report_soon("", subject)
+        self._count_dropped(client, subject)
 
     def _report_soon(self, client: str, subject: str) -> None:
         at = max(self._loop.time() + REPORT_AFTER_SECONDS, self._reported_at + REPORT_INTERVAL_SECONDS)
