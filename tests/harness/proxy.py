@@ -233,11 +233,15 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if self._refuses:
-                raise ConnectionRefusedError
+            if not self._refuses:
+                await self._pass_on(reader, writer)
+        finally:  # also if it is cancelled before there is a link
+            writer.transport.abort()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
             far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         except OSError:  # the server is away: so are we
-            writer.transport.abort()
             return
         link = Link(writer, far_writer)
         self._links.add(link)

@@ -31,7 +31,7 @@ SERVER_FIXTURES = frozenset(
     {"start_server", "shared_server", "emulated_server", "native_server", "nats_cli", "sides", "account", "served"}
 )
 """Fixtures that start a process: each test that asks for one has the mark `server`, without writing it."""
-SERVER_FOLDERS = frozenset({"e2e", "nemesis", "differential"})
+SERVER_FOLDERS = frozenset({"e2e", "nemesis", "differential", "site"})
 """Folders of `tests/` where every test has the mark `server`."""
 
 DEEP_FIXTURES = frozenset({"nats_cli"})
