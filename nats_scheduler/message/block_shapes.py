@@ -16,14 +16,19 @@ To make a shape takes 0.3 ms, so it is done once for `READINGS_PER_SHAPE` readin
 """
 
 import re
+from collections.abc import Sequence
+from itertools import repeat
+from typing import NamedTuple
 
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import HEADER_LINE, decoded
 from nats_scheduler.message.identity import IDENTITY_PREFIX
 from nats_scheduler.message.shared_terms import TermsOfKind
+from nats_scheduler.schedule.instants import ZERO_TIME_NS
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import USUAL_AT, Pattern, parse_pattern, usual_at
+from nats_scheduler.schedule.rfc3339 import usual_instant
 
 MAX_SHAPES = 8
 """The largest number of shapes that are kept for a stream; a further one takes the place of the oldest."""
@@ -54,6 +59,17 @@ _USUAL_AT = rb" *+" + USUAL_AT
 _OTHER_PATTERN = rb" *+(?!%b\r\n)([^\r\n]*+)" % re.sub(rb"\((?!\?)", b"(?:", USUAL_AT)
 
 
+_groups = re.Match[bytes].groups
+
+
+class UsualAts(NamedTuple):
+    """What the blocks of many `@at` schedules say that have a target and nothing else that counts."""
+
+    fire_times: Sequence[int]
+    """Instants (ns)."""
+    targets: Sequence[str]
+
+
 class Shape:
     """Blocks that differ in some values."""
 
@@ -79,6 +95,23 @@ class Shape:
         if pattern is None or terms is None:
             return None
         return tuple.__new__(Definition, (pattern, terms))  # half the time of a call of `Definition`
+
+    def read_all(self, blocks: Sequence[bytes]) -> UsualAts | None:
+        """Return what `read` finds in many blocks that say what most programs publish; None if one may say more.
+
+        A step for all of them takes a third of the time of all steps for each.
+        """
+        if not (self._is_plain and self._match(blocks[0]) and self._match(blocks[-1])):
+            return None
+        found = list(map(self._match, blocks))
+        if not all(found) or set(map(bytes.count, blocks, repeat(_NAMES_END))) != {self._names}:
+            return None
+        minutes, seconds, digits, targets = zip(*map(_groups, found), strict=True)  # type: ignore[arg-type]
+        fire_times = list(map(usual_instant, minutes, seconds, digits))
+        aims = self._terms.targets(targets)
+        if aims is None or None in fire_times or ZERO_TIME_NS in fire_times:
+            return None
+        return UsualAts(fire_times, aims)  # type: ignore[arg-type]
 
     def _has_no_other_names(self, block: bytes) -> bool:
         """Return whether the values that differ contain neither the name of a header nor an identity."""

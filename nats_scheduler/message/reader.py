@@ -12,8 +12,16 @@ The rules:
 """
 
 from collections.abc import Sequence
+from operator import eq
 
-from nats_scheduler.message.block_shapes import MAX_SHAPES, READINGS_PER_SHAPE, SHAPES_AT_ONCE, Shape, shape_of
+from nats_scheduler.message.block_shapes import (
+    MAX_SHAPES,
+    READINGS_PER_SHAPE,
+    SHAPES_AT_ONCE,
+    Shape,
+    UsualAts,
+    shape_of,
+)
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.misnamed import Misnamed, misnamed_headers
@@ -21,6 +29,7 @@ from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.policies import NO_POLICIES
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, Reading, read_message, read_published
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.shared_terms import SharedTerms
 from nats_scheduler.message.stored import NAME_PART_LOWER, NAME_PART_UPPER, StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -75,6 +84,19 @@ class MessageReader:
         if not (is_usual_subject(subject) or is_literal_subject(subject)):
             return None
         return None if never_fires(pattern, stored_at) else definition
+
+    def usual_ats(self, run: MessageRun) -> UsualAts | None:
+        """Return what messages define of which `cached` reads each as a usual `@at`; None if one may be something else.
+
+        A program that stores many sends nothing else, so many of them are read in one go.
+        """
+        if max(map(len, run.blocks)) > MAX_CACHED_BLOCK_BYTES:
+            return None
+        all_read = (read for shape in self._shapes if (read := shape.read_all(run.blocks)) is not None)
+        read = next(all_read, None)
+        if read is None or not all(map(is_usual_subject, run.subjects)) or any(map(eq, run.subjects, read.targets)):
+            return None
+        return read
 
     def definition_of(self, message: StoredMessage) -> Definition | None:
         """Return what a message defines that was read before, as a row of the table has it; None if it is no schedule.

@@ -47,21 +47,30 @@ class MessageRun(Sequence[StoredMessage]):
         """Return how many messages there are."""
         return len(self.subjects)
 
+    @property
+    def sequences(self) -> Iterator[int]:
+        """Their sequences in the stream."""
+        return map(int, self._sequences)
+
+    @property
+    def times(self) -> Iterator[int]:
+        """The instants (ns) at which they were stored."""
+        return map(int, self._times)
+
     def __iter__(self) -> Iterator[StoredMessage]:
         """Make the messages one by one."""
-        sequences, times = map(int, self._sequences), map(int, self._times)
-        return map(_message, zip(self.subjects, sequences, times, self.blocks, repeat(None)))
+        return map(_message, zip(self.subjects, self.sequences, self.times, self.blocks, repeat(None)))
 
     @overload
     def __getitem__(self, index: int) -> StoredMessage: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
+    def __getitem__(self, index: slice) -> "MessageRun": ...
 
-    def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
-        """Make one message, or some."""
+    def __getitem__(self, index: int | slice) -> "StoredMessage | MessageRun":
+        """Make one message, or a run of some."""
         if isinstance(index, slice):
-            return list(self)[index]
+            return MessageRun(self.subjects[index], self._sequences[index], self._times[index], self.blocks[index])
         return StoredMessage(
             self.subjects[index], int(self._sequences[index]), int(self._times[index]), self.blocks[index], None
         )

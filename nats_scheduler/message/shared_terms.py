@@ -5,13 +5,12 @@ are made if it would reject one of the two. The subject of the schedule itself i
 target nor source is left to the caller.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.headers import decoded
 from nats_scheduler.message.policies import NO_POLICIES
-from nats_scheduler.message.restrictions import UNRESTRICTED
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import covering, covering_usual, is_literal_subject
 
@@ -51,11 +50,14 @@ class TermsOfKind:
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        aim, sampled = self._aim(target), decoded(source) or None
-        if aim is None or (sampled is not None and (sampled == aim or not self._is_possible(sampled))):
+        aim = self._aim(target)
+        if aim is None:
             return None
         dialect, _target, _source, ttl, rollup, policies = self.like
-        if self._restrictions.source_fault(dialect.source, sampled or ""):
+        sampled = decoded(source) or None
+        if sampled is not None and (
+            sampled == aim or not self._is_possible(sampled) or self._restrictions.source_fault(dialect.source, sampled)
+        ):
             return None
         self._kept_bytes += len(key)
         if len(self._kept) >= MAX_TERMS or self._kept_bytes > MAX_TERMS_BYTES:
@@ -65,13 +67,20 @@ class TermsOfKind:
         terms = self._kept[key] = tuple.__new__(Terms, (dialect, aim, sampled, ttl, rollup, policies))
         return terms
 
+    def targets(self, texts: Sequence[bytes]) -> list[str] | None:
+        """Return targets of terms without a source as texts; None if one of them may be invalid."""
+        if self._restrictions.targets is not None:
+            return None
+        # None contains a line end, and one that is not UTF-8 is decoded alike between two line ends.
+        targets = b"\n".join(texts).decode("utf-8", "surrogateescape").split("\n")
+        return targets if all(map(self._covers_usual, targets)) else None
+
     def _aim(self, target: bytes) -> str | None:
         """Return a target as text; None if it may be invalid."""
         aim = target.decode("utf-8", "surrogateescape")
         if self._covers_usual(aim) is None and not self._is_possible(aim):
             return None
-        is_free = self._restrictions is UNRESTRICTED
-        return aim if is_free or not self._restrictions.target_fault(self.like.dialect.target, aim) else None
+        return None if self._restrictions.target_fault(self.like.dialect.target, aim) else aim
 
     def _is_possible(self, subject: str) -> bool:
         return is_literal_subject(subject) and self._covers(subject) is not None

@@ -45,6 +45,11 @@ def size_named(block: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) <= 10 else 0
 
 
+def size_mark(size: int) -> int:
+    """Return the mark of a body that was not read and has this size (bytes); see `body_mark`."""
+    return size & _SIZE
+
+
 def body_mark(message: StoredMessage, size: int | None = None) -> int:
     """Return what is known of the body of a message, from 0 (nothing) to less than 2 to the power of 32.
 
@@ -57,7 +62,7 @@ def body_mark(message: StoredMessage, size: int | None = None) -> int:
     """
     body = message.body
     if body is None:
-        return (size_named(message.block) if size is None else size) & _SIZE
+        return size_mark(size_named(message.block) if size is None else size)
     return crc32(body) % _CHECKSUMS + 1 << _SIZE_BITS | len(body) & _SIZE
 
 

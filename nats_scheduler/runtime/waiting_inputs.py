@@ -11,12 +11,11 @@ Before a burst tens of thousands of contents wait here.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentFetched, Input, MessagesRead
 from nats_scheduler.message.effort import effort_of
 from nats_scheduler.message.runs import MessageRun
-from nats_scheduler.message.stored import StoredMessage
 
 MAX_WORK_PER_STEP = 1_000
 """The work that one step takes at most, in estimated microseconds; a single message that costs more is taken alone."""
@@ -79,23 +78,14 @@ def _parts_of(read: MessagesRead) -> Iterator[tuple[int, MessagesRead]]:
     """Yield messages that were read in parts that a step may take at once, each after the work for it."""
     messages, through = read
     if not isinstance(messages, MessageRun):
-        blocks: Sequence[bytes] = [message.block for message in messages]
+        work = effort_of([message.block for message in messages])
     elif messages.is_ordinary:
-        yield len(messages) // MESSAGES_OF_NO_MEANING, read
-        return
+        work = len(messages) // MESSAGES_OF_NO_MEANING
     else:
-        blocks = messages.blocks
-    work = effort_of(blocks)
-    if work <= MAX_WORK_PER_STEP or len(messages) == 1:
+        work = effort_of(messages.blocks)
+    middle = len(messages) // 2
+    if work <= MAX_WORK_PER_STEP or not middle:
         yield work, read
-        return
-    part: list[StoredMessage] = []
-    work = 0
-    for message in messages:
-        more = effort_of((message.block,))
-        if part and work + more > MAX_WORK_PER_STEP:
-            yield work, MessagesRead(part)
-            part, work = [], 0
-        part.append(message)
-        work += more
-    yield work, MessagesRead(part, through)
+    else:
+        yield from _parts_of(MessagesRead(messages[:middle]))
+        yield from _parts_of(MessagesRead(messages[middle:], through))

@@ -5,6 +5,8 @@ It tests `engine/firing/confirming.py`.
 """
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from nats_scheduler.engine.firing.purging import MAX_PURGES_PER_STEP
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.landed import Moves
 from nats_scheduler.engine.holding.progress import MAX_EXPECTED, Progress
+from nats_scheduler.engine.holding.schedule_rows import row_of
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -26,7 +29,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import DAY, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
@@ -232,6 +235,48 @@ def known(desk: Desk) -> tuple[object, ...]:
     engine = desk.engine
     held = sorted((one.subject, one.sequence, one.fire_time) for one in engine.held)
     return held, engine.inactive.rejected, engine.inactive.paused, engine.inactive.misnamed, engine.last_message
+
+
+def at_schedule(random: Random, sequence: int) -> StoredMessage:
+    """Draw a schedule as programs store many; one of ten has something that most do not have."""
+    days, target = random.choice([2, 3]), f"t.{random.randrange(50)}"
+    more, subject = {"Nats_Msg_Size": "5"}, f"s.{random.randrange(60)}"
+    match random.randrange(30):
+        case 0:
+            more["Nats_TTL"] = "1h"
+        case 1:
+            more["Nats_Msg_Size"] = "900000"
+        case 2:
+            target = subject
+        case 3:
+            more["A"] = "x" * 600
+    due = format_rfc3339(START + (days if random.random() < 0.97 else 0) * DAY + random.randrange(3_600) * SECOND)
+    headers = {"Nats_Schedule": f"@at {due}", "Nats_Schedule_Target": target, **more}
+    return StoredMessage(subject, sequence, START + sequence, block_with(**headers), None)
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize(
+    "options", [{}, {"max_age": 5 * DAY // 2}, {"removes_expired": True}, {"allow_msg_ttl": False}]
+)
+def test_many_at_schedules_become_the_rows_that_each_of_them_would(live: bool, options: dict[str, Any]) -> None:
+    random = generator((live, *options))
+    for _ in range(draws(10)):
+        alone, together = (Desk(live=live, **options) for _ in range(2))
+        sequence = 0
+        while sequence < 200:
+            run = [at_schedule(random, sequence + number) for number in range(1, random.randrange(2, 12))]
+            if random.random() < 0.2:
+                run.append(ordinary(random.choice(run).subject, run[-1].sequence + 1))
+            sequence = run[-1].sequence
+            alone.step(MessagesRead(run))
+            read_run(together, *run)
+            assert together.actions == alone.actions
+            assert known(together) == known(alone)
+            assert [row_of(one) for one in together.engine.held] == [row_of(one) for one in alone.engine.held]
+        for desk in (alone, together):
+            desk.step(CaughtUp())
+        assert together.actions == alone.actions
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nats_scheduler.message.block_shapes import MAX_SHAPES, READINGS_PER_SHAPE, SHAPES_AT_ONCE
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.misnamed import misnamed_headers
-from nats_scheduler.message.policies import Policies
+from nats_scheduler.message.policies import NO_POLICIES, Policies
 from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_BLOCKS, MessageReader
 from nats_scheduler.message.reading import Reading, read_message, read_published
 from nats_scheduler.message.restrictions import Restrictions
@@ -19,6 +19,7 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.shared_terms import MAX_KINDS, MAX_TERMS, SharedTerms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.patterns import At
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
 from tests.message.blocks import NAMES, VALUES, meaning, odd_blocks, proper_blocks
@@ -411,8 +412,67 @@ def test_a_run_is_the_sequence_of_its_messages(given_messages: list[StoredMessag
     run = MessageRun.of(given_messages)
     assert list(run) == given_messages
     assert [run[at] for at in range(len(run))] == given_messages
-    assert (run[-1], run[1:]) == (given_messages[-1], given_messages[1:])
+    assert (run[-1], list(run[1:])) == (given_messages[-1], given_messages[1:])
+    assert type(run[:1]) is MessageRun
     assert all(type(message) is StoredMessage for message in run)
+
+
+def usual(number: int, more: bytes = b"") -> StoredMessage:
+    """Make a message as most programs store it, with a target of its own."""
+    block = b"NATS/1.0\r\nNats-Schedule: @at 2030-01-01T00:%02d:00.5Z\r\nNats-Schedule-Target: orders.due.%d\r\n%b\r\n"
+    return message(block % (number % 60, number, more), f"orders.s{number}")
+
+
+@settings(max_examples=draws(60))
+@given(programs(), st.data(), rules)
+def test_what_is_read_of_many_at_once_is_what_each_of_them_says(
+    program: Program, data: st.DataObject, given_rules: StreamRules
+) -> None:
+    blocks = data.draw(st.lists(st.composite(program.block)(), min_size=1, max_size=6))
+    subjects = st.sampled_from(["orders.s1", "orders.s2", "orders.due", "orders.*"])
+    run = MessageRun.of([message(block, data.draw(subjects)) for block in blocks])
+    reader = MessageReader(given_rules, DIALECTS)
+    for one in (*run, *run):
+        reader.read(one)
+    found = reader.usual_ats(run)
+    for number, one in enumerate(run if found is not None else ()):
+        assert found is not None
+        definition = reader.cached(one)
+        assert definition is not None
+        assert isinstance(definition.pattern, At)
+        assert definition.pattern.instant == found.fire_times[number]
+        assert definition.terms.target == found.targets[number]
+        assert (definition.terms.source, definition.terms.policies) == (None, NO_POLICIES)
+
+
+def test_the_usual_schedules_of_one_program_are_read_at_once() -> None:
+    for own in (Restrictions(), Restrictions(requests=("_INBOX.",), sources=("orders.from",))):
+        for more in (b"", b"Nats-Msg-Size: 7\r\n", b"Trace-Id: 5\r\nNats-Msg-Id: 7\r\n", b"Nats-Schedule-TTL: 5m\r\n"):
+            reader = MessageReader(replace(RULES, allow_msg_ttl=True, restrictions=own), DIALECTS)
+            reader.read(usual(0, more))
+            found = reader.usual_ats(MessageRun.of([usual(number, more) for number in range(1, 100)]))
+            assert found is not None, more
+            assert found.targets == [f"orders.due.{number}" for number in range(1, 100)]
+            assert len(set(found.fire_times)) == 60
+
+
+def test_one_that_says_something_else_has_all_read_alone() -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    reader.read(usual(0))
+    good = [usual(number) for number in range(1, 6)]
+    assert reader.usual_ats(MessageRun.of(good)) is not None
+    days, targets = (b"2030-02-30T00:07:00.5", b"0001-01-01T00:00:00"), (b"other.due", b"orders.*", b"")
+    for other in (
+        usual(7, b"Nats-TTL: 5m\r\n"),
+        usual(7, b"A: %b\r\n" % (b"x" * MAX_CACHED_BLOCK_BYTES)),
+        usual(7)._replace(subject="orders.due.7"),
+        usual(7)._replace(subject="orders.*"),
+        *(usual(7)._replace(block=usual(7).block.replace(b"2030-01-01T00:07:00.5", day)) for day in days),
+        *(usual(7)._replace(block=usual(7).block.replace(b"orders.due.7", target)) for target in targets),
+        usual(7)._replace(block=b""),
+    ):
+        for messages_read in ([*good, other], [other, *good], [*good[:2], other, *good[2:]]):
+            assert reader.usual_ats(MessageRun.of(messages_read)) is None, other
 
 
 @settings(max_examples=draws(40))

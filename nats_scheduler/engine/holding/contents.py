@@ -23,9 +23,11 @@ large one.
 
 import heapq
 from collections.abc import Iterator
+from operator import add
 
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage, size_named
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -124,6 +126,13 @@ class Contents:
         if (size := len(block) + body_size) > self._memory.small_size:
             self._noted[sequence] = size
         return body_size
+
+    def note_all(self, run: MessageRun) -> list[int]:
+        """Do that with many messages."""
+        sizes = list(map(size_named, run.blocks))
+        if max(map(add, sizes, map(len, run.blocks))) > self._memory.small_size:
+            return list(map(self.note, run))
+        return sizes
 
     def forget(self, sequence: int) -> None:
         """Note nothing of a schedule any more that is held no longer."""

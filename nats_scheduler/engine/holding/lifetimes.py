@@ -17,6 +17,7 @@ Cost: one addition for each schedule that is read or advances; one dictionary en
 schedule that is held. Limit: `Nats-Rollup: all` empties a stream without a request, and is attributed to a limit.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
@@ -27,6 +28,7 @@ from nats_scheduler.message.ages import is_cut_off
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, header_value
 from nats_scheduler.message.reading import lifetime_of
+from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
@@ -115,6 +117,13 @@ class Lifetimes:
         if self.max_age and message.stored_at + self.max_age <= fire_time:
             return True
         return self._reads_ttl and message.block.find(MSG_TTL) >= 0 and self.expiry(message, None) != NO_EXPIRY
+
+    def may_end_any(self, run: MessageRun, fire_times: Sequence[int]) -> bool:
+        """Return the same for one of many that were stored, each with its fire time."""
+        age = self.max_age
+        if age and any(stored_at + age <= fire for stored_at, fire in zip(run.times, fire_times, strict=True)):
+            return True
+        return self._reads_ttl and any(block.find(MSG_TTL) >= 0 for block in run.blocks)
 
     def ends(self, held: Held | PausedSchedule) -> int:
         """Return when the stream removes a schedule (ns); `NO_EXPIRY` or later if it keeps it."""

@@ -255,6 +255,10 @@ class Schedules:
         """Return whether a schedule on a subject has an object."""
         return subject in self._objects
 
+    def have_no_object(self, subjects: Iterable[str]) -> bool:
+        """Return whether no schedule on one of these subjects has an object."""
+        return self._objects.keys().isdisjoint(subjects)
+
     def take_zones(self) -> set[str]:
         """Return the time zones of the rows that were written since this was called last."""
         zones, self._zones = self._zones, set()

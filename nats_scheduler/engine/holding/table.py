@@ -17,6 +17,7 @@ one; 0.5 to find out that none is on a subject. 200 bytes on disk; in memory the
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from functools import partial
 from importlib.resources import files
 from itertools import pairwise
 from marshal import dumps
@@ -69,6 +70,9 @@ class Row(NamedTuple):
     ending: str | None = None
     history: str | None = None
 
+
+row_with = partial(tuple.__new__, Row)
+"""Makes a row from a tuple of its fields, in half the time of a call of `Row`."""
 
 _COLUMNS = ", ".join(Row._fields)
 _PLACES = ", ".join("CAST(? AS TEXT)" if name in ("subject", "target") else "?" for name in Row._fields)
@@ -296,7 +300,7 @@ def checksum(*values: Any) -> int:
 
 def checked(found: Sequence[Any]) -> Found:
     """Return the id and the row of what was selected; raises `DamagedTableError`."""
-    row = tuple.__new__(Row, found[1:-1])
+    row = row_with(found[1:-1])
     if checksum(*row) != found[-1]:
         raise DamagedTableError(f"row {found[0]} is not what was written")
     return found[0], row

@@ -11,7 +11,7 @@ The rules:
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from itertools import islice
+from itertools import islice, repeat
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import Ending, ScheduleRejected
@@ -23,14 +23,16 @@ from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.places import Places
 from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, MAX_KEPT_BLOCK_BYTES, RowError, written_headers
 from nats_scheduler.engine.holding.state import EngineState
-from nats_scheduler.engine.holding.table import Row
+from nats_scheduler.engine.holding.table import Row, row_with
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.ownership.takeover import MAX_SUPERSEDED, Takeover
 from nats_scheduler.engine.receiving.named_calendars import Calendars
 from nats_scheduler.engine.receiving.replaced import Replacements
+from nats_scheduler.message.block_shapes import UsualAts
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.rejection import FAILED
-from nats_scheduler.message.stored import StoredMessage, body_mark
+from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import StoredMessage, body_mark, size_mark
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import first_fire_of
 from nats_scheduler.schedule.patterns import PatternKind, kind_of
@@ -108,9 +110,35 @@ class Admission:
         size = state.contents.note(message)
         mark = body_mark(message, size) if kind is PatternKind.AT else 0
         said = kind.value, terms.target, pattern.time_zone, block
-        row = tuple.__new__(Row, (subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None))
+        row = row_with((subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None))
         self.rows[subject] = definition, message, row
         return True
+
+    def hold_run(self, run: MessageRun, ats: UsualAts, first_wake: int) -> set[str] | None:
+        """Hold the schedules of a run as rows if each of them may be one, as `add_row` says; None if one may not.
+
+        Returns the subjects on which a schedule is held already: these are left as they are.
+        """
+        state, subjects, (fire_times, targets) = self._state, run.subjects, ats
+        wakes = [timing.first_fetch_at(state, fire_time, None) for fire_time in fire_times]
+        if (
+            min(wakes) < first_wake
+            or max(fire_times) > MAX_INSTANT
+            or max(map(len, run.blocks)) > MAX_KEPT_BLOCK_BYTES
+            or len(set(subjects)) < len(subjects)
+            or not state.schedules.have_no_object(subjects)
+            or state.lifetimes.may_end_any(run, fire_times)
+        ):
+            return None
+        marks, kind, none = map(size_mark, state.contents.note_all(run)), repeat(PatternKind.AT.value), repeat(None)
+        written = subjects, run.sequences, run.times, kind, targets, none, run.blocks
+        rows = list(map(row_with, zip(*written, fire_times, wakes, none, marks, none, none, strict=False)))
+        held = state.schedules.insert(rows)
+        if state.progress.is_live:
+            for row in rows:
+                if row.subject not in held:
+                    self._takeover.accepted_row(row.subject, row.sequence, row.fire_time)
+        return held
 
     def hold_rows(self) -> list[tuple[Definition, StoredMessage]]:
         """Hold the rows that were added; returns those on whose subjects a schedule is held already, as they came."""
@@ -120,7 +148,7 @@ class Admission:
             for subject, (_definition, _message, row) in added.items():
                 if subject not in held:
                     self._takeover.accepted_row(subject, row.sequence, row.fire_time)
-        return [added[subject][:2] for subject in held]
+        return [said[:2] for subject, said in added.items() if subject in held] if held else []
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.

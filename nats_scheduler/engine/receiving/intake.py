@@ -59,8 +59,8 @@ class Intake:
     def read(self, given: MessagesRead) -> None:
         """Take messages in the order of the stream."""
         messages, progress = given.messages, self._state.progress
-        if not (type(messages) is MessageRun and self._means_nothing(messages)):
-            first_wake = self._admission.first_row_wake() if self._state.expiry is None else NO_EXPIRY
+        if not (type(messages) is MessageRun and (self._means_nothing(messages) or self._are_rows(messages))):
+            first_wake = self._first_row_wake()
             for message in messages:
                 if not (progress.expected and progress.match(message)):
                     self.take(message, first_wake)
@@ -72,17 +72,36 @@ class Intake:
 
     def _means_nothing(self, run: MessageRun) -> bool:
         """Return whether to take each message of a run would change nothing."""
-        if (
-            not run.is_ordinary
-            or self._state.progress.expected
-            or not self._state.inactive.misnamed.keys().isdisjoint(run.subjects)
-        ):
-            return False
-        if self._state.inactive and any(map(self._state.inactive.on, run.subjects)):
+        if not (run.is_ordinary and self._are_new(run)):
             return False
         if self._of_server is not None and not self._of_server.are_on_none_of(run.subjects):
             return False
         return not (len(self._state.schedules) and self._state.schedules.known(run.subjects))
+
+    def _are_rows(self, run: MessageRun) -> bool:
+        """Hold all schedules of a run as rows, if it has nothing but those; returns whether it has."""
+        first_wake = self._first_row_wake()
+        if first_wake == NO_EXPIRY or self._of_server is not None or not self._are_new(run):
+            return False
+        ats = self._reader.usual_ats(run)
+        held = None if ats is None else self._admission.hold_run(run, ats, first_wake)
+        if held is None:
+            return False
+        for message in run if held else ():
+            if message.subject in held:
+                self.take(message)
+        return True
+
+    def _are_new(self, run: MessageRun) -> bool:
+        """Return whether no message of a run is an expected one, or on the subject of what is held inactive."""
+        inactive = self._state.inactive
+        if self._state.progress.expected or not inactive.misnamed.keys().isdisjoint(run.subjects):
+            return False
+        return not (inactive and any(map(inactive.on, run.subjects)))
+
+    def _first_row_wake(self) -> int:
+        """Return the first wake (ns) of a schedule that may be held as a row; `NO_EXPIRY` if none may be."""
+        return self._admission.first_row_wake() if self._state.expiry is None else NO_EXPIRY
 
     def read_content(self, given: ContentFetched) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
