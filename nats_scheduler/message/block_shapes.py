@@ -50,8 +50,9 @@ _NAMES_END = b"ats-"
 _is_regular = re.compile(rb"NATS/1\.0\r\n(?:[!-9;-~]++:[^\r\n]*+\r\n)++\r\n").fullmatch
 _lines = re.compile(rb"([!-9;-~]++):([^\r\n]*+)\r\n").findall
 _is_usual_at = re.compile(rb" *+" + USUAL_AT).fullmatch
-_MEANINGLESS = (b"Nats-Msg-Id", b"Nats-Msg-Size")
-"""Headers of the server whose values mean nothing in a schedule."""
+_SIZE = rb" ([0-9]{1,10}+)"
+"""What the server says of a body (`message.stored.size_named`)."""
+_is_size = re.compile(_SIZE).fullmatch
 
 _ANY_VALUE = rb"[^\r\n]*+"
 _VALUE = rb" *+([^\r\n]*+)"
@@ -68,6 +69,8 @@ class UsualAts(NamedTuple):
     fire_times: Sequence[int]
     """Instants (ns)."""
     targets: Sequence[str]
+    body_sizes: Sequence[int]
+    """Bytes; 0 if the server did not say."""
 
 
 class Shape:
@@ -79,7 +82,7 @@ class Shape:
         self._names = names
         self._terms = terms
         self._numbers = {group: number for number, group in enumerate(groups, 1)}
-        self._is_plain = groups == ["minute", "second", "digits", "target"]
+        self._is_plain = groups[:4] == ["minute", "second", "digits", "target"] and groups[4:] in ([], ["size"])
         """True if it reads what most programs publish: a usual `@at`, and behind it a target."""
 
     def read(self, block: bytes) -> Definition | None:
@@ -89,7 +92,7 @@ class Shape:
             return None
         if not self._is_plain:
             return self._read_any(found)
-        minute, second, digits, target = found.groups()
+        minute, second, digits, target = found.group(1, 2, 3, 4)
         pattern = usual_at(minute, second, digits)
         terms = self._terms.aimed_at(target)
         if pattern is None or terms is None:
@@ -106,12 +109,13 @@ class Shape:
         found = list(map(self._match, blocks))
         if not all(found) or set(map(bytes.count, blocks, repeat(_NAMES_END))) != {self._names}:
             return None
-        minutes, seconds, digits, targets = zip(*map(_groups, found), strict=True)  # type: ignore[arg-type]
+        minutes, seconds, digits, targets, *sizes = zip(*map(_groups, found), strict=True)  # type: ignore[arg-type]
         fire_times = list(map(usual_instant, minutes, seconds, digits))
         aims = self._terms.targets(targets)
         if aims is None or None in fire_times or ZERO_TIME_NS in fire_times:
             return None
-        return UsualAts(fire_times, aims)  # type: ignore[arg-type]
+        body_sizes = list(map(int, sizes[0])) if sizes else [0] * len(blocks)
+        return UsualAts(fire_times, aims, body_sizes)  # type: ignore[arg-type]
 
     def _has_no_other_names(self, block: bytes) -> bool:
         """Return whether the values that differ contain neither the name of a header nor an identity."""
@@ -154,7 +158,9 @@ def _own_value(name: bytes, value: bytes, dialect: Dialect, *, has_zone: bool) -
         if not has_zone and _is_usual_at(value):
             return _USUAL_AT, ["minute", "second", "digits"]
         return _VALUE if has_zone else _OTHER_PATTERN, ["pattern"]
+    if name == b"Nats-Msg-Size":
+        return (_SIZE, ["size"]) if _is_size(value) else None
     own = {dialect.target: "target", dialect.source: "source", dialect.time_zone: "zone"}
     if name in own:
         return _VALUE, [own[name]]
-    return (_ANY_VALUE, []) if _NAMES not in name or name in _MEANINGLESS else None
+    return (_ANY_VALUE, []) if _NAMES not in name or name == b"Nats-Msg-Id" else None

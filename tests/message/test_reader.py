@@ -17,7 +17,7 @@ from nats_scheduler.message.reading import Reading, read_message, read_published
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.shared_terms import MAX_KINDS, MAX_TERMS, SharedTerms
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import StoredMessage, size_named
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.patterns import At
 from tests.harness.blocks import block_of
@@ -442,6 +442,7 @@ def test_what_is_read_of_many_at_once_is_what_each_of_them_says(
         assert isinstance(definition.pattern, At)
         assert definition.pattern.instant == found.fire_times[number]
         assert definition.terms.target == found.targets[number]
+        assert size_named(one.block) == found.body_sizes[number]
         assert (definition.terms.source, definition.terms.policies) == (None, NO_POLICIES)
 
 
@@ -454,6 +455,7 @@ def test_the_usual_schedules_of_one_program_are_read_at_once() -> None:
             assert found is not None, more
             assert found.targets == [f"orders.due.{number}" for number in range(1, 100)]
             assert len(set(found.fire_times)) == 60
+            assert set(found.body_sizes) == ({7} if b"Size" in more else {0})
 
 
 def test_one_that_says_something_else_has_all_read_alone() -> None:

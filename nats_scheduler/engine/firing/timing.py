@@ -19,6 +19,8 @@ stream either, so a schedule is fetched before the owner is said not to have fir
 Cost: an addition for each schedule that begins to wait; one fetch while a schedule seems to be unfired.
 """
 
+from collections.abc import Sequence
+
 from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
@@ -77,11 +79,15 @@ def first_fetch_at(state: EngineState, fire_time: int, source: str | None) -> in
     """Return when (ns) a new schedule without policies is fetched for its first fire, if that is far."""
     if source is not None and state.ownership.is_owner:
         return fire_time
+    return first_fetches(state, [fire_time])[0]
+
+
+def first_fetches(state: EngineState, fire_times: Sequence[int]) -> list[int]:
+    """Return the same for each of many without a source: as `_fetch_at` of times beyond the look-ahead."""
     ahead = state.longest_ahead
-    instant = fire_time - ahead  # as `_fetch_at` of a time beyond the look-ahead, at a third of its cost
-    group = min(state.limits.read_group, ahead // MIN_GROUPS_AHEAD)
-    together = instant + -instant % group if group else instant
-    return together if fire_time - together >= MIN_WAIT_AHEAD_NS else instant
+    group = min(state.limits.read_group, ahead // MIN_GROUPS_AHEAD) or 1
+    most = ahead - MIN_WAIT_AHEAD_NS  # that a fetch may wait for others
+    return [at - ahead + (later if (later := (ahead - at) % group) <= most else 0) for at in fire_times]
 
 
 def _fetch_at(state: EngineState, send_time: int, ahead: int) -> int:

@@ -22,7 +22,8 @@ large one.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from operator import add
 
 from nats_scheduler.engine.holding.flight import Flight, Stage
@@ -127,12 +128,12 @@ class Contents:
             self._noted[sequence] = size
         return body_size
 
-    def note_all(self, run: MessageRun) -> list[int]:
-        """Do that with many messages."""
-        sizes = list(map(size_named, run.blocks))
-        if max(map(add, sizes, map(len, run.blocks))) > self._memory.small_size:
-            return list(map(self.note, run))
-        return sizes
+    def note_all(self, run: MessageRun, body_sizes: Sequence[int]) -> None:
+        """Note the sizes of those schedule messages that are large; their bodies have these sizes (bytes)."""
+        sizes = list(map(add, body_sizes, map(len, run.blocks)))
+        if max(sizes) > self._memory.small_size:
+            large = (size > self._memory.small_size for size in sizes)
+            self._noted.update(compress(zip(run.sequences, sizes, strict=True), large))
 
     def forget(self, sequence: int) -> None:
         """Note nothing of a schedule any more that is held no longer."""

@@ -119,8 +119,8 @@ class Admission:
 
         Returns the subjects on which a schedule is held already: these are left as they are.
         """
-        state, subjects, (fire_times, targets) = self._state, run.subjects, ats
-        wakes = [timing.first_fetch_at(state, fire_time, None) for fire_time in fire_times]
+        state, subjects, (fire_times, targets, sizes) = self._state, run.subjects, ats
+        wakes = timing.first_fetches(state, fire_times)
         if (
             min(wakes) < first_wake
             or max(fire_times) > MAX_INSTANT
@@ -130,7 +130,8 @@ class Admission:
             or state.lifetimes.may_end_any(run, fire_times)
         ):
             return None
-        marks, kind, none = map(size_mark, state.contents.note_all(run)), repeat(PatternKind.AT.value), repeat(None)
+        state.contents.note_all(run, sizes)
+        marks, kind, none = map(size_mark, sizes), repeat(PatternKind.AT.value), repeat(None)
         written = subjects, run.sequences, run.times, kind, targets, none, run.blocks
         rows = list(map(row_with, zip(*written, fire_times, wakes, none, marks, none, none, strict=False)))
         held = state.schedules.insert(rows)
