@@ -3,7 +3,7 @@
 The rule: what the last message on the subject says, read by the same rules as whatever fires it (the sidecar or the
 server), and nothing else. `control.store` asks for that message first.
 Cost: some microseconds.
-Limit: a fire or a cancel that landed on the subject leaves the schedule below it alive. It is not looked for there.
+Limit: a fire or a cancel that is stored over a schedule leaves it alive. It is not looked for there.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ class Fire:
     is_to_other_stream: bool = False
     """True if its target is in another stream than its schedule: `stored_as` is a sequence of that stream."""
     last: int = 0
-    """Sequence of the last message on the schedule's subject when it was built: its own, or what landed."""
+    """Sequence of the last message on the schedule's subject when it was built: its own, or one over it."""
     stored_as: int = 0
     """Stream sequence under which it is stored, once that is known."""
     stored_at: int = 0
@@ -57,7 +57,7 @@ class FetchContent(NamedTuple):
     by_sequence: bool = False
     """The message with the sequence is enough, even if newer ones follow it: the guard checks again at the publish."""
     above: int = 0
-    """If it is not 0, something landed on the subject, and what is stored there is known up to this sequence. Then read
+    """If it is not 0, a message is over the schedule, and what is stored there is known up to this sequence. Then read
     the message with the schedule's sequence, and the first message on the subject above this one."""
     may_wait: bool = False
     """Its fire is not due for a second or more: it may be read together with what is asked for a little later."""

@@ -119,7 +119,7 @@ class MakeUp:
     fire_time: int
     next_fire: int | None
     last: int
-    """Sequence of the last message on the schedule's subject: its own, or that of what landed there."""
+    """Sequence of the last message on the schedule's subject: its own, or that of one over it."""
 
 
 class Handover:
@@ -271,7 +271,7 @@ class Handover:
         if held.send_time <= now and held.due_fire(None, now) is None:
             return None
         latest = held.latest_passed(held.fire_time, now) or held.fire_time
-        return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
+        return MakeUp(held, latest, held.next_fire(latest), self._stored.stored_over.last_on(held))
 
     def _of_unusable(self) -> Iterator[GraduationFinding]:
         for subject, rejected in self._stored.rejected.items():

@@ -75,8 +75,8 @@ class RestartDocument:
     """The digests of the data of the time zones that rows name."""
     roll_ups: list[tuple[str, int]] = field(default_factory=list)
     """Targets that may still be to be rolled up, with the last sequence to be purged."""
-    landed: list[tuple[int, int]] = field(default_factory=list)
-    """The last sequence that landed on schedules, behind their sequences."""
+    stored_over: list[tuple[int, int]] = field(default_factory=list)
+    """The last sequence that was stored over schedules, behind their sequences."""
     old_versions: list[OldVersion] = field(default_factory=list)
     to_read: list[int] = field(default_factory=list)
     """The sequences of messages that are to be read again, in their order: what they mean is in no row."""
@@ -84,7 +84,7 @@ class RestartDocument:
     @property
     def exceptions(self) -> int:
         """The number of messages, schedules and zones that are named one by one."""
-        return sum(map(len, (self.zones, self.landed, self.old_versions, self.to_read, self.roll_ups)))
+        return sum(map(len, (self.zones, self.stored_over, self.old_versions, self.to_read, self.roll_ups)))
 
     @property
     def changed_zone(self) -> str:
@@ -149,7 +149,7 @@ class Restart:
             last_fired=self._state.ownership.last_fired,
             zones=dict(self._zones),
             roll_ups=[(target, one.through) for target, one in self._state.purges.roll_ups.items()],
-            landed=list(self._state.landed.known().items()),
+            stored_over=list(self._state.stored_over.known().items()),
             old_versions=list(_old_versions(self._state.purges, self._takeover, self._replacements).values()),
             to_read=self._to_read(),
         )
@@ -180,7 +180,7 @@ class Restart:
         progress.last_message = StoredMessage(*document.last, block=b"", body=None)
         state.lifetimes.requests_missed(document.through)
         state.ownership.last_fired = document.last_fired
-        state.landed.restore(dict(document.landed))
+        state.stored_over.restore(dict(document.stored_over))
         for subject, through, sequence, stored_at in document.old_versions:
             self._takeover.superseded(subject, through, Version(sequence, stored_at), None)
         for held, ending in begun:

@@ -18,9 +18,9 @@ from dataclasses import replace
 
 from nats_scheduler.engine.events import FireConfirmed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.scheduled import Schedules
+from nats_scheduler.engine.holding.stored_over import StoredOver
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CalendarsRead,
@@ -185,9 +185,9 @@ class StoredSchedules:
         return self._engine.replacements.unreported
 
     @property
-    def landed(self) -> Landed:
-        """The messages that landed on the subjects of schedules and leave them alive."""
-        return self._engine.landed
+    def stored_over(self) -> StoredOver:
+        """The messages that were stored over schedules and leave them alive."""
+        return self._engine.stored_over
 
 
 def _measured(schedules: Schedules, inactive: Iterable[Mapping[str, object]]) -> Generator[None, None, int]:

@@ -6,7 +6,7 @@ actions. The same inputs at the same times always give the same actions, so a se
 What it relies on:
 
 - the last message on a subject is its schedule, and there is none if that message is something else, except for what
-  other schedules generated, and cancels, which leave it alive (`engine.holding.landed`);
+  other schedules generated, and cancels, which leave it alive (`engine.holding.stored_over`);
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
@@ -138,7 +138,7 @@ class StreamEngine:
         """The schedules held."""
         self.ownership = state.ownership
         self.lifetimes = state.lifetimes
-        self.landed = state.landed
+        self.stored_over = state.stored_over
         self.contents = state.contents
         self.in_flight = state.in_flight
         self.inactive = state.inactive
@@ -181,7 +181,7 @@ class StreamEngine:
             state.emit(WakeAt(now))
         if state.expiry is not None:
             state.expiry.report()
-        state.schedules.settle(state.later)
+        state.schedules.release(state.later)
         actions = [sending.hand_out(state), *state.actions] if state.handed_out else [*state.actions]
         state.actions.clear()
         return actions

@@ -2,7 +2,7 @@
 
 The content is the last message on the schedule's subject, and on its source. It is read by subject and not by
 sequence: the same answer shows whether the schedule is still there and still the last message, and costs no more.
-A schedule on which another schedule's message has landed is read by its sequence.
+A schedule over which another one's message is stored is read by its sequence.
 So is one whose subject is not UTF-8, which JSON cannot name; such a source is not found.
 It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind. An answer that there
 is no such message counts only once the leader has reached its sequence (`jetstream.reach`).
@@ -54,7 +54,7 @@ async def _above(api: JetStreamApi, stream: str, request: FetchContent) -> Store
 
 
 async def _held(api: JetStreamApi, stream: str, request: FetchContent) -> StoredMessage | None:
-    """Return the last message on the schedule's subject, None if there is none; or the schedule, if it is covered."""
+    """Return the last message on the schedule's subject, None if there is none; or the schedule under it."""
     if is_expressible(request.schedule) and not request.above:
         return await last_on(api, stream, request.schedule)
     message = await api.message(stream, seq=request.sequence)

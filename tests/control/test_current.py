@@ -52,7 +52,7 @@ async def test_what_is_no_schedule_is_not_found() -> None:
             await current(world.store, await world.store.served("S"), SUBJECT)
 
 
-async def test_a_fire_that_landed_on_a_schedule_is_not_taken_for_it(world: World) -> None:
+async def test_a_fire_that_was_stored_over_a_schedule_is_not_taken_for_it(world: World) -> None:
     world.put(block())
     world.put(block_of(("Nats-Scheduler", "S.other"), ("Nats-Msg-Id", "nats-scheduler:1:5:S.other")))
     with pytest.raises(NotPossibleError, match=r"a fire of S\.other"):

@@ -440,7 +440,7 @@ def is_stored_though_refused(wanted: Stored, value: Stored) -> bool:
     return "out" in wanted and value == {**wanted, "cancels": [b"cancel"]}
 
 
-def is_cancelled_under_what_landed(wanted: Stored, value: Stored) -> bool:
+def is_cancelled_under_a_fire(wanted: Stored, value: Stored) -> bool:
     """A native server refuses to cancel what something lies on; where the cancel is stored, it ends the schedule."""
     return wanted == FIRES and value == {"cancels": [b"cancel"]}
 
@@ -453,7 +453,7 @@ def is_refused_by_the_guard(wanted: Stored, value: Stored) -> bool:
 NAMED = (
     Allowance("rejected-schedules", EMULATED_VERSIONS, is_ended_by_a_rejected_one),
     Allowance("cancel", EMULATED_VERSIONS, is_stored_though_refused),
-    Allowance("cancel", EMULATED_VERSIONS, is_cancelled_under_what_landed),
+    Allowance("cancel", EMULATED_VERSIONS, is_cancelled_under_a_fire),
     Allowance("cancel-guarded", (V2_10,), is_refused_by_the_guard),
 )
 

@@ -532,7 +532,7 @@ async def test_the_same_fires_is_given_and_remains_whatever_the_stream(sides: li
 
 @pytest.mark.clause("stop-generated-message", "portable-headers")
 @pytest.mark.parametrize("version", ALL_VERSIONS)
-async def test_a_schedule_lives_on_under_what_landed(shared_server: SharedServer, version: str) -> None:
+async def test_a_schedule_lives_on_under_a_fire_or_a_cancel(shared_server: SharedServer, version: str) -> None:
     """With portable headers; with those of ADR-51 it is a case above."""
     name, server = fresh_name(), await shared_server(version)
     async with account_on(server.url) as account, sidecar_on(server.url, portable_streams=(name,)) as running:
@@ -544,7 +544,7 @@ async def test_a_schedule_lives_on_under_what_landed(shared_server: SharedServer
 
 @pytest.mark.clause("stop-generated-message")
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_what_something_landed_on_is_found_again_when_a_sidecar_starts(
+async def test_a_schedule_with_a_message_over_it_is_found_again_when_a_sidecar_starts(
     shared_server: SharedServer, version: str
 ) -> None:
     server = await shared_server(version)
@@ -557,7 +557,7 @@ async def test_what_something_landed_on_is_found_again_when_a_sidecar_starts(
                 for retention, stream in streams.items():
                     await account.create(stream.name, retention=retention)
                     await running.ready(stream.name)
-                    await landed_upon(stream, f"@at {format_rfc3339(due)}")
+                    await stored_over(stream, f"@at {format_rfc3339(due)}")
             if CLOCK.now() >= due:
                 raise OvertakenError  # the first sidecar may have fired them
             async with sidecar_on(server.url) as running:
@@ -576,7 +576,7 @@ async def test_what_something_landed_on_is_found_again_when_a_sidecar_starts(
         await with_more_time(landed, AHEAD_SECONDS)
 
 
-async def landed_upon(stream: FlaggedStream, pattern: str) -> None:
+async def stored_over(stream: FlaggedStream, pattern: str) -> None:
     """Store a schedule and one that is ended, and fire others onto both."""
     await stream.schedule("s", pattern, b"own")
     await stream.schedule("ended", pattern, b"ended")

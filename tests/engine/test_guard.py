@@ -75,7 +75,7 @@ class MistakenDesk(Desk):
         assert engine.held.on(held.subject) is None
         places = state.active, state.unready, state.blocked, state.later, state.refusals.held
         assert not any(held.sequence in place for place in places)
-        assert held.sequence not in engine.landed.known()
+        assert held.sequence not in engine.stored_over.known()
         assert held.wake < 0, "nothing wakes it"
 
     def is_rejected(self, held: Held) -> Rejection:

@@ -1,7 +1,7 @@
 """A fire of ours that a mapping of the account has moved is ours, and a message of a stranger is not."""
 
 from nats_scheduler.engine.events import FireConfirmed, FireForged, TargetMapped
-from nats_scheduler.engine.holding.landed import MAX_MAPPED_TARGETS, Moves
+from nats_scheduler.engine.holding.stored_over import MAX_MAPPED_TARGETS, Moves
 from nats_scheduler.engine.inputs import Stored
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
 

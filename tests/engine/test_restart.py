@@ -517,16 +517,16 @@ def test_older_versions_that_could_not_be_removed_are_removed_after_a_restart() 
     assert (order.known, after.asked(PurgeSchedule)) == (Version(4, START - 1), [order])
 
 
-def test_what_landed_on_a_schedule_is_known_after_a_restart() -> None:
+def test_what_was_stored_over_a_schedule_is_known_after_a_restart() -> None:
     other = schedule("@at 2026-01-01T00:00:10Z", 1, "s.other", Nats_Schedule_Target=SCHEDULE)
     before = Desk(other, schedule("@every 1h", 2))
     fire = before.in_flight(other, 10)
     before.concluded(fire, Stored(3))
     before.read(stored_fire(fire, 3, before.now))
     before.step(PurgeConcluded("s.other", 1))
-    assert left(before).landed == [(2, 3)]
+    assert left(before).stored_over == [(2, 3)]
     after = begun(before)
-    assert after.engine.landed.last_on(after.held()) == 3
+    assert after.engine.stored_over.last_on(after.held()) == 3
 
 
 def test_no_engine_continues_from_some_streams() -> None:
@@ -562,8 +562,8 @@ def test_what_is_no_document_is_none() -> None:
     text = written_document(document)
     assert read_document(text) == document
     changes: list[dict[str, Any]] = [
-        *({key: None} for key in ("through", "last", "last_fired", "zones", "roll_ups", "landed", "to_read")),
-        *({key: [[]]} for key in ("last_fired", "landed", "to_read", "zones", "old_versions")),
+        *({key: None} for key in ("through", "last", "last_fired", "zones", "roll_ups", "stored_over", "to_read")),
+        *({key: [[]]} for key in ("last_fired", "stored_over", "to_read", "zones", "old_versions")),
         {"old_versions": [["s", 1, 2]]},
         {"zones": {"Europe/Berlin": 1}},
     ]

@@ -78,7 +78,7 @@ def step(schedules: Schedules, now: int, most: int = 100) -> list[int]:
     """Do what a step of an engine does, and return the sequences of those that it wakes."""
     schedules.comes_to(now)
     found = [one.sequence for one in schedules.pop_woken(now, most)]
-    schedules.settle(())
+    schedules.release(())
     return found
 
 
@@ -132,7 +132,7 @@ class Model:
         ]
         self.random.choice(acts)()
         if self.random.random() < 0.6:
-            self.settle()
+            self.release()
 
     def subject(self) -> str:
         return self.random.choice(self.subjects)
@@ -198,7 +198,7 @@ class Model:
 
     def pass_time(self) -> None:
         """Let time pass as an engine does, which only steps when the schedules says so: all are woken in time."""
-        self.settle()
+        self.release()
         until = self.now + self.random.randrange(
             1, self.random.choice((SECOND, OBJECTS_AHEAD_NS, 5 * OBJECTS_AHEAD_NS))
         )
@@ -222,12 +222,12 @@ class Model:
     def write(self) -> None:
         self.schedules.write_changed(self.random.randrange(1, 20))
 
-    def settle(self) -> None:
-        aside = set(self.random.sample([one.sequence for one in self.known.values()], min(2, len(self.known))))
-        kept = {subject for subject, one in self.known.items() if one.sequence in aside}
+    def release(self) -> None:
+        later = set(self.random.sample([one.sequence for one in self.known.values()], min(2, len(self.known))))
+        kept = {subject for subject, one in self.known.items() if one.sequence in later}
         kept = {subject for subject in kept if self.schedules.has_object(subject)}
-        self.schedules.settle(aside)
-        assert all(map(self.schedules.has_object, kept)), "what is aside stays"
+        self.schedules.release(later)
+        assert all(map(self.schedules.has_object, kept)), "what is left for later stays"
         for subject, one in self.in_progress.items():
             assert self.schedules.peek(subject) is one, "nothing in progress is discarded"
 
@@ -246,7 +246,7 @@ class Model:
             assert self.schedules.exactly(subject, sequence + 1_000_000) is None
         kinds = Counter(one.kind for one in self.schedules)
         assert self.schedules.kinds == kinds
-        self.settle()
+        self.release()
         for subject, expected in self.known.items():
             found = self.schedules.peek(subject)
             assert found is not None
@@ -260,7 +260,7 @@ class Model:
         for flying in self.in_progress.values():
             flying.flight = None
             self.schedules.changed(flying)
-        self.settle()
+        self.release()
         self.schedules.write_changed(1_000_000)
         rows = {row.subject: (number, row) for part in self.table.rows() for number, row in part}
         assert {subject: row.sequence for subject, (_, row) in rows.items()} == {
@@ -295,7 +295,7 @@ def test_the_woken_come_by_time_and_then_by_sequence_and_the_last_wake_counts() 
         schedules = empty()
         for sequence, seconds in [(3, 20), (1, 20), (2, 10), (4, 30)]:
             waking(schedules, sequence, first + seconds * SECOND)
-        schedules.settle(())
+        schedules.release(())
         assert len(schedules.objects()) == (4 if first == START else 0)
         assert woken(schedules, first + 20 * SECOND) == [2, 1, 3]
         one = waking(schedules, 5, first + 10 * SECOND)
@@ -310,7 +310,7 @@ def test_what_rests_or_was_removed_or_replaced_is_not_woken() -> None:
         schedules = empty()
         for sequence, subject in ((1, "s.1"), (2, "s.2"), (3, "s.same")):
             waking(schedules, sequence, instant, subject)
-        schedules.settle(())
+        schedules.release(())
         resting = schedules.on("s.1")
         assert resting is not None
         schedules.cancel_wake(resting)
@@ -328,11 +328,11 @@ def test_what_rests_or_was_removed_or_replaced_is_not_woken() -> None:
 def test_a_removed_subject_is_free_also_before_its_row_is_deleted() -> None:
     schedules = empty()
     waking(schedules, 1, FAR)
-    schedules.settle(())
+    schedules.release(())
     assert schedules.remove("s.1") is not None
     assert (schedules.on("s.1"), schedules.known(["s.1"]), list(schedules)) == (None, set(), [])
     waking(schedules, 2, FAR, "s.1")
-    schedules.settle(())
+    schedules.release(())
     assert schedules.remove("s.1") is not None
     row = held(3, "s.1")
     row.wake = FAR
@@ -369,7 +369,7 @@ def test_rows_become_objects_before_their_time_and_what_waits_longer_becomes_a_r
     schedules = empty()
     waking(schedules, 1, FAR)
     waking(schedules, 2, NEAR)
-    schedules.settle(())
+    schedules.release(())
     assert [schedules.has_object(subject) for subject in ("s.1", "s.2")] == [False, True]
     wake = schedules.next_wake()
     assert wake == NEAR
@@ -383,7 +383,7 @@ def test_rows_become_objects_before_their_time_and_what_waits_longer_becomes_a_r
     assert one is not None
     schedules.wake(one, FAR + HOUR)
     assert schedules.has_object("s.1")
-    schedules.settle(())
+    schedules.release(())
     assert not schedules.has_object("s.1")
     assert woken(schedules, FAR + HOUR - 1) == []
     assert woken(schedules, FAR + HOUR) == [1]
@@ -393,27 +393,27 @@ def test_what_comes_too_late_is_woken_at_once() -> None:
     schedules = empty()
     for sequence in range(1, 200):
         waking(schedules, sequence, FAR + sequence % 7 * SECOND)
-    schedules.settle(())
+    schedules.release(())
     order = sorted(range(1, 200), key=lambda sequence: (sequence % 7, sequence))
     assert woken(schedules, FAR + 24 * HOUR, most=10) == order
 
 
-def test_an_object_is_kept_while_something_is_in_progress_or_it_is_aside_or_has_a_history() -> None:
+def test_an_object_is_kept_while_something_is_in_progress_or_it_is_left_for_later_or_has_a_history() -> None:
     schedules = empty()
-    flying, aside, known = (
+    flying, later, known = (
         waking(schedules, 1, FAR),
         waking(schedules, 2, FAR),
         waking(schedules, 3, FAR, "", WITH_HISTORY),
     )
     waking(schedules, 4, FAR)
     flying.flight = Flight()
-    schedules.settle({2})
-    assert [schedules.peek(f"s.{number}") for number in (1, 2, 3)] == [flying, aside, known]
+    schedules.release({2})
+    assert [schedules.peek(f"s.{number}") for number in (1, 2, 3)] == [flying, later, known]
     assert not schedules.has_object("s.4")
     flying.flight = None
-    for one in (flying, aside):
+    for one in (flying, later):
         schedules.wake(one, FAR + SECOND)
-    schedules.settle(())
+    schedules.release(())
     assert schedules.objects() == [known]
     assert woken(schedules, FAR) == [3, 4]
     assert woken(schedules, FAR + SECOND) == [1, 2]
@@ -445,7 +445,7 @@ def test_a_hundred_thousand_that_wait_leave_no_objects() -> None:
     schedules, count = empty(), 100_000
     for sequence in range(count // 10):
         waking(schedules, sequence, FAR + sequence % 1_000 * SECOND)
-    schedules.settle(())
+    schedules.release(())
     (row, *_rows), *_parts = ([row for _number, row in part] for part in schedules.table.rows())
     for first in range(count // 10, count, 1_000):
         schedules.insert([row._replace(subject=f"s.{n}", sequence=n) for n in range(first, first + 1_000)])
@@ -460,7 +460,7 @@ def test_what_no_row_can_be_stays_an_object_and_is_named() -> None:
     for one in (late, early):
         schedules.hold(one)
         schedules.wake(one, FAR)
-    schedules.settle(())
+    schedules.release(())
     schedules.write_changed(10)
     assert schedules.objects() == [late, early]
     assert sorted(schedules.unwritten) == [1, 2]
@@ -500,7 +500,7 @@ def filled(count: int) -> Schedules:
     schedules = empty()
     for number in range(count):
         waking(schedules, number + 1, FAR if number % 3 else NEAR, f"s.{number}")
-    schedules.settle(())
+    schedules.release(())
     assert 0 < len(schedules.objects()) < count
     return schedules
 
@@ -524,7 +524,7 @@ def test_each_that_stays_is_visited_once_while_others_come_and_go_and_become_row
                     schedules.remove(f"s.{number}")
                 elif act < 0.8 and number not in staying:
                     waking(schedules, sequence, random.choice((FAR, NEAR)), f"s.{number}")
-            schedules.settle(())
+            schedules.release(())
         assert {visited[f"s.{number}"] for number in staying} == {1}, f"seed {seed}"
         assert set(visited.values()) == {1}
 
@@ -537,5 +537,5 @@ def test_zones_of_rows_are_named_once() -> None:
     for sequence in range(1, draws(3)):
         waking(schedules, sequence, FAR, "", in_zone)
     assert schedules.take_zones() == set()
-    schedules.settle(())
+    schedules.release(())
     assert (schedules.take_zones(), schedules.take_zones()) == ({"Europe/Berlin"}, set())

@@ -14,9 +14,9 @@ from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireConfirmed, FireStored, ScheduleAccepted, ScheduleEnded
 from nats_scheduler.engine.firing.purging import MAX_PURGES_PER_STEP
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
-from nats_scheduler.engine.holding.landed import Moves
 from nats_scheduler.engine.holding.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.holding.schedule_rows import row_of
+from nats_scheduler.engine.holding.stored_over import Moves
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,

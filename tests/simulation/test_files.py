@@ -14,7 +14,7 @@ import pytest
 from nats_scheduler.engine import restart as engine_restart
 from nats_scheduler.engine.holding import schedule_rows, scheduled
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.landed import Landed
+from nats_scheduler.engine.holding.stored_over import StoredOver
 from nats_scheduler.engine.holding.table import Row, Table, checksum
 from nats_scheduler.engine.receiving.admission import Admission
 from nats_scheduler.engine.restart import Restart, RestartDocument
@@ -258,7 +258,7 @@ NOT_LEFT = {
         Restart, "_begin_again", lambda original, self, held, _ending: original(self, held, None)
     ),
     "what is paused is not read again": instead(Restart, "_to_read", lambda _self: []),
-    "what landed is in no document": instead(Landed, "known", lambda _self: {}),
+    "what was stored over schedules is in no document": instead(StoredOver, "known", lambda _self: {}),
     "old versions are in no document": instead(engine_restart, "_old_versions", lambda *_: {}),
 }
 

@@ -65,9 +65,9 @@ def content_fetched(state: EngineState, read: ContentFetched) -> StoredMessage |
     return read.above
 
 
-def found_above(state: EngineState, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
+def found_above(state: EngineState, held: Held, found: StoredMessage, *, may_leave_alive: bool) -> bool:
     """Fetch a schedule below a message that was found above it, if that leaves it alive; return whether it does."""
-    is_alive = may_have_landed or state.landed.knows(held, found.sequence)
+    is_alive = may_leave_alive or state.stored_over.knows(held, found.sequence)
     if is_alive:
         happen(state, held, Event.FOUND_UNDER, found)
     return is_alive
@@ -91,17 +91,18 @@ def _fetching(state: EngineState, schedule: str, sequence: int) -> Held | None:
 # -- what may have changed ---------------------------------------------------------------------------------------------
 
 
-def covered(state: EngineState, held: Held, sequence: int) -> None:
-    """Take it that something landed on a schedule and leaves it alive; what is done it does not concern."""
+def stored_over(state: EngineState, held: Held, sequence: int) -> None:
+    """Take it that a message was stored over a schedule and leaves it alive; what is done it does not concern."""
     flight = held.flight
     if flight is not None and flight.stage in DONE:
         return
-    if not state.landed.note(held, sequence if state.ownership.reads_all else state.landed.last_on(held)):
+    if not state.stored_over.note(held, sequence if state.ownership.reads_all else state.stored_over.last_on(held)):
         return
     if flight is not None:
-        flight.found_landing()
-    if may_happen(held, Event.COVERED):  # a guard that expects less refuses what is in flight, and it is fetched again
-        happen(state, held, Event.COVERED)
+        flight.found_over()
+    # A guard that expects less refuses what is in flight, and it is fetched again.
+    if may_happen(held, Event.STORED_OVER):
+        happen(state, held, Event.STORED_OVER)
 
 
 def doubt(state: EngineState, some: Iterable[Held]) -> None:

@@ -144,7 +144,7 @@ def _fire_before(state: EngineState, held: Held) -> FireBefore | None:
 
 
 def _ask(state: EngineState, held: Held, before: FireBefore) -> None:
-    target = ">" if state.landed.moves.moves(held.terms.target) else held.terms.target
+    target = ">" if state.stored_over.moves.moves(held.terms.target) else held.terms.target
     consumer = held.terms.policies.consumer if state.rules.keeps_acknowledged else None
     request = CheckFinished(held.subject, held.sequence, target, before.after, before.through, consumer)
     before.question, before.asked_at = request, state.now

@@ -44,7 +44,7 @@ def confirm(state: EngineState, generated: Generated, message: StoredMessage, *,
             claimed = generated.schedule, generated.sequence, generated.fire_time
             state.emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
         return False
-    if is_reported and (is_acknowledged or state.landed.may_be_in_time(held, generated, message)):
+    if is_reported and (is_acknowledged or state.stored_over.may_be_in_time(held, generated, message)):
         report_confirmed(state, generated, held, *message[:4])
     if held is not None:
         state.guard.each((held,), partial(_go_on, state, generated, message))
@@ -100,7 +100,7 @@ def watch_older(state: EngineState, message: StoredMessage) -> None:
 
 def is_moved(state: EngineState, held: Held) -> bool:
     """Return whether the stream stores the fires of a schedule on another subject than their target."""
-    return state.landed.moves.moves(held.terms.target)
+    return state.stored_over.moves.moves(held.terms.target)
 
 
 def _roll_up_again(state: EngineState, held: Held, generated: Generated, message: StoredMessage) -> None:

@@ -4,7 +4,7 @@ The rules:
 
 - What was fetched for another reason than its fire waits again; else its fire is built, or sent if it is due.
 - A fire of unknown outcome is repeated with the same bytes: its schedule is still stored.
-- Something that landed on a schedule and leaves it alive is what its guard expects: its fire is built anew.
+- A message that is stored over a schedule and leaves it alive is what its guard expects: its fire is built anew.
 """
 
 from nats_scheduler.engine.firing import fetching, sending, timing
@@ -22,10 +22,10 @@ from nats_scheduler.message.stored import StoredMessage
 def fetched(state: EngineState, held: Held, read: ContentFetched) -> None:
     """Go on with a schedule that is still stored."""
     flight = flight_of(held)
-    # A leader with replicas may be behind what was received; there nothing depends on it that what landed is gone.
+    # A leader with replicas may be behind what was received; there nothing depends on it that what is over it is gone.
     may_be_gone = not (flight.by_sequence or state.limits.blocks_refused)
-    if may_be_gone and state.landed.forget(held):
-        flight.found_landing()
+    if may_be_gone and state.stored_over.forget(held):
+        flight.found_over()
     is_early = held.send_time - state.now > timing.ahead_of(state, held) or not held.may_fire
     if flight.fire is None and is_early:
         state.enter(held, Stage.WAITING)  # it was fetched for another reason than its fire
@@ -59,13 +59,13 @@ def not_fetched(state: EngineState, held: Held, unread: Unanswered) -> None:
 def found_under(state: EngineState, held: Held, over: StoredMessage) -> None:
     """Fetch a schedule by its sequence: a message that lies over it leaves it alive."""
     flight = flight_of(held)
-    if state.landed.found(held, over.sequence, is_next=flight.above > 0):
-        flight.found_landing()
-    fetching.fetch(state, held, is_covered=True)
+    if state.stored_over.found(held, over.sequence, is_next=flight.above > 0):
+        flight.found_over()
+    fetching.fetch(state, held, is_under=True)
 
 
-def covered(state: EngineState, held: Held) -> None:
-    """Build the fire of a schedule anew on which something landed that leaves it alive."""
+def stored_over(state: EngineState, held: Held) -> None:
+    """Build the fire of a schedule anew: a message was stored over it that leaves it alive."""
     if held.flight is not None and held.send_time <= state.now:
         fetching.fetch_again(state, held)
     elif held.sequence not in state.later:

@@ -5,7 +5,7 @@ The rules:
 - A schedule is fetched before each fire, but for one whose content is kept.
 - Only the answer to the last question counts: it was asked after whatever may have changed the schedule.
 - The first time, what a guard protects is fetched by its sequence: the guard checks again whether it is the last
-  message on its subject. One that something landed on is fetched below that.
+  message on its subject. One with a message over it is fetched below that.
 - What waits for room in memory is asked for when there is some (`engine.holding.contents`).
 """
 
@@ -18,18 +18,18 @@ from nats_scheduler.engine.holding.held import Held, flight_of
 from nats_scheduler.engine.holding.state import EngineState
 
 
-def fetch(state: EngineState, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
+def fetch(state: EngineState, held: Held, *, is_under: bool = False, may_wait: bool = False) -> None:
     """Have what is stored of a schedule fetched, with others that follow if it `may_wait`; the answer decides."""
     state.enter(held, Stage.FETCHING)
     flight = flight_of(held)
     is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
     flight.content = flight.source = None
     state.contents.drop(flight)
-    # A covered one is fetched below what landed: if that is gone, the guard refuses, or it does no harm.
-    is_covered = is_covered or (is_first and state.landed.covers(held))
+    # With a message over it, it is fetched below that: if that is gone, the guard refuses, or it does no harm.
+    is_under = is_under or (is_first and state.stored_over.is_over(held))
     by_sequence = is_first and held.terms.source is None and state.is_guarded(held)
-    flight.by_sequence = is_covered or by_sequence
-    flight.above = state.landed.last_on(held) if is_covered else 0
+    flight.by_sequence = is_under or by_sequence
+    flight.above = state.stored_over.last_on(held) if is_under else 0
     flight.may_wait = may_wait and (flight.may_wait or not flight.waits_for_room)
     if not flight.waits_for_room and state.contents.begins(held, flight):
         _ask(state, held)

@@ -37,7 +37,7 @@ class Event(IntEnum):
     """Its content could not be fetched."""
     FOUND_UNDER = 3
     """A message lies over it that leaves it alive."""
-    COVERED = 4
+    STORED_OVER = 4
     """Such a message was stored on its subject."""
     DOUBTED = 5
     """It may have been removed."""
@@ -88,7 +88,7 @@ def _to(*stages: Stage) -> frozenset[Stage]:
 
 TABLE: Mapping[tuple[Stage, Event], Cell] = {
     (_S.WAITING, Event.WOKEN): (due.woken_waiting, _to(_S.WAITING, _S.FETCHING, _S.DONE_BY_OWNER, _S.ENDED)),
-    (_S.WAITING, Event.COVERED): (fetched.covered, _to(_S.WAITING)),
+    (_S.WAITING, Event.STORED_OVER): (fetched.stored_over, _to(_S.WAITING)),
     (_S.WAITING, Event.CONFIRMED): (outcomes.confirmed, PASSED),
     #
     (_S.FETCHING, Event.WOKEN): (due.await_answer, _to(_S.FETCHING)),
@@ -99,12 +99,12 @@ TABLE: Mapping[tuple[Stage, Event], Cell] = {
     (_S.FETCHING, Event.CONFIRMED): (outcomes.confirmed, PASSED),
     #
     (_S.KEPT, Event.WOKEN): (due.woken_with_content, FIRED),
-    (_S.KEPT, Event.COVERED): (fetched.covered, _to(_S.WAITING, _S.FETCHING)),
+    (_S.KEPT, Event.STORED_OVER): (fetched.stored_over, _to(_S.WAITING, _S.FETCHING)),
     (_S.KEPT, Event.DOUBTED): (fetching.fetch_again, _to(_S.FETCHING)),
     (_S.KEPT, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
     #
     (_S.READY, Event.WOKEN): (due.woken_with_content, _to(_S.FETCHING) | FIRED),
-    (_S.READY, Event.COVERED): (fetched.covered, _to(_S.WAITING, _S.FETCHING)),
+    (_S.READY, Event.STORED_OVER): (fetched.stored_over, _to(_S.WAITING, _S.FETCHING)),
     (_S.READY, Event.DOUBTED): (fetching.fetch_again, _to(_S.FETCHING)),
     (_S.READY, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
     #

@@ -37,12 +37,12 @@ NO_STREAM_ATTEMPTS = 10
 
 def stored(state: EngineState, held: Held, fire: Fire) -> None:
     """Advance a schedule whose fire is stored."""
-    landed = state.landed
+    over = state.stored_over
     is_last = fire.next_fire is None and held.ends_by_itself
-    if is_last and fire.is_to_other_stream and landed.last_on(held) > fire.last:
-        landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
-    elif is_last and not fire.is_to_other_stream and landed.last_on(held) > fire.stored_as:
-        landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
+    if is_last and fire.is_to_other_stream and over.last_on(held) > fire.last:
+        over.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
+    elif is_last and not fire.is_to_other_stream and over.last_on(held) > fire.stored_as:
+        over.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what was stored over it later stays
     held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
     _advance(state, held, fire)
 

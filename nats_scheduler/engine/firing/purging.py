@@ -62,8 +62,8 @@ def purge_here(state: EngineState, held: Held, ending: Ending) -> None:
 
 
 def purge_subject(state: EngineState, held: Held) -> None:
-    """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
-    purges, through = state.purges, state.landed.last_on(held)
+    """Have a schedule purged, and with it what was stored over it before it was done, as the server does."""
+    purges, through = state.purges, state.stored_over.last_on(held)
     if purges.under_way is not None and purges.under_way.purge_through == through:
         return
     request = PurgeSchedule(held.subject, through, None, version_of(held))
@@ -77,7 +77,7 @@ def purge_subject(state: EngineState, held: Held) -> None:
 
 def end_purged_by_owner(state: EngineState, held: Held) -> None:
     """End a schedule that is done, and whose purge the owner has requested."""
-    through = state.landed.last_on(held)
+    through = state.stored_over.last_on(held)
     state.purges.requested_by_owner.append((held.subject, through, version_of(held)))
     state.end(held, flight_of(held).ending)
 
@@ -122,7 +122,7 @@ def purging(state: EngineState, schedule: str, through: int) -> Held | None:
     held = state.schedules.on(schedule)
     if held is None or held.flight is None or held.flight.stage is not Stage.PURGING:
         return None
-    return held if state.landed.last_on(held) == through else None
+    return held if state.stored_over.last_on(held) == through else None
 
 
 def conclude(state: EngineState, schedule: str, through: int) -> None:

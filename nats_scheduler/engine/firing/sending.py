@@ -136,9 +136,11 @@ def _is_to_be_looked_for(state: EngineState, held: Held, flight: Flight, fire: F
 
 def _build(state: EngineState, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
     assert flight.content is not None, "a fire is built only after its content was read"
-    last, limits = state.landed.last_on(held), state.limits
+    last, limits = state.stored_over.last_on(held), state.limits
     # A refusal would block the identity for minutes, and what lands comes at the same instants as the fire.
-    guard = limits.guard and not held.is_to_other_stream and not (limits.blocks_refused and state.landed.covers(held))
+    guard = (
+        limits.guard and not held.is_to_other_stream and not (limits.blocks_refused and state.stored_over.is_over(held))
+    )
     taken = flight.number_of(fire_time)
     parts = flight.content, flight.source, fire_time, next_fire
     report = _report_of(held, flight, fire_time)

@@ -71,7 +71,7 @@ def ahead_of(state: EngineState, held: Held) -> int:
     if held.terms.source is not None:
         return 0
     longest = state.longest_ahead
-    is_close = held.is_to_other_stream or state.landed.covers(held)
+    is_close = held.is_to_other_stream or state.stored_over.is_over(held)
     return min(longest, UNGUARDED_LOOK_AHEAD_NS) if is_close else longest
 
 

@@ -11,7 +11,7 @@
 - `remembered.py`: what policies need to know of earlier fires, as a row has it
 - `guard.py`: a failure of one schedule ends that schedule, and no other one
 - `progress.py`: how far the stream was read, and which of our fires are still to be confirmed
-- `landed.py`: what landed on the subjects of schedules and leaves them alive
+- `stored_over.py`: the messages that were stored over schedules and leave them alive
 - `claimed_fires.py`: why a message that claims to be a fire is none
 - `inactive.py`: what is rejected or paused, and headers that are misnamed
 - `lifetimes.py`: when the stream removes a schedule by itself, and why one is gone

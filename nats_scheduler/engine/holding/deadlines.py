@@ -31,9 +31,9 @@ from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import FinishUnknown, FireNotDone
 from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.holding.flight import wait_after
-from nats_scheduler.engine.holding.landed import Landed
 from nats_scheduler.engine.holding.ownership import Ownership
 from nats_scheduler.engine.holding.progress import Progress
+from nats_scheduler.engine.holding.stored_over import StoredOver
 from nats_scheduler.engine.inputs import FinishAnswer, Unanswered
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import Header, decoded, encoded, header_value
@@ -118,14 +118,14 @@ class Deadlines:
         rules: StreamRules,
         ownership: Ownership,
         progress: Progress,
-        landed: Landed,
+        stored_over: StoredOver,
         emit: Callable[[Action], object],
     ) -> None:
         """Ask about the fires of a stream with these rules; `emit` has a question asked, or something reported."""
         self._rules = rules
         self._ownership = ownership
         self._progress = progress
-        self._landed = landed
+        self._stored_over = stored_over
         self._emit = emit
         self._watched: dict[int, Watched] = {}
         """By stream sequence."""
@@ -190,7 +190,7 @@ class Deadlines:
                 self._passed_by.append((now, fire.stored_as))
 
     def _ask(self, fire: Watched) -> None:
-        target, last = ">" if self._landed.moves.moves(fire.target) else fire.target, fire.stored_as
+        target, last = ">" if self._stored_over.moves.moves(fire.target) else fire.target, fire.stored_as
         consumer = fire.consumer if self._rules.keeps_acknowledged else None
         fire.question = CheckFinished(fire.schedule, fire.sequence, target, last - 1, last, consumer)
         self._emit(fire.question)

@@ -46,7 +46,7 @@ def wait_after(failures: int, limit: int) -> int:
 
 
 MAX_LANDINGS_RETRIED = 16
-"""The most immediate retries of a fire that the guard refused because something had landed; then it backs off."""
+"""The most immediate retries of a fire that the guard refused because a message was over it; then it backs off."""
 
 
 class Stage(IntEnum):
@@ -157,7 +157,7 @@ class Flight:
     may_wait: bool = False
     """True if the last read may wait for others that follow."""
     above: int = 0
-    """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
+    """Up to which sequence the subject was known to the last read, if a message is over the schedule; else 0."""
     was_rechecked: bool = False
     """True if the content was read again because the guard refused the fire."""
     kept_identity: tuple[int, int] | None = None
@@ -219,7 +219,7 @@ class Flight:
         kept = self.kept_identity
         return kept[1] if kept is not None and kept[0] == fire_time else 0
 
-    def found_landing(self) -> None:
+    def found_over(self) -> None:
         """Re-check after the next refusal by the guard too: the last message on the subject was another one."""
         self.landings += 1
         self.was_rechecked = self.was_rechecked and self.landings > MAX_LANDINGS_RETRIED

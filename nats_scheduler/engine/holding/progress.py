@@ -6,7 +6,7 @@ to some sequence is ours. The rules:
 
 - Nothing fires before everything stored so far has been read, nor once the engine is drained.
 - A fire is expected only within one contact, and matched only if the subject is the target, or if the message under
-  the acknowledged sequence has its identity (`engine.holding.landed.Moves`); any other one is read as a stranger's.
+  the acknowledged sequence has its identity (`engine.holding.stored_over.Moves`); any other one is a stranger's.
   One that is concluded once contact is lost is not expected.
 - What was acknowledged is stored. Once a message after it was read, it is not expected any more: it was rolled up,
   consumed or deleted before the follower read it.
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.holding.landed import Moves
+from nats_scheduler.engine.holding.stored_over import Moves
 from nats_scheduler.message.reading import Generated, Reading, read_generated
 from nats_scheduler.message.stored import StoredMessage
 

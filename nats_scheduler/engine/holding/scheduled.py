@@ -8,8 +8,8 @@ The rules:
 
 - A row whose wake is at most `objects_through` has an object. So rows are read in the order of their wakes, some at a
   time, some minutes before they are due; a burst is read long before it is due.
-- `settle`, at the end of a step, writes the objects for which nothing is in progress and which are woken later, and
-  discards them. So code that keeps a schedule from one step to the next keeps one that is in progress or set aside.
+- `release`, at the end of a step, writes the objects for which nothing is in progress and which are woken later, and
+  discards them. So code that keeps a schedule from one step to the next keeps one in progress, or left for later.
 - A schedule has at most one valid entry in the queue, the one whose instant equals its `wake`. Entries are never
   searched for: a stale one is skipped when its time comes, and if more than half of them are, they are discarded.
 - What changed since the rows were last written (`write_changed`) is known, so that they can be made true for a start
@@ -78,7 +78,7 @@ class Schedules:
         self._subjects: set[str] | None = set()
         """The subjects of all rows; None if there were too many."""
         self._queue = WakeQueue()
-        self._unsettled: list[Held] = []
+        self._to_release: list[Held] = []
         """Objects that may become rows at the end of the step."""
         self._zones: set[str] = set()
         """The time zones of rows that were written."""
@@ -321,7 +321,7 @@ class Schedules:
         held.wake = instant
         self._changed[held] = None
         if instant > self.objects_through and not held.has_history:
-            self._unsettled.append(held)  # it is known at the end of the step whether it stays an object
+            self._to_release.append(held)  # it is known at the end of the step whether it stays an object
         else:
             self._queue.add(held, instant)
 
@@ -342,7 +342,7 @@ class Schedules:
         first, row = self._queue.first(), self._first_row
         if not self._is_read and self._count > len(self._objects):
             row = self._table.first_wake(self._read_through[0] - 1)
-        for held in self._unsettled:
+        for held in self._to_release:
             if held.wake == NO_WAKE:
                 continue
             if held.flight is not None:
@@ -383,37 +383,37 @@ class Schedules:
     def _enter(self, held: Held) -> None:
         """Enter the wake of an object; if it is late enough, once it is known whether it stays one."""
         if held.wake > self.objects_through and not held.has_history:
-            self._unsettled.append(held)
+            self._to_release.append(held)
         else:
             self._queue.add(held, held.wake)
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
-    def settle(self, aside: Container[int]) -> None:
+    def release(self, besides: Container[int]) -> None:
         """Discard the objects that are woken later and for which nothing is in progress, once their rows are written.
 
-        Those with the sequences in `aside` stay. To be called at the end of each step: no code may use a schedule
+        Those with the sequences in `besides` stay. To be called at the end of each step: no code may use a schedule
         after that unless it is in progress.
         """
-        if self._unsettled:
-            self._settle(aside)
+        if self._to_release:
+            self._release(besides)
         if self._deleted:
             self._delete()
 
-    def _settle(self, aside: Container[int]) -> None:
+    def _release(self, besides: Container[int]) -> None:
         written: list[Held] = []
         objects_through = self.objects_through
-        for held in dict.fromkeys(self._unsettled):
+        for held in dict.fromkeys(self._to_release):
             if held.wake == NO_WAKE or self._objects.get(held.subject) is not held:
                 continue
-            is_awaited = held.flight is None and held.sequence not in aside and held.wake <= held.send_time
+            is_awaited = held.flight is None and held.sequence not in besides and held.wake <= held.send_time
             if held.wake <= objects_through or not is_awaited:
                 self._queue.add(held, held.wake)
             elif held in self._changed:
                 written.append(held)
             else:
                 self._discard(held)
-        self._unsettled.clear()
+        self._to_release.clear()
         self._write(written)
         for held in written:
             if held.sequence in self.unwritten:

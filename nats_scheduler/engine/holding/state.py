@@ -27,7 +27,6 @@ from nats_scheduler.engine.holding.guard import Guard
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.in_flight import InFlight
 from nats_scheduler.engine.holding.inactive import Inactive
-from nats_scheduler.engine.holding.landed import Landed, Moves
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.ownership import Ownership
 from nats_scheduler.engine.holding.progress import Progress
@@ -35,6 +34,7 @@ from nats_scheduler.engine.holding.proposals import Proposals
 from nats_scheduler.engine.holding.purges import Purges
 from nats_scheduler.engine.holding.refusals import Refusals
 from nats_scheduler.engine.holding.scheduled import Schedules
+from nats_scheduler.engine.holding.stored_over import Moves, StoredOver
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, RemovalRequested, ServerLimits
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reading import Generated
@@ -85,8 +85,8 @@ class EngineState:
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         """The ends of schedules that the stream removes by itself."""
         moves = Moves(moves_all=rules.moves_subjects)
-        self.landed = Landed(schedules, rules.subjects, moves)
-        """The messages that landed on the subjects of schedules; discarded with their schedules."""
+        self.stored_over = StoredOver(schedules, rules.subjects, moves)
+        """The messages that were stored over schedules; discarded with their schedules."""
         self.progress = Progress(reads_all=reads_all, moves=moves)
         """The progress in reading the stream."""
         self.contents = Contents(memory)
@@ -181,7 +181,7 @@ class EngineState:
         """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
         flight = held.flight
         self._clear(held)
-        self.landed.forget(held)
+        self.stored_over.forget(held)
         self.contents.forget(held.sequence)
         if flight is not None and flight.failing is not None and self.ownership.is_owner:
             code, description, _since = flight.failing
@@ -196,7 +196,7 @@ class EngineState:
     def expel(self, held: Held) -> None:
         """Hold a schedule no longer that failed: whatever is half changed, and without asking it anything."""
         self._clear(held)
-        self.landed.forget(held)
+        self.stored_over.forget(held)
         self.contents.forget(held.sequence)
         self.ownership.unfired = 0
         self.schedules.remove(held.subject)
@@ -223,7 +223,7 @@ class EngineState:
     def watch(self, fire: Fire | Generated, target: str, sequence: int, stored_at: int, block: bytes) -> None:
         """Watch a fire that is stored under a sequence, if its headers say within which time it is to be done."""
         if self.deadlines is None:
-            self.deadlines = Deadlines(self.rules, self.ownership, self.progress, self.landed, self.emit)
+            self.deadlines = Deadlines(self.rules, self.ownership, self.progress, self.stored_over, self.emit)
         self.deadlines.watch(fire.schedule, fire.sequence, fire.fire_time, target, sequence, stored_at, block)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class EngineState:
 
     def is_guarded(self, held: Held) -> bool:
         """Return whether the server refuses a fire of a schedule that is not stored any more."""
-        return self.limits.guard and not held.is_to_other_stream and not self.landed.covers(held)
+        return self.limits.guard and not held.is_to_other_stream and not self.stored_over.is_over(held)
 
     def in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
         """Return a schedule if it is still held and in this stage."""

@@ -163,10 +163,10 @@ class Admission:
         if (lost := self._replacements.compared(question, is_other=is_other)) is not None:
             self.supersede(lost.schedule, lost.replaced_by, Version(lost.sequence, lost.stored_at))
 
-    def overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
-        """Reject nothing on the subject of a message; if it `has_landed`, a schedule that waits for a place stays."""
+    def overwritten(self, message: StoredMessage, *, leaves_alive: bool) -> None:
+        """Reject nothing on the subject of a message; one that waits for a place stays if that `leaves_alive` it."""
         subject = message.subject
-        if self._state.inactive.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
+        if self._state.inactive.at(subject) < message.sequence and not (leaves_alive and self.is_waiting(subject)):
             self.discard(subject)
 
     def discard(self, subject: str) -> None:

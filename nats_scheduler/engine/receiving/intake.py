@@ -109,8 +109,8 @@ class Intake:
         held = None if other is None else self._state.schedules.exactly(given.schedule, given.sequence)
         if other is None or held is None:
             return
-        may_have_landed = self._state.landed.may_be(self._reader.read(other), other)
-        if not answers.found_above(self._state, held, other, may_have_landed=may_have_landed):
+        may_leave_alive = self._state.stored_over.may_be(self._reader.read(other), other)
+        if not answers.found_above(self._state, held, other, may_leave_alive=may_leave_alive):
             self.take(other)
 
     def read_history(self, given: HistoryRead) -> None:
@@ -179,7 +179,7 @@ class Intake:
         if reading is not None:
             self._apply(reading, message)
         else:
-            self._overwritten(message, has_landed=False)
+            self._overwritten(message, leaves_alive=False)
         if self._reader.misnamed:
             is_reported = self._state.progress.is_live and self._state.ownership.is_owner
             inactive.found_misnamed(message, self._reader.misnamed, is_reported=is_reported)
@@ -219,8 +219,8 @@ class Intake:
             self._state.inactive.on(message.subject) is not None
             or self._state.schedules.on(message.subject) is not None
         ):
-            has_landed = is_acknowledged or self._state.landed.may_be(reading, message)
-            self._overwritten(message, has_landed=has_landed)
+            leaves_alive = is_acknowledged or self._state.stored_over.may_be(reading, message)
+            self._overwritten(message, leaves_alive=leaves_alive)
 
     def _roll_up_as_requested(self, beside: Generated, message: StoredMessage) -> None:
         """Have the target rolled up by a fire that was requested, of a schedule that is active or paused."""
@@ -230,15 +230,15 @@ class Intake:
         if is_of_it and found is not None and found.terms.rollup and found.terms.target == target:
             purging.roll_up(self._state, target, message.sequence - 1)
 
-    def _overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
-        """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""
+    def _overwritten(self, message: StoredMessage, *, leaves_alive: bool) -> None:
+        """End the schedule on the subject of a message; one that `leaves_alive` ends none."""
         held = self._state.schedules.on(message.subject)
         if held is None:
             if self._state.inactive:
-                self._admission.overwritten(message, has_landed=has_landed)
+                self._admission.overwritten(message, leaves_alive=leaves_alive)
         elif held.sequence < message.sequence:
-            if has_landed:
-                answers.covered(self._state, held, message.sequence)
+            if leaves_alive:
+                answers.stored_over(self._state, held, message.sequence)
             else:
                 ending = self._state.lifetimes.why_covered(held, message)
                 if ending is Ending.OVERWRITTEN:
@@ -287,7 +287,7 @@ class Intake:
     def _reject(self, rejection: Rejection, message: StoredMessage) -> None:
         if not self._state.progress.is_live and not has_schedule_header(message.block, self._reader.dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
-            self._overwritten(message, has_landed=False)
+            self._overwritten(message, leaves_alive=False)
             return
         held = self._state.schedules.on(message.subject)
         if held is not None:

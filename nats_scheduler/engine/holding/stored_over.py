@@ -1,7 +1,8 @@
-"""The messages that landed on the subjects of held schedules and leave them alive: other schedules' fires, and cancels.
+"""The messages that were stored over schedules and leave them alive: other schedules' fires, and cancels.
 
-As the server does: a message that another schedule generated, or that cancels one, ends no schedule on whose subject it
-lands (`test_a_schedule_lives_on_under_what_landed`).
+A message is stored over a schedule if it is on its subject, and newer.
+As the server does: one that another schedule generated, or that cancels one, ends no schedule that it is stored over
+(`test_a_schedule_lives_on_under_a_fire_or_a_cancel`).
 What lies on it then is the last message on its subject: that is what the guard of its next fire has to expect, and its
 own message is found by its sequence alone.
 
@@ -10,11 +11,11 @@ have replaced the schedule. The follower reports it where it reads all; else one
 
 Such a guard shows whether anything else came onto the subject, and not whether the schedule itself is still stored.
 A server of 2.11 keeps the identity of what its guard refused for the whole duplicate window where the stream has
-replicas: there a covered schedule fires without a guard, and one that was covered just now with another identity.
-So a schedule that is covered is looked at as where there is no guard: at most 50 ms before its fire, at each retry, and
-whenever a client asks for a removal.
+replicas: there such a schedule fires without a guard, and one over which a message was stored just now with another
+identity. So it is looked at as where there is no guard: at most 50 ms before its fire, at each retry, and whenever a
+client asks for a removal.
 
-Cost: an entry for each schedule that is covered, and nothing for all others.
+Cost: an entry for each schedule with a message over it, and nothing for all others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,8 @@ class Moves:
         return True
 
 
-class Landed:
-    """The sequences of what landed last, by those of the schedules."""
+class StoredOver:
+    """The sequences of what was stored over schedules last, by those of the schedules."""
 
     def __init__(self, schedules: Schedules, subjects: Sequence[str], moves: Moves) -> None:
         """Begin with nothing, for a stream with these subjects."""
@@ -84,7 +85,7 @@ class Landed:
         return not fault_of_generated(held, generated, message, moved=self.moves.moves(held.terms.target))
 
     def is_from_elsewhere(self, generated: Generated) -> bool:
-        """Return whether a fire is one of another stream's schedules, which ends what it lands on as any message does.
+        """Return whether a fire is one of another stream's schedules, which ends what it is stored over.
 
         No two streams of an account have the same subject.
         """
@@ -98,8 +99,8 @@ class Landed:
         is_of_another = held is None and self.is_from_elsewhere(generated)
         return not is_of_another and not is_too_early(message.stored_at, generated.fire_time)
 
-    def covers(self, held: Held) -> bool:
-        """Return whether something lies on a schedule that left it alive."""
+    def is_over(self, held: Held) -> bool:
+        """Return whether a message is over a schedule."""
         return held.sequence in self._last
 
     def last_on(self, held: Held) -> int:
@@ -107,22 +108,22 @@ class Landed:
         return self._last.get(held.sequence, held.sequence)
 
     def note(self, held: Held, sequence: int) -> bool:
-        """Note that a schedule is covered, and known up to a sequence; returns whether that is news."""
-        is_news = sequence > self.last_on(held) or not self.covers(held)
+        """Note that a message is over a schedule, and known up to a sequence; returns whether that is news."""
+        is_news = sequence > self.last_on(held) or not self.is_over(held)
         if is_news:
             self._last[held.sequence] = sequence
         return is_news
 
     def knows(self, held: Held, sequence: int) -> bool:
-        """Return whether the message with a sequence on a schedule's subject is one that is known to have landed."""
-        return self.covers(held) and sequence <= self.last_on(held)
+        """Return whether the message with a sequence is known to be over a schedule."""
+        return self.is_over(held) and sequence <= self.last_on(held)
 
     def found(self, held: Held, sequence: int, *, is_next: bool) -> bool:
         """Note what was found above a schedule, whether or not it `is_next` after what is known; return if it is news.
 
         If it is not, what lies between is to be read first, unless there is less than what was known.
         """
-        before = self.last_on(held) if self.covers(held) else 0
+        before = self.last_on(held) if self.is_over(held) else 0
         self.set_back(held, sequence if is_next or sequence < before else self.last_on(held))
         return self.last_on(held) != before
 
@@ -131,7 +132,7 @@ class Landed:
         self._last[held.sequence] = max(sequence, held.sequence)
 
     def known(self) -> dict[int, int]:
-        """Return the sequences of what landed last, by those of the schedules."""
+        """Return the sequences of what was stored over schedules last, by those of the schedules."""
         return dict(self._last)
 
     def restore(self, known: Mapping[int, int]) -> None:

@@ -35,7 +35,7 @@ def on_it(world: ScheduleWorld) -> list[int]:
     return [message.sequence for message in world.stream.messages(SCHEDULE)]
 
 
-class TestUnderWhatLanded:
+class TestUnderAnotherMessage:
     @guards
     def test_a_repeating_schedule_fires_at_all_its_times(self, *, guard: bool) -> None:
         world = world_holding(EVERY_5S, b"own", guard=guard)
@@ -50,7 +50,7 @@ class TestUnderWhatLanded:
         assert len(seen) == len(set(seen)), "none is told twice"
 
     @guards
-    def test_a_delayed_message_fires_and_takes_what_landed_with_it(self, *, guard: bool) -> None:
+    def test_a_delayed_message_fires_and_takes_what_is_over_it_with_it(self, *, guard: bool) -> None:
         world = world_holding(AT_20S, guard=guard)
         world.publish(OTHER, ONTO_IT)
         world.advance("19s")
@@ -143,7 +143,7 @@ class TestWhatEndsIt:
 
     @guards
     @pytest.mark.parametrize("how", ["pushed out", "rolled up"])
-    def test_one_that_was_pushed_out_or_rolled_up_by_what_landed_is_gone(self, how: str, *, guard: bool) -> None:
+    def test_one_that_was_pushed_out_or_rolled_up_by_what_is_over_it_is_gone(self, how: str, *, guard: bool) -> None:
         limits = {"max_msgs_per_subject": 1} if how == "pushed out" else {}
         world = world_holding(EVERY_5S, config=limits, guard=guard)
         world.advance("1s")
@@ -152,7 +152,7 @@ class TestWhatEndsIt:
         assert fires_of(world) == []
 
     @guards
-    def test_what_landed_and_is_gone_counts_no_more(self, *, guard: bool) -> None:
+    def test_what_was_over_it_and_is_gone_counts_no_more(self, *, guard: bool) -> None:
         world = world_holding(AT_20S, guard=guard)
         world.publish(OTHER, ONCE_ONTO_IT)
         world.advance("5s")
@@ -192,7 +192,7 @@ def wanted(desk: Desk) -> list[tuple[int, str | None, bool, int]]:
 
 
 class TestOneStepAtATime:
-    def test_the_guard_expects_what_landed_and_it_is_looked_at_shortly_before_its_fire(self) -> None:
+    def test_the_guard_expects_what_is_over_it_and_it_is_looked_at_shortly_before_its_fire(self) -> None:
         desk = Desk(AT_10, generated(5))
         assert wanted(desk.at(9.9)) == []
         assert wanted(desk.at(9.96)) == [(2, None, False, 5)]
@@ -209,7 +209,7 @@ class TestOneStepAtATime:
         desk.found(AT_10)
         assert b"Nats-Expected-Last-Subject-Sequence: 5\r\n" in desk.at(10).fire.block
 
-    def test_what_landed_unseen_is_found_when_the_guard_refuses(self) -> None:
+    def test_what_was_stored_over_it_unseen_is_found_when_the_guard_refuses(self) -> None:
         desk = Desk(AT_10)
         fire = desk.in_flight(AT_10, 10)
         for landed in range(5, 20):
@@ -245,7 +245,7 @@ class TestOneStepAtATime:
             assert fire_identity(SCHEDULE, 2, START + 10 * SECOND).encode() + b"\r\n" in other.fire.block, "it keeps it"
 
     @pytest.mark.parametrize("is_under", [True, False])
-    def test_an_ordinary_message_that_is_found_ends_it_also_under_what_landed_unseen(self, is_under: bool) -> None:
+    def test_an_ordinary_message_that_is_found_ends_it_also_under_another_unseen_one(self, is_under: bool) -> None:
         desk = Desk(AT_10)
         desk.concluded(desk.in_flight(AT_10, 10), Refused(400, 10071, "wrong last sequence: 7"))
         if is_under:
@@ -255,7 +255,7 @@ class TestOneStepAtATime:
             desk.found(plain(SCHEDULE, 7), of=AT_10)
         assert (desk.endings, desk.fires) == ([Ending.OVERWRITTEN], [])
 
-    def test_a_replacement_that_nobody_told_yet_is_found_under_what_landed(self) -> None:
+    def test_a_replacement_that_was_not_received_yet_is_found_under_a_fire(self) -> None:
         message, newer = schedule("@at 2026-01-01T00:00:10Z", 2), schedule("@at 2026-01-01T00:00:30Z", 6)
         desk = Desk(message, generated(5), reads_all=False).at(9.96)
         assert wanted(desk) == [(2, None, False, 2)]
