@@ -107,7 +107,7 @@ class Streams(Scenario):
 class Takeover(Scenario):
     """`count` schedules due over `seconds`, instances killed one after the other, until one is left."""
 
-    sidecars = INSTANCES
+    sidecars = 1  # the others start when all streams are there: one that stands by for none would never be ready
 
     seconds: float = 12.0
     lead_seconds: float = 2.5
@@ -138,6 +138,9 @@ class Takeover(Scenario):
         if self.is_in_many:
             streams = [f"{STREAM}-{number}" for number in range(self.count)]
             await side.serve_many(streams, self.within_seconds, INSTANCES)
+        else:
+            for _ in range(1, INSTANCES):
+                await side.start_sidecar().ready(owns=False)
         names = await instances(side.api)
         dues = await store_spread(side, streams, self.seconds, self.lead_seconds)
         for number in range(1, INSTANCES):
