@@ -9,7 +9,7 @@ The rules:
 - What the stream has removed is held, listed and noted no longer (`Admission.end_gone`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice, repeat
 
@@ -133,23 +133,25 @@ class Admission:
         state.contents.note_all(run, sizes)
         marks, kind, none = map(size_mark, sizes), repeat(PatternKind.AT.value), repeat(None)
         written = subjects, run.sequences, run.times, kind, targets, none, run.blocks
-        rows = list(map(row_with, zip(*written, fire_times, wakes, none, marks, none, none, strict=False)))
-        held = state.schedules.insert(rows)
-        if state.progress.is_live:
-            for row in rows:
-                if row.subject not in held:
-                    self._takeover.accepted_row(row.subject, row.sequence, row.fire_time)
-        return held
+        # Not strict, since some of the columns repeat one value for ever.
+        return self._insert(
+            list(map(row_with, zip(*written, fire_times, wakes, none, marks, none, none, strict=False)))
+        )
 
     def hold_rows(self) -> list[tuple[Definition, StoredMessage]]:
         """Hold the rows that were added; returns those on whose subjects a schedule is held already, as they came."""
         added, self.rows = self.rows, {}
-        held = self._state.schedules.insert([row for _definition, _message, row in added.values()])
-        if self._state.progress.is_live:
-            for subject, (_definition, _message, row) in added.items():
-                if subject not in held:
-                    self._takeover.accepted_row(subject, row.sequence, row.fire_time)
+        held = self._insert([row for _definition, _message, row in added.values()])
         return [said[:2] for subject, said in added.items() if subject in held] if held else []
+
+    def _insert(self, rows: Sequence[Row]) -> set[str]:
+        """Hold new schedules as rows, and report them; returns the subjects on which one is held already."""
+        held = self._state.schedules.insert(rows)
+        if self._state.progress.is_live:
+            for row in rows:
+                if row.subject not in held:
+                    self._takeover.accepted_row(row.subject, row.sequence, row.fire_time)
+        return held
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
