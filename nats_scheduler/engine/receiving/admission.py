@@ -134,9 +134,8 @@ class Admission:
         marks, kind, none = map(size_mark, sizes), repeat(PatternKind.AT.value), repeat(None)
         written = subjects, run.sequences, run.times, kind, targets, none, run.blocks
         # Not strict, since some of the columns repeat one value for ever.
-        return self._insert(
-            list(map(row_with, zip(*written, fire_times, wakes, none, marks, none, none, strict=False)))
-        )
+        columns = zip(*written, fire_times, wakes, none, marks, none, none, strict=False)
+        return self._insert(list(map(row_with, columns)))
 
     def hold_rows(self) -> list[tuple[Definition, StoredMessage]]:
         """Hold the rows that were added; returns those on whose subjects a schedule is held already, as they came."""
