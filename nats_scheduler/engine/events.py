@@ -142,7 +142,8 @@ class FireStored(NamedTuple):
 class FireConfirmed(NamedTuple):
     """A generated message was read back from the stream: `stored_at - send_time` is its lateness (ns).
 
-    Of a large burst nothing is read back: `stored_at` is then when it was acknowledged, by our clock, and so later.
+    The owner reports it. Of a large burst nothing is read back: `stored_at` is then when it was acknowledged, by our
+    clock, and so later.
     """
 
     schedule: str

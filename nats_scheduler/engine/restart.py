@@ -38,7 +38,7 @@ from nats_scheduler.schedule.invalid import InvalidTimeZone
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.zones import load_zone
 
-MAX_EXCEPTIONS = 10_000
+MAX_NAMED = 10_000
 """Most messages, schedules and zones that a document names one by one; while there are more, none is written."""
 
 
@@ -153,7 +153,7 @@ class Restart:
             old_versions=list(_old_versions(self._state.purges, self._takeover, self._replacements).values()),
             to_read=self._to_read(),
         )
-        return None if found.exceptions > MAX_EXCEPTIONS else found
+        return None if found.exceptions > MAX_NAMED else found
 
     def _to_read(self) -> list[int]:
         inactive = self._state.inactive

@@ -34,10 +34,14 @@ PURGE = b"purge"
 EXPECTED_SEQUENCE = b"Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 
-WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+NOT_LAST, BEING_STORED = 10071, 10164
+NUMBERED_BEFORE, LAST_UNKNOWN = 10063, 10163
+"""The server's codes of what follows."""
+
+WRONG_LAST_SEQUENCE = frozenset({NOT_LAST, BEING_STORED})
 """The server's codes if another message is the last one on the subject, or is being stored there by other nodes."""
 
-UNDECIDED = frozenset({10063, 10163, 10164})
+UNDECIDED = frozenset({NUMBERED_BEFORE, LAST_UNKNOWN, BEING_STORED})
 """The server's codes if it cannot say yet what the last message is: nothing is stored, and an attempt soon after is.
 
 Another message is being stored on the subject, which may not be stored in the end if the leader changes (10164, 10163);

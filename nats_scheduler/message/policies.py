@@ -107,7 +107,7 @@ def _true(value: str) -> bool:
     return True
 
 
-def _time(value: str) -> int:
+def _read_instant(value: str) -> int:
     instant = parse_rfc3339(value)
     if isinstance(instant, Invalid):
         raise FaultError(f"is not a time: {instant.reason}")
@@ -177,7 +177,7 @@ def read_consumer(name: str) -> str:
     return name
 
 
-MAX_EXCEPTIONS = 1_000
+MAX_EXCEPT_PARTS = 1_000
 """Most days and ranges in one `X-Except`."""
 
 CALENDAR = "calendar:"
@@ -390,7 +390,10 @@ class Policy(NamedTuple):
     take: Callable[[Policies, str, Beside], Policies]
     """Returns the policies with this one, from its value and what it is beside; raises `FaultError`."""
     words: Callable[[Policies], str] | None = None
-    """Says what it changes, in words that follow those of the pattern; "" if it changes nothing."""
+    """Says what it changes, in words that follow those of the pattern; "" if it changes nothing.
+
+    None for bounds, of which `schedule.explain` has the words, and for what changes no fire.
+    """
     is_label: bool = False
     """True if it changes no fire: it only says something to people, and to what reports to them."""
 
@@ -413,28 +416,28 @@ def _value(field: str, read: Callable[[str], Any]) -> Callable[[Policies, str, B
     return lambda policies, value, _beside: replace(policies, **{field: read(value)})
 
 
-def _bound(**read: Callable[[str], Any]) -> Callable[[Policies, str, Beside], Policies]:
+def _bounds_with(**read: Callable[[str], Any]) -> Callable[[Policies, str, Beside], Policies]:
     """Return what takes a policy that is one of the bounds, or several of them."""
-    return lambda policies, value, _beside: _bounded(policies, **{field: of(value) for field, of in read.items()})
+    return lambda policies, value, _beside: _with_bounds(policies, **{field: of(value) for field, of in read.items()})
 
 
-def _bounded(policies: Policies, **bounds: Any) -> Policies:
+def _with_bounds(policies: Policies, **bounds: Any) -> Policies:
     return replace(policies, bounds=replace(policies.bounds, **bounds))
 
 
 def _anchor(policies: Policies, value: str, beside: Beside) -> Policies:
-    instant = _time(value)
+    instant = _read_instant(value)
     if not isinstance(beside.pattern, Every):
         raise FaultError(f"is where the grid of '@every' begins, and {beside.pattern.text!r} has none")
     if instant % SECOND:
         raise FaultError("has a fraction of a second: the grid of '@every' begins at a whole one")
-    return _bounded(policies, anchor=instant)
+    return _with_bounds(policies, anchor=instant)
 
 
-def _excepted(value: str) -> DayRows:
+def _read_excepted(value: str) -> DayRows:
     parts = [part.strip(" ") for part in value.split(",")]
-    if len(parts) > MAX_EXCEPTIONS:
-        raise FaultError(f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}")
+    if len(parts) > MAX_EXCEPT_PARTS:
+        raise FaultError(f"has {len(parts):,} parts: expected at most {MAX_EXCEPT_PARTS:,}")
     try:
         return DayRows(read_days(part) for part in parts if not part.startswith(CALENDAR))
     except FaultError as fault:
@@ -541,8 +544,8 @@ POLICIES: Mapping[str, Policy] = {
         ),
         _done_within_words,
     ),
-    "X-End": Policy(_bound(end=_time)),
-    "X-Except": Policy(_bound(excepted=_excepted, calendars=_calendars)),
+    "X-End": Policy(_bounds_with(end=_read_instant)),
+    "X-Except": Policy(_bounds_with(excepted=_read_excepted, calendars=_calendars)),
     "X-Grace": Policy(
         _value(
             "grace",
@@ -562,13 +565,13 @@ POLICIES: Mapping[str, Policy] = {
         ),
         _jitter_words,
     ),
-    "X-Limit": Policy(_bound(limit=_limit)),
+    "X-Limit": Policy(_bounds_with(limit=_limit)),
     "X-Missed": Policy(_value("missed", _missed), _missed_words),
     "X-Note": Policy(_value("note", _text), is_label=True),
     "X-Overlap": Policy(_value("overlap", _overlap), _overlap_words),
     "X-Owner": Policy(_value("owner", _text), is_label=True),
     "X-Report": Policy(_value("report", _true)),
-    "X-Start": Policy(_bound(start=_time)),
+    "X-Start": Policy(_bounds_with(start=_read_instant)),
     "X-Syntax": Policy(_syntax),
     "X-Target": Policy(_target),
     "X-Timeout": Policy(_value("timeout", _span(lambda span: span > 0, "is not more than 0"))),

@@ -368,7 +368,7 @@ class Reporter:
             fields = {"stored_as": event.stored_sequence, "duplicate": event.duplicate}
             self._log.debug("fire_stored", stream=stream, **_attempt(event.fire), **fields)
 
-    def _seen(self, stream: str, event: FireConfirmed) -> None:
+    def _confirmed(self, stream: str, event: FireConfirmed) -> None:
         late = event.stored_at - event.send_time
         seconds = late / SECOND
         self._fires.read_back(stream, event, seconds)
@@ -387,7 +387,7 @@ class Reporter:
         self._log.warning("fire_late", stream=stream, **fields)
         self._advise("fire_late", stream, **fields)
 
-    def _unanswered(self, stream: str, event: FireUnknown) -> None:
+    def _unknown(self, stream: str, event: FireUnknown) -> None:
         self._metrics.unanswered.labels(stream).inc()
         if self._logs_attempt("fire_unanswered", stream):
             fields = {"reason": event.reason, "retry_after": _wait(event.retry_after)}
@@ -582,8 +582,8 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     ScheduleSilent: Reporter._silent,
     ScheduleOnlyDropped: Reporter._only_dropped,
     FireStored: Reporter._stored,
-    FireConfirmed: Reporter._seen,
-    FireUnknown: Reporter._unanswered,
+    FireConfirmed: Reporter._confirmed,
+    FireUnknown: Reporter._unknown,
     AttemptRefused: Reporter._attempt_refused,
     FireRefused: Reporter._fire_refused,
     FireForged: Reporter._forged,

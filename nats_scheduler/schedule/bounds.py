@@ -18,6 +18,8 @@ It answers with them as long as the days of one of its calendars are not known.
 Cost: one more call for each question. Excepted days are masked out of the months of a pattern of fields, and so cost
 some microseconds for each month that is searched, however many they are; those of an interval cost a microsecond for
 each point that lies on one. A limit costs a count from the stored time on, a microsecond for each month.
+What else is to leave fire times out does it as days do: of a pattern of fields in `cron_fields.CronFields` (its search)
+and `cron_fires` (its count), of others in a pattern around it, such as `_LessDays`. The engine learns nothing of it.
 Limit: days are those of the Gregorian calendar; a range that ends before it begins is empty.
 """
 
@@ -68,11 +70,16 @@ NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
-class _Left(Pattern):
+class _LessDays(Pattern):
     """What excepted days, which are those of UTC, leave of an interval or of an `@at`."""
 
     base: Pattern = field()
     excepted: tuple[DayRows, ...]
+
+    @property
+    def repeats(self) -> bool:
+        """True if the schedule may continue after its first fire."""
+        return self.base.repeats
 
     @property
     def text(self) -> str:
@@ -81,7 +88,7 @@ class _Left(Pattern):
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant; None if there is none, or only after too many days."""
-        return self._search(after, stored_at) if self.base.repeats else None
+        return self._search(after, stored_at) if self.repeats else None
 
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until]."""
@@ -113,13 +120,13 @@ class _Left(Pattern):
         return None
 
 
-def _without(base: Pattern, excepted: tuple[DayRows, ...]) -> Pattern:
+def _less_days(base: Pattern, excepted: tuple[DayRows, ...]) -> Pattern:
     """Return what excepted days leave of a pattern."""
     if not excepted:
         return base
     if isinstance(base, Cron):
         return replace(base, fields=replace(base.fields, excepted=excepted), _found=[])
-    return _Left(base, excepted)
+    return _LessDays(base, excepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +135,12 @@ class Bounded(Pattern):
 
     base: Pattern = field()
     bounds: Bounds
-    _left: Pattern = field(init=False, repr=False, compare=False)
-    """What the excepted days leave of the pattern."""
+    left: Pattern = field(init=False, repr=False, compare=False)
+    """What the excepted days leave of the pattern, without its other bounds."""
 
     def __post_init__(self) -> None:
         """Leave the excepted days out."""
-        object.__setattr__(self, "_left", _without(self.base, self._excepted()))
+        object.__setattr__(self, "left", _less_days(self.base, self._excepted()))
 
     @property
     def repeats(self) -> bool:
@@ -165,7 +172,7 @@ class Bounded(Pattern):
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant; None if the schedule has ended."""
         begin, bounds = self._begin(stored_at), self.bounds
-        found = self._left.next_fire(max(after, begin), self._grid(stored_at))
+        found = self.left.next_fire(max(after, begin), self._grid(stored_at))
         if found is None or (bounds.end is not None and found >= bounds.end):
             return None
         is_first = after <= begin
@@ -174,31 +181,31 @@ class Bounded(Pattern):
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until]."""
         first, end, grid = self._span(after, until + 1, stored_at)
-        return self._left.latest_fire(first, end - 1, grid)
+        return self.left.latest_fire(first, end - 1, grid)
 
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether a schedule stored at `stored_at` fires at an instant."""
         end = self.bounds.end
         if instant < self._earliest or (end is not None and instant >= end):
             return False
-        if not self._left.is_fire(instant, self._grid(stored_at)):
+        if not self.left.is_fire(instant, self._grid(stored_at)):
             return False
         return not self.repeats or (stored_at < instant and self._is_within_limit(instant, stored_at))
 
     def count(self, after: int, until: int, stored_at: int) -> int:
         """Return how many fire times in (after, until] the bounds leave."""
         first, end, grid = self._span(after, until + 1, stored_at)
-        return self._left.count(first, end - 1, grid) if first < end else 0
+        return self.left.count(first, end - 1, grid) if first < end else 0
 
     def latest_but(self, number: int, after: int, until: int, stored_at: int) -> int | None:
         """Return the first of the last `number` fire times in (after, until] that the bounds leave; None if no more."""
         first, end, grid = self._span(after, until + 1, stored_at)
-        return self._left.latest_but(number, first, end - 1, grid) if first < end else None
+        return self.left.latest_but(number, first, end - 1, grid) if first < end else None
 
     def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
         """Yield the minutes with fires in (after, until) that the bounds leave, as any pattern does."""
         first, end, grid = self._span(after, until, stored_at)
-        return self._left.by_minute(first, end, grid)
+        return self.left.by_minute(first, end, grid)
 
     def grid(self, stored_at: int) -> Hashable:
         """Return itself and the stored time, which decide together."""
@@ -272,9 +279,9 @@ class Bounded(Pattern):
             return until
         grid, early = self._grid(stored_at), self._begin(stored_at)
         late = min(until - 1, early + MAX_COUNTED_NS)
-        if early >= late or self._left.count(early, late, grid) <= limit:
+        if early >= late or self.left.count(early, late, grid) <= limit:
             return late + 1
-        return self._left.nth_fire(limit, early, late, grid) + 1
+        return self.left.nth_fire(limit, early, late, grid) + 1
 
     def _is_within_limit(self, fire: int, stored_at: int) -> bool:
         """Return whether the limit allows a fire time that all else leaves."""
@@ -284,7 +291,7 @@ class Bounded(Pattern):
         period = self._begin(stored_at), fire, self._grid(stored_at)
         if fire > period[0] + MAX_COUNTED_NS:
             return False
-        return self.base.count(*period) <= limit or self._left.count(*period) <= limit  # the first is cheap
+        return self.base.count(*period) <= limit or self.left.count(*period) <= limit  # the first is cheap
 
     def _limit(self) -> int | None:
         """The limit; None if there is none, and as long as the days of a calendar are not known."""

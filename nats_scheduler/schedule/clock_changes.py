@@ -65,20 +65,21 @@ def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> li
     The fires are all that there are from `since` on to the last of them, in their order.
     """
     base = pattern.base
-    if not isinstance(base, Cron) or base.zone is None:
+    left = pattern.left if isinstance(pattern, Bounded) else base
+    if not isinstance(base, Cron) or not isinstance(left, Cron) or base.zone is None:
         return [NextFire(fire) for fire in fires]
     found: list[NextFire | SkippedTimes] = []
     start = pattern.bounds.start if isinstance(pattern, Bounded) else None
     before = since if start is None else max(since, start - 1)  # what is earlier is not skipped by a clock
     for fire in fires:
-        found += _skipped(base.fields, base.zone, before, fire)
+        found += _skipped(left.fields, base.zone, before, fire)
         found.append(_marked(base.fields, base.zone, before, fire))
         before = fire
     return found
 
 
 def _skipped(fields: CronFields, zone: Zone, before: int, fire: int) -> list[SkippedTimes]:
-    """Return the matching times in the gaps between two instants."""
+    """Return the matching times in the gaps between two instants; `fields` match on no day that is excepted."""
     found = []
     segment = zone.segment_at(before)
     while segment.end is not None and segment.end <= fire:
@@ -94,7 +95,7 @@ def _skipped(fields: CronFields, zone: Zone, before: int, fire: int) -> list[Ski
 
 
 def _marked(fields: CronFields, zone: Zone, before: int, fire: int) -> NextFire:
-    """Return a fire with what the nearest change of the clock does to it."""
+    """Return a fire with what the nearest change of the clock does to it; `fields` match on excepted days too."""
     segment = zone.segment_at(fire)
     if segment.end is not None:
         shift = zone.offset_at(segment.end) - segment.offset

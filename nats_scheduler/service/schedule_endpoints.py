@@ -109,7 +109,7 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
         "schedule": None if listed is None else schedule_document(name, stream.mode, listed),
         "flight": None
         if flight is None
-        else {"stage": flight.stage.text, "attempts": flight.attempts, "may_be_stored": flight.may_be_stored},
+        else {"stage": flight.stage.text, "attempts": flight.failures, "may_be_stored": flight.may_be_stored},
         "rejected": None if rejected is None else rejected_document(name, stream.mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
     }

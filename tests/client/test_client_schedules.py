@@ -411,7 +411,7 @@ async def test_the_spelling_follows_the_server_and_the_flag(tmp_path: Path, conn
     hourly = every(timedelta(hours=1)).policies(note="x")
     async with machine_in(tmp_path) as machine:
         url = await machine.install(V2_11)
-        connection = await connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+        connection = await connect(url, reconnect_time_wait=0.1)
         async with sidecar_on(url) as sidecar:
             async with account_on(url) as account:
                 await account.create("S", storage="file")

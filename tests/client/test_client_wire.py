@@ -214,7 +214,7 @@ async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_
 ) -> None:
     """Without a turn of the loop in each request nothing else would run, nats-py's own attempts to connect included."""
     server = await start_server(V2_11)
-    connection = await connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.01)
+    connection = await connect(server.url, reconnect_time_wait=0.01)
     wire = wire_of(connection)
     await server.stop()
     await eventually(lambda: not connection.is_connected, describe="it is disconnected")

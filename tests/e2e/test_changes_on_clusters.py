@@ -28,6 +28,7 @@ from nats_scheduler.client import (
 )
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
+from tests.client.conftest import MOST_ATTEMPTS
 from tests.client.worlds import FAR
 from tests.e2e.test_clusters import DURABLE, its_leader_dies, its_leader_steps_down, stream_leader
 from tests.harness.account import account_on, sidecar_with
@@ -208,7 +209,7 @@ async def connected(cluster: Cluster, number: int, stack: AsyncExitStack) -> Cli
     connection: Client = await nats.connect(
         cluster.urls[number % len(cluster.urls)],
         error_cb=quiet,
-        max_reconnect_attempts=-1,
+        max_reconnect_attempts=MOST_ATTEMPTS,
         reconnect_time_wait=0.05,
     )
     stack.push_async_callback(connection.close)

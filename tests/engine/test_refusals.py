@@ -178,7 +178,7 @@ def test_the_wall_clock_stepping_back_keeps_nobody_waiting() -> None:
     assert {fired.schedule for fired in world.generated} == {"s.0", "s.1", "s.2"}
 
 
-IN_PROCESS = Refused(400, 10164, "wrong last sequence")
+BEING_STORED = Refused(400, 10164, "wrong last sequence")
 
 
 WRONG_LAST = Refused(400, 10071, "wrong last sequence: 0")
@@ -189,9 +189,9 @@ def test_the_acknowledgement_of_an_earlier_fire_does_not_let_a_refused_one_wait(
     desk = Desk(other, message, blocks_refused=True)
 
     def refused_twice(one: StoredMessage, fire: Fire) -> None:
-        desk.concluded(fire, IN_PROCESS)
+        desk.concluded(fire, BEING_STORED)
         desk.found(one)
-        desk.concluded(desk.fire, IN_PROCESS)
+        desk.concluded(desk.fire, BEING_STORED)
 
     refused_twice(other, desk.in_flight(other, 1))  # it retries first
     desk.at(1.5)
@@ -203,13 +203,13 @@ def test_the_acknowledgement_of_an_earlier_fire_does_not_let_a_refused_one_wait(
     refused_twice(message, second)
     flight = desk.held().flight
     assert flight is not None
-    assert flight.failing == (10164, IN_PROCESS.description, desk.now)
+    assert flight.failing == (10164, BEING_STORED.description, desk.now)
     desk.at(4.04).concluded(first, Stored(3))
     reads = [read for tenth in range(1, 8) for read in desk.at(4 + tenth / 10).reads]
     assert (SCHEDULE, 2) in reads
 
 
-@pytest.mark.parametrize("refusal", [IN_PROCESS, WRONG_LAST, Refused(503, 10163, ""), Refused(503, 10063, "")])
+@pytest.mark.parametrize("refusal", [BEING_STORED, WRONG_LAST, Refused(503, 10163, ""), Refused(503, 10063, "")])
 def test_what_concerns_one_subject_at_a_moment_is_tried_again_on_its_own(refusal: Refused) -> None:
     world, network = world_with(10, "@every 2s", out=refusal, never=refusal)
     for number in range(30):
@@ -221,7 +221,7 @@ def test_what_concerns_one_subject_at_a_moment_is_tried_again_on_its_own(refusal
 
 
 def test_a_refusal_of_a_moment_costs_few_attempts() -> None:
-    world, network = world_with(520, "@every 2s", out=IN_PROCESS)
+    world, network = world_with(520, "@every 2s", out=BEING_STORED)
     world.advance("2500ms")
     before = network.attempts
     world.advance("1s")

@@ -460,7 +460,7 @@ def test_the_document_names_what_is_stored_and_no_schedule_that_waits() -> None:
 
 
 def test_a_document_that_would_have_to_name_too_much_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart, "MAX_EXCEPTIONS", 2)
+    monkeypatch.setattr(restart, "MAX_NAMED", 2)
     wrong = [schedule("@never", number, f"s.{number}") for number in range(1, 4)]
     assert left(Desk(*wrong[:2])).to_read == [1, 2]
     assert Desk(*wrong).engine.restart.document() is None

@@ -19,7 +19,7 @@ import pytest
 from nats_scheduler.engine.views.seen import Work
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.jitter import stored_timetable
-from nats_scheduler.message.policies import MAX_CALENDARS, MAX_EXCEPTIONS
+from nats_scheduler.message.policies import MAX_CALENDARS, MAX_EXCEPT_PARTS
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stored import StoredMessage
@@ -80,12 +80,12 @@ RARE_QUARTZ = ["0 0 0 ? 2 5#5", "0 0 0 ? * 2#5", "0 0 0 L * ? 2026-2099/5", "0 0
 ZONES = [None, "Europe/Dublin", "Africa/Cairo", "Africa/Casablanca", "Asia/Gaza", "America/St_Johns", "Pacific/Apia"]
 
 
-def single_days(step: int, first: int = 0, number: int = MAX_EXCEPTIONS) -> str:
+def single_days(step: int, first: int = 0, number: int = MAX_EXCEPT_PARTS) -> str:
     return ",".join(day_text(TODAY + first + step * count) for count in range(number))
 
 
 def ranges(step: int, length: int) -> str:
-    begin = range(TODAY, TODAY + step * MAX_EXCEPTIONS, step)
+    begin = range(TODAY, TODAY + step * MAX_EXCEPT_PARTS, step)
     return ",".join(f"{day_text(first)}..{day_text(first + length - 1)}" for first in begin)
 
 
@@ -104,7 +104,7 @@ EXCEPTED = [
     *(ranges(step, length) for step, length in ((3, 2), (8, 7), (40, 39), (370, 365))),
     ",".join(f"calendar:c{number}" for number in range(MAX_CALENDARS)),
     ",".join(f"calendar:c{number}" for number in range(12 - MAX_CALENDARS, 12)),
-    ",".join([single_days(7, number=MAX_EXCEPTIONS - 4), *(f"calendar:c{number}" for number in range(4))]),
+    ",".join([single_days(7, number=MAX_EXCEPT_PARTS - 4), *(f"calendar:c{number}" for number in range(4))]),
 ]
 OTHERS = {
     "X-Start": [None, None, "2027-01-01T00:00:00Z", "9990-01-01T00:00:00Z", "0001-01-01T00:00:00Z"],

@@ -12,7 +12,7 @@ from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.policies import (
     DEFAULT_GRACE_NS,
-    MAX_EXCEPTIONS,
+    MAX_EXCEPT_PARTS,
     MAX_TEXT_CHARS,
     NO_POLICIES,
     POLICY_NAMES,
@@ -201,7 +201,7 @@ def test_days_and_calendars_are_left_out_by_one_policy() -> None:
     for value, days, names in (
         ("calendar:b, 2026-12-25 ,calendar:a,calendar:b", (christmas,), "ab"),
         (",".join(f"calendar:{letter}" for letter in "hgfedcba"), (), "abcdefgh"),
-        (",".join(["2026-12-25"] * MAX_EXCEPTIONS), (christmas,), ""),
+        (",".join(["2026-12-25"] * MAX_EXCEPT_PARTS), (christmas,), ""),
     ):
         policies = accepted(EVERY, ("X-Except", value)).terms.policies
         assert policies.bounds == Bounds(excepted=DayRows(days), calendars=tuple(map(Calendar, names)))
@@ -223,7 +223,7 @@ WRONG = [
     (EVERY, "X-Except", "2026-02-29", "contains '2026-02-29'"),
     (EVERY, "X-Except", "2026-12-25,,2026-12-26", "contains ''"),
     (EVERY, "X-Except", "2027-01-01..2026-12-27", "ends before it begins"),
-    (EVERY, "X-Except", ",".join(["2026-12-25"] * (MAX_EXCEPTIONS + 1)), "expected at most 1,000"),
+    (EVERY, "X-Except", ",".join(["2026-12-25"] * (MAX_EXCEPT_PARTS + 1)), "expected at most 1,000"),
     (EVERY, "X-Except", "2026-12-25, holidays", "or calendar:<name>"),
     (EVERY, "X-Except", "calendar:", f"names the calendar '': expected {NAME_GRAMMAR}"),
     (EVERY, "X-Except", "calendar:a b", "names the calendar 'a b': expected up to 64 letters"),

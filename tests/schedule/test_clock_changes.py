@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes, with_clock_changes
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.days import DayRows, Days
+from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from tests.harness.seeds import draws
 from tests.hostile.effort import at_most
@@ -151,3 +152,12 @@ def test_what_is_before_the_start_of_a_schedule_is_not_skipped_by_a_clock() -> N
         found = with_clock_changes(bounded, at("2026-03-01T00:00:00Z"), fires)
     assert found == with_clock_changes(daily, start - 1, fires)
     assert len([entry for entry in found if isinstance(entry, SkippedTimes)]) == 1
+
+
+def test_what_lies_on_an_excepted_day_is_not_skipped_by_a_clock() -> None:
+    daily, since = read("0 30 2 * * *", BERLIN), at("2026-03-27T12:00:00Z")
+    for text, skipped in (("2026-03-29T00:00:00Z", 0), ("2026-03-28T00:00:00Z", 1)):
+        day = at(text) // DAY
+        bounded = Bounded(daily, Bounds(excepted=DayRows([Days(day, day)])))
+        found = with_clock_changes(bounded, since, first_fires(bounded, since, 3))
+        assert len([entry for entry in found if isinstance(entry, SkippedTimes)]) == skipped, text

@@ -27,24 +27,25 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
 
-def confirm(state: EngineState, generated: Generated, message: StoredMessage, *, is_acknowledged: bool) -> bool:
+def confirm(state: EngineState, generated: Generated, message: StoredMessage, *, is_matched: bool) -> bool:
     """Take a message that claims to be a fire of ours for it; returns whether it can be.
 
-    One that `is_acknowledged` is ours. One that changes nothing is accepted.
+    One that `is_matched` with an acknowledgement is ours; one of ours that is not expected any more, after a lost
+    acknowledgement or contact, is not. One that changes nothing is accepted. Only the owner reports.
     """
     held = state.schedules.exactly(generated.schedule, generated.sequence)
-    is_reported = state.progress.is_live and state.ownership.is_owner
+    owner_reports = state.progress.is_live and state.ownership.is_owner
     fault = ""
-    if held is not None and not is_acknowledged:
+    if held is not None and not is_matched:
         _roll_up_again(state, held, generated, message)
         if held.is_news(generated.fire_time):
             fault = fault_of_generated(held, generated, message, moved=is_moved(state, held))
     if fault:
-        if is_reported:
+        if owner_reports:
             claimed = generated.schedule, generated.sequence, generated.fire_time
             state.emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
         return False
-    if is_reported and (is_acknowledged or state.stored_over.may_be_in_time(held, generated, message)):
+    if owner_reports and (is_matched or state.stored_over.may_be_in_time(held, generated, message)):
         report_confirmed(state, generated, held, *message[:4])
     if held is not None:
         state.guard.each((held,), partial(_go_on, state, generated, message))

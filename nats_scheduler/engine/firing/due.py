@@ -70,7 +70,7 @@ def woken_backing_off(state: EngineState, held: Held) -> None:
         timing.leave(state, held)
         return
     # If nothing is acknowledged, the guard refuses in silence: without a fetch that would never end.
-    fetches = flight.attempts % ATTEMPTS_PER_FETCH == 0
+    fetches = flight.failures % ATTEMPTS_PER_FETCH == 0
     if flight.fire is not None and state.is_guarded(held) and not fetches:
         sending.send(state, held, flight, flight.fire)
     else:

@@ -22,7 +22,7 @@ def fetch(state: EngineState, held: Held, *, is_under: bool = False, may_wait: b
     """Have what is stored of a schedule fetched, with others that follow if it `may_wait`; the answer decides."""
     state.enter(held, Stage.FETCHING)
     flight = flight_of(held)
-    is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
+    is_first = flight.reads == flight.failures == 0 and not flight.was_rechecked
     flight.content = flight.source = None
     state.contents.drop(flight)
     # With a message over it, it is fetched below that: if that is gone, the guard refuses, or it does no harm.

@@ -54,20 +54,20 @@ def refused(state: EngineState, held: Held, fire: Fire, refusal: Refused) -> Non
         return
     flight = flight_of(held)
     is_by_guard = refusal.code in WRONG_LAST_SEQUENCE
-    flight.refused(fire, by_guard=is_by_guard, blocks=state.limits.blocks_refused)
+    flight.note_refusal(fire, by_guard=is_by_guard, blocks=state.limits.blocks_refused)
     if is_by_guard and not flight.was_rechecked:
         state.emit(Report(AttemptRefused(fire, refusal.code, refusal.description, 0)))
         flight.fire = flight.content = None
         flight.was_rechecked = True
         fetching.fetch(state, held)
     else:
-        sending.refused(state, held, flight, fire, refusal)
+        sending.retry_refused(state, held, flight, fire, refusal)
 
 
 def unknown(state: EngineState, held: Held, fire: Fire, outcome: Unknown) -> None:
     """Repeat a fire of which nothing says whether it is stored."""
     flight = flight_of(held)
-    if state.limits.silent and not fire.is_to_other_stream and flight.attempts >= SILENT_ATTEMPTS:
+    if state.limits.silent and not fire.is_to_other_stream and flight.failures >= SILENT_ATTEMPTS:
         flight.content = None  # it is fetched again: the guard may have refused in silence, since the schedule is gone
         held.fire_is_stored(fire.fire_time, 0, state.now)
         _advance(state, held, fire)
@@ -85,7 +85,7 @@ def unknown(state: EngineState, held: Held, fire: Fire, outcome: Unknown) -> Non
     wait = sending.back_off(state, held, flight)
     state.emit(Report(FireUnknown(fire, outcome.reason, wait)))
     most = ANSWERED_ELSEWHERE_ATTEMPTS if outcome.may_be_stored else NO_STREAM_ATTEMPTS
-    if outcome.is_misplaced and flight.attempts == most:
+    if outcome.is_misplaced and flight.failures == most:
         state.emit(Report(TargetMapped(fire.schedule, fire.sequence, fire.target, outcome.reason)))
 
 

@@ -76,7 +76,7 @@ def send(state: EngineState, held: Held, flight: Flight, fire: Fire) -> None:
     """Hand out a fire, unless it is known that the server would refuse it."""
     if (refusal := flight.refusal or too_large(fire, state.max_payload)) is not None:
         state.oversized_count += refusal.code == PAYLOAD_TOO_LARGE
-        refused(state, held, flight, fire, refusal)
+        retry_refused(state, held, flight, fire, refusal)
         return
     may_be_sent_by_others = state.ownership.may_be_stored(held)
     if state.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
@@ -153,15 +153,15 @@ def _build(state: EngineState, held: Held, flight: Flight, fire_time: int, next_
 # -- what failed ---------------------------------------------------------------------------------------------
 
 
-def refused(state: EngineState, held: Held, flight: Flight, fire: Fire, outcome: Refused) -> None:
+def retry_refused(state: EngineState, held: Held, flight: Flight, fire: Fire, outcome: Refused) -> None:
     """Have a fire that was refused built and sent again later, when its schedule is woken."""
     flight.fire = flight.content = None
     state.contents.drop(flight)
     if outcome.code == NOT_PERMITTED:
         state.ownership.deny(f"{outcome.description}: {fire.target}", state.now)
     state.enter(held, Stage.BACKING_OFF)
-    flight.attempts += 1
-    wait = state.refusals.refused(held, outcome.code, flight.attempts, state.now)
+    flight.failures += 1
+    wait = state.refusals.schedule_retry(held, outcome.code, flight.failures, state.now)
     state.emit(Report(AttemptRefused(fire, outcome.code, outcome.description, wait)))
     if flight.failing is None or flight.failing.code != outcome.code:
         flight.failing = Failing(outcome.code, outcome.description, state.now)

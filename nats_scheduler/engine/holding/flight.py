@@ -168,7 +168,8 @@ class Flight:
     """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
     landings: int = 0
     """The number of re-checks that found another last message on the subject, and the schedule alive."""
-    attempts: int = 0
+    failures: int = 0
+    """Fetches that failed, unknown outcomes and refusals in a row, but for the first refusal by the guard."""
     given_up: int = 0
     """The number of identities of the fire in a row that were given up because they were in process."""
     refusals: int = 0
@@ -204,7 +205,7 @@ class Flight:
         """Note that the server keeps the identity of a fire, under which nothing is stored."""
         self.kept_identity = fire.fire_time, number_after(fire.taken, fire.sequence)
 
-    def refused(self, fire: Fire, *, by_guard: bool, blocks: bool) -> None:
+    def note_refusal(self, fire: Fire, *, by_guard: bool, blocks: bool) -> None:
         """Note that a fire was refused; by the guard the server `blocks` its identity.
 
         After any other refusal the first identity is tried again (`engine.firing.identities`).
@@ -226,5 +227,5 @@ class Flight:
 
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""
-        self.attempts += 1
-        return wait_after(self.attempts, limit)
+        self.failures += 1
+        return wait_after(self.failures, limit)

@@ -1,5 +1,7 @@
 """The schedules whose fires the server refuses at the moment, by reason, and which of them retries next.
 
+The first refusal of a fire by its guard does not come here: its schedule is fetched at once (`engine.firing.outcomes`).
+
 The rules:
 
 - Refusals with the same code are assumed to have the same reason and to end together: a stream that was full, a
@@ -25,6 +27,7 @@ from nats_scheduler.engine.events import SchedulesFailing, StillRefused
 from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS, Failing, wait_after
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.scheduled import Schedules
+from nats_scheduler.message.generated import UNDECIDED, WRONG_LAST_SEQUENCE
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
@@ -33,7 +36,7 @@ PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
 MAX_RESTING_RETRIES_PER_SECOND = 100
 """Most resting schedules that are retried in a second, for each reason."""
 
-OF_A_MOMENT = frozenset({10063, 10071, 10163, 10164})
+OF_A_MOMENT = WRONG_LAST_SEQUENCE | UNDECIDED
 """The server's codes for conditions of one subject, or of one message, that end within moments.
 
 Another message is the last one on the subject (10071), as also a leader finds that is behind the node from which the
@@ -86,8 +89,8 @@ class Refusals:
         self._codes: dict[int, int] = {}
         self.reasons: dict[int, _Reason] = {}
 
-    def refused(self, held: Held, code: int, attempts: int, now: int) -> int:
-        """Schedule the retry of a fire that was refused at each of its `attempts`; returns the longest wait (ns)."""
+    def schedule_retry(self, held: Held, code: int, failures: int, now: int) -> int:
+        """Schedule the retry of a fire that was refused, after so many `failures`; returns the longest wait (ns)."""
         sequence = held.sequence
         if self._codes.get(sequence, code) != code:
             self.discard(sequence)
@@ -99,7 +102,7 @@ class Refusals:
         reason.members[sequence] = held
         if not reason.is_shared:
             reason.probe = reason.probe or sequence
-            wait = wait_after(attempts, OWN_BACK_OFF_LIMIT_NS)
+            wait = wait_after(failures, OWN_BACK_OFF_LIMIT_NS)
             wait = max(wait, len(reason.members) * SECOND // MAX_OWN_RETRIES_PER_SECOND)
             self._schedules.wake(held, now + wait)
             return wait

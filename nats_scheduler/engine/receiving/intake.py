@@ -144,7 +144,7 @@ class Intake:
             lands = expires or bool(inactive) or on(fire.target) is not None
             if lands or not confirming.confirm_own(self._state, fire):
                 reading, message = reading_of(fire)
-                self._apply(reading, message, is_acknowledged=True)
+                self._apply(reading, message, is_matched=True)
 
         some = (matched.popleft() for _ in range(min(MAX_CONFIRMED_PER_STEP, len(matched))))
         self._state.guard.each(some, take_one)
@@ -196,13 +196,11 @@ class Intake:
         headers = message.block if len(message.block) <= MAX_KEPT_BLOCK_BYTES else b""
         self._accept(definition, message, expires, headers)
 
-    def _apply(self, reading: Reading, message: StoredMessage, *, is_acknowledged: bool = False) -> None:
-        """Act on what a message says; a fire that `is_acknowledged` is one of ours."""
+    def _apply(self, reading: Reading, message: StoredMessage, *, is_matched: bool = False) -> None:
+        """Act on what a message says; a fire that `is_matched` with an acknowledgement is ours."""
         expires = None if self._state.expiry is None else self._state.expiry.take(message)
         generated = reading.generated
-        if generated is not None and not confirming.confirm(
-            self._state, generated, message, is_acknowledged=is_acknowledged
-        ):
+        if generated is not None and not confirming.confirm(self._state, generated, message, is_matched=is_matched):
             reading = self._reader.read_as_published(message)
         if reading.beside is not None and self._state.rules.rolls_up_by_purge:
             self._roll_up_as_requested(reading.beside, message)
@@ -219,7 +217,7 @@ class Intake:
             self._state.inactive.on(message.subject) is not None
             or self._state.schedules.on(message.subject) is not None
         ):
-            leaves_alive = is_acknowledged or self._state.stored_over.may_be(reading, message)
+            leaves_alive = is_matched or self._state.stored_over.may_be(reading, message)
             self._overwritten(message, leaves_alive=leaves_alive)
 
     def _roll_up_as_requested(self, beside: Generated, message: StoredMessage) -> None:
