@@ -45,7 +45,7 @@ def wait_after(failures: int, limit: int) -> int:
     return min(FIRST_BACK_OFF_NS << min(failures - 1, 20), limit)
 
 
-MAX_LANDINGS_RETRIED = 16
+MAX_FOUND_OVER_RETRIED = 16
 """The most immediate retries of a fire that the guard refused because a message was over it; then it backs off."""
 
 
@@ -166,7 +166,7 @@ class Flight:
     """An identity of the fire that is in process, and what is known of it (`engine.firing.identities`); None: none."""
     forgery: int = 0
     """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
-    landings: int = 0
+    times_found_over: int = 0
     """The number of re-checks that found another last message on the subject, and the schedule alive."""
     failures: int = 0
     """Fetches that failed, unknown outcomes and refusals in a row, but for the first refusal by the guard."""
@@ -222,8 +222,8 @@ class Flight:
 
     def found_over(self) -> None:
         """Re-check after the next refusal by the guard too: the last message on the subject was another one."""
-        self.landings += 1
-        self.was_rechecked = self.was_rechecked and self.landings > MAX_LANDINGS_RETRIED
+        self.times_found_over += 1
+        self.was_rechecked = self.was_rechecked and self.times_found_over > MAX_FOUND_OVER_RETRIED
 
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""

@@ -170,7 +170,7 @@ class Lifetimes:
         """Return why a schedule ends whose TTL has run out: it may have been removed long before."""
         return Ending.REMOVED if self.was_asked(held.subject, held.sequence, held.stored_at) else Ending.EXPIRED
 
-    def why_covered(self, held: Held, message: StoredMessage) -> Ending:
+    def why_overwritten(self, held: Held, message: StoredMessage) -> Ending:
         """Return why a message that is no schedule replaced one: it may be the marker that the server left."""
         if message.block.find(MARKER_REASON) < 0:
             return Ending.OVERWRITTEN

@@ -59,8 +59,10 @@ class Intake:
     def read(self, given: MessagesRead) -> None:
         """Take messages in the order of the stream."""
         messages, progress = given.messages, self._state.progress
-        if not (type(messages) is MessageRun and (self._means_nothing(messages) or self._are_rows(messages))):
-            first_wake = self._first_row_wake()
+        first_wake = self._admission.first_row_wake() if self._state.expiry is None else NO_EXPIRY
+        if not (
+            type(messages) is MessageRun and (self._means_nothing(messages) or self._hold_as_rows(messages, first_wake))
+        ):
             for message in messages:
                 if not (progress.expected and progress.match(message)):
                     self.take(message, first_wake)
@@ -78,9 +80,8 @@ class Intake:
             return False
         return not (len(self._state.schedules) and self._state.schedules.known(run.subjects))
 
-    def _are_rows(self, run: MessageRun) -> bool:
+    def _hold_as_rows(self, run: MessageRun, first_wake: int) -> bool:
         """Hold all schedules of a run as rows, if it has nothing but those; returns whether it has."""
-        first_wake = self._first_row_wake()
         if first_wake == NO_EXPIRY or self._of_server is not None or not self._are_new(run):
             return False
         ats = self._reader.usual_ats(run)
@@ -98,10 +99,6 @@ class Intake:
         if self._state.progress.expected or not inactive.misnamed.keys().isdisjoint(run.subjects):
             return False
         return not (inactive and any(map(inactive.on, run.subjects)))
-
-    def _first_row_wake(self) -> int:
-        """Return the first wake (ns) of a schedule that may be held as a row; `NO_EXPIRY` if none may be."""
-        return self._admission.first_row_wake() if self._state.expiry is None else NO_EXPIRY
 
     def read_content(self, given: ContentFetched) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
@@ -238,7 +235,7 @@ class Intake:
             if leaves_alive:
                 answers.stored_over(self._state, held, message.sequence)
             else:
-                ending = self._state.lifetimes.why_covered(held, message)
+                ending = self._state.lifetimes.why_overwritten(held, message)
                 if ending is Ending.OVERWRITTEN:
                     self._replacements.by_no_schedule_of_ours(held, message)
                 self._state.end(held, ending)
