@@ -17,7 +17,8 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket, CalendarText
-from nats_scheduler.observe.texts import moment_text, printable
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,
     NAME_GRAMMAR,

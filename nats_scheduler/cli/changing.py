@@ -30,7 +30,8 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import change_document
-from nats_scheduler.observe.texts import printable, time_text
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import time_text
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.schedule_store import connection_store

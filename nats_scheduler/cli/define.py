@@ -40,7 +40,8 @@ from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.documents import change_document, next_fire_document
 from nats_scheduler.observe.message_warnings import warnings_about
-from nats_scheduler.observe.texts import printable, span_text, time_text
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import span_text, time_text
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 

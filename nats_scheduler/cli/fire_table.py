@@ -14,7 +14,7 @@ from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import fire_document
 from nats_scheduler.observe.explanations import local_text
-from nats_scheduler.observe.texts import moment_text, shortened, span_text
+from nats_scheduler.observe.times import moment_text, shortened, span_text
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND

@@ -28,7 +28,7 @@ from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidec
 from nats_scheduler.engine.handover import BLOCKING_KINDS, Cause, GraduationFinding, HandedOver, blocked_by
 from nats_scheduler.jetstream.streams import reading_progress
 from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
-from nats_scheduler.observe.texts import time_text
+from nats_scheduler.observe.times import time_text
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
 from nats_scheduler.runtime.modes import Mode

@@ -18,12 +18,11 @@ from nats_scheduler.cli.session import in_session
 from nats_scheduler.control.past import ALL_SUBJECTS, FireQuery
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import PastFireDocument, instant_of
-from nats_scheduler.observe.texts import moment_text, printable, span_text, time_text
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import lateness_text, moment_text, time_text
 from nats_scheduler.service.past_answers import DEFAULT_ROWS, MAX_ROWS, FiresDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
-SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
 NOT_STORED = "unknown: the server does not store when a fire was due; the fire before it would show it"
 
 
@@ -103,12 +102,3 @@ def _cells(fire: PastFireDocument) -> list[str]:
     due = "unknown" if fire["fire_time"] is None else time_text(instant_of(fire["fire_time"]))
     stored_at, late = time_text(instant_of(fire["stored"])), lateness_text(fire["lateness_nanoseconds"])
     return [due, late, fire["fired_by"], str(fire["sequence"]), stored_at, fire["target"]]
-
-
-def lateness_text(lateness: int | None) -> str:
-    """Return a lateness (ns) as text: in milliseconds below 10 s; "" if it is unknown."""
-    if lateness is None:
-        return ""
-    if abs(lateness) < SHOWN_IN_MILLISECONDS_BELOW_NS:
-        return f"{lateness / MILLISECOND:.1f} ms"
-    return span_text(lateness)

@@ -43,14 +43,12 @@ from nats_scheduler.observe.texts import (
     NO_SERVER_KNOWS,
     has_ignored_policies,
     how_to_resume,
-    moment_text,
     printable,
     schedule_words,
-    span_text,
     takeover_text,
-    time_text,
     what_happened,
 )
+from nats_scheduler.observe.times import moment_text, span_text, time_text
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -16,7 +16,8 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import in_session
 from nats_scheduler.observe.documents import instant_of
-from nats_scheduler.observe.texts import moment_text, printable, takeover_text
+from nats_scheduler.observe.texts import printable, takeover_text
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.service.schemas import InstanceDocument, InstancesDocument, OwnershipDocument
 from nats_scheduler.settings.load import ResolvedSettings

@@ -30,7 +30,8 @@ from nats_scheduler.control.change_advisory import MAX_FIRES_NAMED
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, instant_of
-from nats_scheduler.observe.texts import moment_text, what_happened
+from nats_scheduler.observe.texts import what_happened
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.service.past_answers import DEFAULT_ROWS, MAX_ROWS, changes_document, kept_changes
 from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes
 from nats_scheduler.settings.load import ResolvedSettings

@@ -30,15 +30,8 @@ from nats_scheduler.observe.documents import (
     rollup_of,
     schedule_document,
 )
-from nats_scheduler.observe.texts import (
-    NO_SERVER_KNOWS,
-    SERVER_ALONE,
-    has_ignored_policies,
-    moment_text,
-    policies_text,
-    span_text,
-    time_text,
-)
+from nats_scheduler.observe.texts import NO_SERVER_KNOWS, SERVER_ALONE, has_ignored_policies, policies_text
+from nats_scheduler.observe.times import moment_text, span_text, time_text
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -21,7 +21,7 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import error_document
 from nats_scheduler.observe.explanations import explanation_document
-from nats_scheduler.observe.texts import moment_text
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.clock_changes import with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern

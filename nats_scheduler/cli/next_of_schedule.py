@@ -22,7 +22,8 @@ from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
-from nats_scheduler.observe.texts import how_to_resume, moment_text, printable
+from nats_scheduler.observe.texts import how_to_resume, printable
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.service.pattern_endpoints import fires_of
 
 

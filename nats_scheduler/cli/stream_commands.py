@@ -29,7 +29,8 @@ from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
 from nats_scheduler.observe.documents import StreamModeDocument, error_document
-from nats_scheduler.observe.texts import moment_text, printable
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.json_files import StreamFileError, read_stream_file

@@ -23,8 +23,9 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import sidecar_answers as asked
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer, read_activity
-from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
+from nats_scheduler.service.schemas import InstanceDocument, StreamDocument
 from nats_scheduler.service.sidecar_answers import Answers, AnswerState, EndpointQuestion, health_of
+from nats_scheduler.service.verdict import Known, StatusVerdict, verdict
 
 T = TypeVar("T")
 
@@ -46,7 +47,9 @@ STREAM_ACTIVITY = replace(asked.ACTIVITY, fresh_seconds=5.0)
 """The question for a single stream, asked at most every 5 s; all of them together are asked for in each interval."""
 ANSWER_KEPT_NS = 30 * SECOND
 """The time for which the last answer is used while there is no new one."""
-ADVICE = "start `nats-scheduler run`, or see `nats-scheduler doctor`"
+
+JUDGED = (asked.HEALTH.endpoint, asked.FINDINGS.endpoint)
+"""The questions that only the verdict rests on, which says itself what it lacks."""
 
 NO_KEYS: Mapping[str, object] = {}
 
@@ -78,6 +81,7 @@ class Knowledge:
         self._timeline: Asked = replace(asked.TIMELINE, fresh_seconds=fresh), about
         self._instances: Asked = INSTANCES, {"limit": PAGE_LENGTH}
         self._kept: Asked = FAILURES, {**about, "limit": ROWS_ASKED}
+        self._findings: Asked = asked.FINDINGS, {}
         self._alive: dict[str, InstanceDocument] = {}
         """The sidecars of the last list, by id."""
         self._gone: dict[str, tuple[InstanceDocument, int]] = {}
@@ -88,7 +92,7 @@ class Knowledge:
     def questions(self) -> list[Asked]:
         """Return what is to be asked, as far as that does not follow from answers."""
         listed = [self._health, self._listed, self._activity, self._recent]
-        return [*listed, self._timeline, self._instances, self._kept]
+        return [*listed, self._timeline, self._instances, self._kept, self._findings]
 
     def further_questions(self) -> list[Asked]:
         """Return what is to be asked about single streams and instances."""
@@ -161,36 +165,33 @@ class Knowledge:
         return self._answers.now()
 
     def view(self) -> View:
-        """Return what is known at this moment."""
-        parts = map(self._part, self.questions())
-        is_answered = any(part.data is not None and not (part.fault and part.is_connected) for part in parts)
-        if not is_answered and not self.lost:
-            return self._without_answers()
+        """Return what is known at this moment; if nobody answers, that is nothing but the verdict and failures."""
+        found, failures = self._verdict(), self._newest_failures()
+        if found.is_blind and not self.lost:
+            return View(self.now(), self.server, found, failures=failures or None)
         last_good_at, now = self._answers.last_good_at, self.now()
         return View(
             at=now,
             server=self.server,
+            verdict=found,
             lost=self.lost,
             age=0 if last_good_at is None else max(now - last_good_at, 0),
-            answered=is_answered,
-            is_health_known=next(self._healths(), None) is not None,
-            reasons=list(dict.fromkeys(self._reasons())),
-            notices=list(self._notices()) if is_answered else [],
+            notices=[] if self.lost else list(self._notices()),
             activity=_minutes(self._part(self._activity)),
             streams=self._streams(),
-            due=self._due() if is_answered else None,
+            due=None if self.lost else self._due(),
             fires=None if self._part(self._recent).data is None else self._rows(self._recent, "fires"),
-            failures=self._newest_failures() if is_answered or self._failures else None,
+            failures=None if self.lost and not failures else failures,
             instances=self._shown_instances(),
         )
 
-    def _without_answers(self) -> View:
-        """Return what is known if no sidecar answers, or none has answered yet."""
-        faults = [part.fault for part in map(self._part, self.questions()) if part.fault and not part.is_absent]
-        advice = faults[0] if faults else ADVICE
-        is_asked = bool(self._part(self._health).fault)
-        failures = self._newest_failures() if self._failures else None
-        return View(self.now(), self.server, advice=advice if is_asked else "", failures=failures)
+    def _verdict(self) -> StatusVerdict:
+        health, names = self._answers.last(*self._health), self._single_instances()
+        if self.lost:
+            health = replace(health, fault=self.lost, is_connected=False)
+        each = {name: self._answers.last(health_of(name), NO_KEYS) for name in names if len(names) > 1}
+        streams, instances, findings = map(self._part, (self._listed, self._instances, self._findings))
+        return verdict(Known(self.now(), health, each, streams, instances, findings, self._stream))
 
     def _part(self, one: Asked) -> AnswerState[Any]:
         """Return what is known of an answer; one that is old counts as none, unless there is no connection."""
@@ -234,37 +235,19 @@ class Knowledge:
     def _newest_failures(self) -> list[FailureDocument]:
         return sorted(self._failures.values(), key=lambda one: -instant_of(one["stored"]))[:MAX_FAILURES]
 
-    def _healths(self) -> Iterator[HealthAnswer]:
-        """Return the health of the sidecar that answered, and of each one that is asked by its name."""
-        for one in (self._health, *((health_of(name), NO_KEYS) for name in self._single_instances())):
-            if (answer := self._part(one).data) is not None:
-                yield answer
-
-    def _reasons(self) -> Iterator[str]:
-        """Return why schedules do not all fire."""
-        for health in self._healths():
-            if not health["ready"]:
-                yield from health["reasons"] or ["a sidecar is not ready"]
-        if self._stream is not None and self._part(self._listed).data is not None and not self._served():
-            yield f"stream {self._stream} is not served"
-
     def _notices(self) -> Iterator[str]:
-        """Return what is missing from the view, and why: who is missing first, since a narrow screen cuts the rest."""
-        yield from dict.fromkeys(note for health in self._healths() for note in health.get("notes", ()))
+        """Return what is missing from the view, and why."""
         asked_now, streams = self.questions(), [*map(_about_stream, self._single_streams())]
         answered = (self._part(one).data or {} for one in (*asked_now, *streams))
         silent = {name for answer in answered for name in answer.get("unanswered", ())}
-        each = {name: self._part((health_of(name), NO_KEYS)) for name in self._single_instances()}
-        silent |= {name for name, part in each.items() if part.fault and part.is_connected}
         if silent:
-            yield f"no answer from {', '.join(sorted(silent))}: what only they know is missing"
-        yield from (one["unread"] for one in self._served() if one["unread"] is not None)
+            yield f"No answer from {', '.join(sorted(silent))}: what only they know is missing."
         for question, request in asked_now:
             part = self._part((question, request))
-            if part.fault and part.is_connected:
-                yield f"{question.endpoint}: {part.fault}"
+            if part.fault and part.is_connected and question.endpoint not in JUDGED:
+                yield f"{question.endpoint}: {part.fault}."
         if self.denied:
-            yield self.denied
+            yield f"{self.denied}."
 
 
 def _about_stream(stream: str) -> Asked:

@@ -19,12 +19,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from nats_scheduler.cli.top_view import LATENESS_MINUTES, P50, P99, InstanceRow, StreamRow, View, lateness_of
+from nats_scheduler.cli.top_view import LATENESS_MINUTES, P50, P99, InstanceRow, StreamRow, View
 from nats_scheduler.observe.activity import LastMinutes
 from nats_scheduler.observe.documents import due_of, instant_of
-from nats_scheduler.observe.texts import moment_text, printable, span_text, what_happened
-from nats_scheduler.schedule.instants import DAY, MILLISECOND, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.observe.texts import printable, what_happened
+from nats_scheduler.observe.times import UNKNOWN, lateness_text, moment_text, short_text, span_text, upcoming_text
+from nats_scheduler.schedule.instants import SECOND
 
 GOOD, BAD, HEADING = "green", "red", "reverse"
 ELLIPSIS = "…"
@@ -46,7 +46,7 @@ LEAST_MINUTES_SHOWN, MOST_MINUTES_SHOWN = 8, 60
 STALE_FROM_NS = 5 * SECOND
 """The age from which on answers are said to be old."""
 PATIENCE = "waiting for the first answer"
-UNKNOWN = "-"
+ADVICE = "Start `nats-scheduler run`, or see `nats-scheduler doctor`."
 
 STATUS, NOTICE, FIRES_LINE, LATENESS, TITLE, KEYS = range(6)
 """The lines around the tables, the most important one first."""
@@ -86,8 +86,9 @@ def text_of(shown: RenderableType, width: int | None) -> list[str]:
 def _around(view: View, width: int | None, keys: str) -> dict[int, RenderableType]:
     """Return the lines around the tables, from the top."""
     lines: dict[int, RenderableType] = {TITLE: _title(view, width), STATUS: _status(view)}
-    if view.notices:
-        lines[NOTICE] = _line(("! ", BAD), _short("; ".join(view.notices), MAX_LINE_CHARS))
+    advice = [ADVICE] if view.verdict.is_blind and not (view.verdict.is_waiting or view.lost) else []
+    if notices := [*advice, *view.notices, *view.verdict.of_level("note")]:
+        lines[NOTICE] = _line(("! ", BAD), _short(" ".join(notices), MAX_LINE_CHARS))
     if view.activity is not None:
         lines[FIRES_LINE] = _fires_line(view.activity, width)
         lines[LATENESS] = _lateness_line(view.activity, width)
@@ -111,20 +112,17 @@ def _title(view: View, width: int | None) -> Table:
 
 
 def _status(view: View) -> Text:
-    """Return whether all is well, in words first."""
-    age = f", as of {span_text(view.age)} ago" if view.answered and view.age >= STALE_FROM_NS else ""
-    if view.lost:
-        return _bad_status("CONNECTION LOST", f"connecting again{age}: {view.lost}")
-    if not view.answered:
-        return _bad_status("NO SIDECAR ANSWERS", view.advice) if view.advice else _line(PATIENCE)
+    """Return the verdict in words, the sidecars that are alive, and the first reason if it is not well."""
+    verdict = view.verdict
+    if verdict.is_waiting:
+        return _line(PATIENCE)
+    age = f", as of {span_text(view.age)} ago" if view.age >= STALE_FROM_NS else ""
     alive = "" if view.instances is None else _alive_text(view.alive, len(view.instances))
     about = f"{alive}{age}".removeprefix(", ")
-    if view.reasons:
-        more = f" (and {len(view.reasons) - 1} more)" if len(view.reasons) > 1 else ""
-        return _bad_status("NOT READY", f"{about}{': ' if about else ''}{view.reasons[0]}{more}")
-    if not view.is_health_known:
-        return _bad_status("NOT KNOWN", f"no sidecar says whether it is ready{': ' if about else ''}{about}")
-    return _line(("READY", GOOD), f"  {about}")
+    reasons = verdict.of_level("warn", "bad")
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    text = ": ".join(filter(None, (about, f"{reasons[0]}{more}" if reasons else "")))
+    return _line((verdict.words.upper(), BAD if reasons else GOOD), f"  {_short(text, MAX_LINE_CHARS)}")
 
 
 def _alive_text(alive: int, total: int) -> str:
@@ -134,35 +132,33 @@ def _alive_text(alive: int, total: int) -> str:
     return f"{number} sidecar{'' if total == 1 else 's'} alive"
 
 
-def _bad_status(word: str, text: str) -> Text:
-    return _line((word, BAD), f"  {_short(text, MAX_LINE_CHARS)}")
-
-
 def _fires_line(activity: LastMinutes, width: int | None) -> Text:
     rate, refused = activity.rate(), activity.last(LATENESS_MINUTES).refused
     shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"
+    values = [minute.fires if activity.is_known(minute) else None for minute in activity.minutes]
     line = _line("fires     ", (f"{shown}/s", "bold"), f", {rate * 60:,.0f} in 60 s")
     if refused:
         line.append(f", {refused:,} refused", BAD)
-    return line.append(_spark(line.cell_len, "per minute", [minute.fires for minute in activity.minutes], width))
+    return line.append(_spark(line.cell_len, "per minute", values, width))
 
 
 def _lateness_line(activity: LastMinutes, width: int | None) -> Text:
     late = activity.last(LATENESS_MINUTES)
-    p50 = late.quantile(P50)
-    if p50 is None:
+    if not late.fires:
         return _line(f"lateness  no fire in {LATENESS_MINUTES} min")
-    figures = {"p50": p50, "p99": late.quantile(P99), "max": late.lateness_max or None}
+    figures = {"p50": late.quantile(P50), "p99": late.quantile(P99), "max": late.lateness_max or None}
+    if not any(figure is not None for figure in figures.values()):
+        return _line("lateness  not known")
     line = _line("lateness")
     for name, figure in figures.items():  # the last one is left out first if there is no room
         text = f"  {name} {lateness_text(figure)}"
         if width is None or line.cell_len + len(text) <= width:
             line.append(text)
-    minutes = [minute.quantile(P99) or 0 for minute in activity.minutes]
+    minutes = [minute.quantile(P99) or 0 if activity.is_known(minute) else None for minute in activity.minutes]
     return line.append(_spark(line.cell_len, "p99 per minute", minutes, width))
 
 
-def _spark(used: int, label: str, values: Sequence[float], width: int | None) -> str:
+def _spark(used: int, label: str, values: Sequence[float | None], width: int | None) -> str:
     """Return a label and a picture of the last values, behind `used` columns; nothing if there is no room."""
     start = max(LEFT_COLUMNS, used + 1)
     room = MOST_MINUTES_SHOWN if width is None else min(width - start - LABEL_COLUMNS, MOST_MINUTES_SHOWN)
@@ -171,12 +167,16 @@ def _spark(used: int, label: str, values: Sequence[float], width: int | None) ->
     return " " * (start - used) + label.rjust(LABEL_COLUMNS - 1) + " " + sparkline(values[-room:])
 
 
-def sparkline(values: Sequence[float]) -> str:
-    """Return a picture of values: one bar for each, the highest one full, the lowest bar for anything above 0."""
-    most = max(values, default=0)
+def sparkline(values: Sequence[float | None]) -> str:
+    """Return a picture of values: a bar for each, the highest one full, the lowest one for 0; a blank if not known."""
+    most = max((value for value in values if value is not None), default=0)
+    return "".join(" " if value is None else _bar(value, most) for value in values)
+
+
+def _bar(value: float, most: float) -> str:
     if most <= 0:
-        return BARS[0] * len(values)
-    return "".join(BARS[min(int(max(value, 0) / most * (len(BARS) - 1) + 0.999), len(BARS) - 1)] for value in values)
+        return BARS[0]
+    return BARS[min(int(max(value, 0) / most * (len(BARS) - 1) + 0.999), len(BARS) - 1)]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def _next_fire(row: StreamRow, at: int) -> Cell:
         return Cell("not ready", BAD)
     if row.is_unowned:
         return Cell("no owner", BAD)
-    return Cell(UNKNOWN if row.next_fire is None else due_text(row.next_fire, at))
+    return Cell(UNKNOWN if row.next_fire is None else upcoming_text(row.next_fire, at))
 
 
 def _due(view: View) -> Section:
@@ -345,7 +345,7 @@ def _due(view: View) -> Section:
         Column("PATTERN", least=10, drop=1),
     ]
     rows = [
-        _cells(due_text(due_of(one) or 0, view.at), one["stream"], one["subject"], one["pattern"])
+        _cells(upcoming_text(due_of(one), view.at), one["stream"], one["subject"], one["pattern"])
         for one in view.due or ()
     ]
     return Section(DUE, columns, rows, "nothing" if view.due is not None else "")
@@ -360,8 +360,8 @@ def _last_fires(view: View) -> Section:
     ]
     rows = [
         _cells(
-            clock_text(instant_of(one["stored"]), view.at),
-            lateness_text(lateness_of(one)),
+            short_text(instant_of(one["stored"]), view.at),
+            lateness_text(one["lateness_nanoseconds"]),
             one["stream"],
             one["schedule"],
         )
@@ -380,7 +380,7 @@ def _failures(view: View) -> Section:
     ]
     rows = [
         _cells(
-            clock_text(instant_of(one["stored"]), view.at),
+            short_text(instant_of(one["stored"]), view.at),
             one["kind"],
             one["stream"],
             one["schedule"] or UNKNOWN,
@@ -426,29 +426,6 @@ def _bad_number(number: int) -> Cell:
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------
-
-
-def due_text(fire_time: int, at: int) -> str:
-    """Return when a fire is due, counted from now: `in 5s`, `now`, `12s ago`."""
-    left = fire_time - at
-    if left >= SECOND // 2:
-        return f"in {span_text(left)}"
-    return f"{span_text(-left)} ago" if left <= -2 * SECOND else "now"
-
-
-def clock_text(instant: int, at: int) -> str:
-    """Return an instant of the past (ns) as the time of the day in UTC; as its day if that is another one."""
-    text = format_rfc3339(instant - instant % SECOND)
-    return text[11:19] if instant // DAY == at // DAY else text[5:16].replace("T", " ")
-
-
-def lateness_text(nanoseconds: int | None) -> str:
-    """Return how late a fire was, or `-` if that is not known."""
-    if nanoseconds is None:
-        return UNKNOWN
-    if abs(nanoseconds) < SECOND:
-        return f"{nanoseconds / MILLISECOND:.1f} ms"
-    return f"{nanoseconds / SECOND:.1f} s" if nanoseconds < 100 * SECOND else span_text(nanoseconds)
 
 
 def _short(text: str, most: int) -> str:

@@ -12,6 +12,7 @@ from nats_scheduler.observe.activity import LastMinutes, Minute
 from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument, ScheduleDocument, due_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
+from nats_scheduler.service.verdict import StatusVerdict
 
 P50, P99 = 0.5, 0.99
 LATENESS_MINUTES = 10
@@ -95,18 +96,12 @@ class View:
     at: int
     server: str
     """Address, name and version of the server."""
+    verdict: StatusVerdict
+    """Whether all is well, and why not."""
     lost: str = ""
     """Why there is no connection; "" if there is one."""
     age: int = 0
     """The age of the answers (ns)."""
-    answered: bool = False
-    """True if any sidecar answered, or a server that fires by itself was read."""
-    is_health_known: bool = False
-    """True if any of them reported whether it is ready."""
-    advice: str = ""
-    """The advice for the user if no sidecar answered."""
-    reasons: Sequence[str] = ()
-    """Why schedules do not all fire."""
     notices: Sequence[str] = ()
     """The parts that are missing from the view, and why."""
     activity: LastMinutes | None = None
@@ -116,6 +111,11 @@ class View:
     fires: Sequence[RecentFireDocument] | None = None
     failures: Sequence[FailureDocument] | None = None
     instances: Sequence[InstanceRow] | None = None
+
+    @property
+    def answered(self) -> bool:
+        """True if a sidecar answered, or a server that fires by itself was read."""
+        return not self.verdict.is_blind
 
     @property
     def alive(self) -> int:
@@ -151,8 +151,8 @@ def view_document(view: View) -> Document:
         "connection_lost": view.lost or None,
         "age_nanoseconds": view.age,
         "answered": view.answered,
-        "ready": view.answered and view.is_health_known and not view.lost and not view.reasons,
-        "reasons": [*([view.advice] if view.advice else []), *view.reasons],
+        "verdict": view.verdict.level,
+        "reasons": [{"level": one.level, "sentence": one.sentence} for one in view.verdict.reasons],
         "notices": list(view.notices),
         "activity": _activity(view.activity),
         "streams": [_stream(one) for one in view.streams],
@@ -178,6 +178,7 @@ def _activity(activity: LastMinutes | None) -> Document | None:
     return {
         "fires_per_second": round(activity.rate(), 3),
         "refused": recent.refused,
+        "since": _time(activity.since or None),
         "lateness": _lateness(recent),
         "minutes": [
             {"from": format_rfc3339(one.start), "fires": one.fires, "lateness": _lateness(one)}
@@ -188,7 +189,7 @@ def _activity(activity: LastMinutes | None) -> Document | None:
 
 def _lateness(minute: Minute) -> Document:
     p50, p99 = minute.quantile(P50), minute.quantile(P99)
-    most = None if p50 is None else minute.lateness_max
+    most = minute.lateness_max or (None if p50 is None else 0)
     return {"p50_nanoseconds": p50, "p99_nanoseconds": p99, "max_nanoseconds": most}
 
 
@@ -209,12 +210,7 @@ def _due(one: ScheduleDocument) -> Document:
 
 
 def _fire(one: RecentFireDocument) -> Document:
-    return {**_picked(one, ("stream", "schedule", "target", "stored")), "lateness_nanoseconds": lateness_of(one)}
-
-
-def lateness_of(fire: RecentFireDocument) -> int | None:
-    """Return how late a fire was (ns); None if it was overdue, since that says nothing about punctuality."""
-    return None if fire["overdue"] else fire["lateness_nanoseconds"]
+    return _picked(one, ("stream", "schedule", "target", "stored", "lateness_nanoseconds", "overdue"))
 
 
 def _instance(row: InstanceRow) -> Document:

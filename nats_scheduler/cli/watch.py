@@ -31,7 +31,8 @@ from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, SCHEDULE_C
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.foreign_json import Object, read_object, server_time
 from nats_scheduler.message.subjects import is_covered
-from nats_scheduler.observe.texts import moment_text, printable
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import moment_text
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.runtime.shared import SETTINGS

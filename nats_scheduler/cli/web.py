@@ -1,7 +1,7 @@
 """`nats-scheduler web`: the status page, in a process of its own that asks the running sidecars.
 
 Rule: it only sends requests, so it can neither delay nor break a fire; it runs beside any number of sidecars, on any
-machine.
+machine. Where none runs, it reads what a server of 2.12 or later fires by itself.
 Cost: the extra `web` (starlette, jinja2), some 60 MB of memory. Limit: one account, that of its user.
 """
 
@@ -42,13 +42,20 @@ def command(resolved: ResolvedSettings) -> None:
 
 
 async def _run(settings: SidecarSettings) -> None:
+    from nats_scheduler.jetstream.connection import Connection
     from nats_scheduler.observe.address import ListenError
+    from nats_scheduler.runtime.access import Access
+    from nats_scheduler.runtime.asked import ServerAlone
     from nats_scheduler.web.app import TokenError, run
 
     stop = asyncio.Event()
     stop_on_signals(stop.set)
+
+    def reader_on(connection: Connection) -> ServerAlone:
+        return ServerAlone(Access.through(connection, settings), SystemClock())
+
     try:
         check_credentials(settings.connection)
-        await run(settings, SystemClock().now, stop)
+        await run(settings, SystemClock().now, stop, reader_on)
     except (ConnectError, TokenError, ListenError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None

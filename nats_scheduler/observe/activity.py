@@ -62,7 +62,7 @@ class Minute:
     lateness: tuple[int, ...]
     """Fires by the buckets of the histogram, each without those before it, and what is above all of them."""
     lateness_max: int
-    """The greatest lateness (ns) in it; 0 if nothing was late."""
+    """The greatest lateness (ns) in it, that of overdue fires too; 0 if nothing was late."""
 
     def quantile(self, share: float) -> int | None:
         """Return the lateness (ns) that a share (0 to 1) of the fires did not exceed; None without fires.
@@ -89,6 +89,12 @@ class LastMinutes:
     """The instant (ns since the Unix epoch) at which that was known."""
     minutes: Sequence[Minute]
     """Oldest first; the last one is the present one."""
+    since: int = 0
+    """The instant (ns) from which on all fires are counted; of minutes before it only some may be."""
+
+    def is_known(self, minute: Minute) -> bool:
+        """Return whether all that happened in a minute is counted, or something is."""
+        return minute.start >= self.since or minute.fires > 0
 
     def last(self, number: int) -> Minute:
         """Return what happened in the last minutes, the present one included, as if it was one minute."""
@@ -160,7 +166,7 @@ class ReadFires:
         """Count a fire; they come in the order in which they were stored."""
         late = fire.stored_at - fire.send_time
         place = _OVERDUE if fire.overdue else _SINGLE + bisect_left(_BOUNDS_NS, late)
-        self.hour.add(fire.stored_at // MINUTE, [(0, 1), (place, 1)], 0 if fire.overdue else late)
+        self.hour.add(fire.stored_at // MINUTE, [(0, 1), (place, 1)], late)
         self.recent.append(fire)
 
 
@@ -189,12 +195,16 @@ class Activity:
         self._sampled: dict[str, _Sampled] = {}
         self._minute: int | None = None
         """The minute in which the last sample of all streams began."""
+        self.since: int | None = None
+        """The start (ns) of the first minute to which anything is counted; None before the first sample."""
 
     def sample(self, now: Callable[[], int]) -> Generator[None, None, None]:
         """Add what happened since the last sample; yield after each unit of work. `now` returns the time (ns)."""
         minute = minute_of(now())
         before = minute if self._minute is None else min(self._minute, minute)
         self._minute = minute
+        if self.since is None:
+            self.since = minute * MINUTE
         for number, (stream, counts) in enumerate(list(self._fires.by_stream.items()), 1):
             sampled = self._sampled.get(stream)
             if sampled is None:

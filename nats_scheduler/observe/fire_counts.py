@@ -46,14 +46,12 @@ class FireCounts:
         self.seconds_late = 0.0
         """The sum of all lateness."""
         self.latest = 0.0
-        """The greatest lateness since it was last taken (`observe.activity`)."""
+        """The greatest lateness since it was last taken (`observe.activity`), that of overdue fires too."""
 
     def late(self, seconds: float) -> None:
         """Count a fire that was stored `seconds` after its time."""
         self.lateness[bisect_left(LATENESS_BUCKETS_SECONDS, seconds)] += 1
         self.seconds_late += seconds
-        if seconds > self.latest:
-            self.latest = seconds
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[FireCounts], int]], ...] = (
@@ -98,6 +96,8 @@ class FireMetrics(Collector):
             counts.overdue += 1
         else:
             counts.late(seconds)
+        if seconds > counts.latest:
+            counts.latest = seconds
         self.recent.append((stream, event))
 
     def collect(self) -> Iterator[Metric]:

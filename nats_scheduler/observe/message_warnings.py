@@ -17,7 +17,8 @@ from nats_scheduler.message.reading import Reading, lifetime_of
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
-from nats_scheduler.observe.texts import NO_SERVER_KNOWS, policies_text, printable, span_text, time_text
+from nats_scheduler.observe.texts import NO_SERVER_KNOWS, policies_text, printable
+from nats_scheduler.observe.times import span_text, time_text
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
 from nats_scheduler.schedule.patterns import Cron, Pattern, Syntax
 

@@ -1,7 +1,6 @@
-"""Instants, spans, policies and texts of others as people read them, in tables, warnings and answers.
+"""Policies, advisories and texts of others as people read them, in tables, warnings and answers.
 
-Rule: an instant is in UTC, with no more digits than are of use to a reader; a text of others cannot contain a terminal
-command.
+Rule: a text of others cannot contain a terminal command.
 """
 
 import shlex
@@ -12,17 +11,9 @@ from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.policies import LABELS, Policies, policy_words
-from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.observe.times import fewer_digits
 from nats_scheduler.schedule.explain import explain_pattern
-from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Pattern
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
-
-SHOWN_IN_DAYS_FROM_NS = 2 * DAY
-"""A span (ns) from here on is shown in days."""
-
-SHOWN_IN_YEARS_FROM_NS = 730 * DAY
-"""A span (ns) from here on is shown in years of 365 days."""
 
 
 def how_to_resume(stream: str, subject: str, dialect: Dialect) -> str:
@@ -35,31 +26,6 @@ def how_to_resume(stream: str, subject: str, dialect: Dialect) -> str:
 def printable(text: str) -> str:
     """Return text with every character that is not printable escaped."""
     return text if text.isprintable() else repr(text)[1:-1]
-
-
-def shortened(instant: int) -> int:
-    """Return an instant (ns) rounded down to the second, or to the millisecond if it is between two seconds."""
-    return instant - instant % (MILLISECOND if instant % SECOND >= MILLISECOND else SECOND)
-
-
-def time_text(instant: int) -> str:
-    """Return an instant (ns) in UTC as text, to the second or to the millisecond."""
-    return format_rfc3339(shortened(instant))
-
-
-def moment_text(instant: int) -> str:
-    """Return an instant (ns) of the past in UTC as text, to the second."""
-    return format_rfc3339(instant - instant % SECOND)
-
-
-def span_text(nanoseconds: int) -> str:
-    """Return a span (ns) as text, to the second; long spans in days and hours, or in years and days."""
-    if nanoseconds < SHOWN_IN_DAYS_FROM_NS:
-        return format_duration(round_to_second(nanoseconds))
-    if nanoseconds < SHOWN_IN_YEARS_FROM_NS:
-        return f"{nanoseconds // DAY}d{nanoseconds % DAY // HOUR}h"
-    days = nanoseconds // DAY
-    return f"{days // 365}y{days % 365}d"
 
 
 def takeover_text(reason: str, before: str) -> str:
@@ -110,12 +76,12 @@ def has_ignored_policies(listed: ListedSchedule) -> bool:
 def what_happened(body: Mapping[str, Any]) -> str:
     """Return what an advisory says in a few words: its code, its reason, and the times that belong to them.
 
-    The command `failures` and the status page use the same words.
+    The commands, `top` and the status page use the same words; no time in them has more than milliseconds.
     """
     parts = [
         f"{body[key]}" if key == "reason" else f"{label} {body[key]}" for key, label in SHOWN.items() if key in body
     ]
-    return "; ".join(parts)
+    return fewer_digits("; ".join(parts))
 
 
 SHOWN = {

@@ -127,19 +127,23 @@ class ServerAlone:
     async def answer(self, endpoint: str, request: Mapping[str, object]) -> Object:
         """Return the answer of an endpoint that reads; raises `QuestionError`.
 
-        That is `NothingSubscribesError` if the server fires on no stream, or does not let its streams be listed.
+        That is `NothingSubscribesError` if the server fires on no stream, or does not let its streams be listed, and
+        for an endpoint that only a sidecar has, such as that of one instance.
         """
+        answering = self._answering.get(endpoint)
+        if answering is None:
+            raise NothingSubscribesError("none runs")
         streams: dict[str, AskedStream] = {}
         with suppress(JetStreamError):
             for one in await self._listed.get("", self._native_streams):
                 streams[one.name] = self._asked.streams.get(one.name) or UnservedStream(one, _nothing_of(one))
         self._asked.streams = streams
         try:
-            answer = read_object(await self._answering[endpoint](json.dumps(request).encode())) if streams else None
+            answer = read_object(await answering(json.dumps(request).encode())) if streams else None
         except ServiceError as error:
             raise RequestRefusedError(error.code, error.sentence) from None
         if answer is None:
-            raise NothingSubscribesError("no sidecar runs, and the server fires on no stream")
+            raise NothingSubscribesError("none runs, and the server itself fires on no stream")
         return answer
 
     async def have_read(self) -> bool:

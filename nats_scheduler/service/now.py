@@ -115,6 +115,8 @@ class ActivityAnswer(Answer):
 
     unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
+    since: Time
+    """From when on all fires are counted, by each instance that answered; of minutes before it some may be missing."""
     bounds_seconds: Annotated[Rows[float], AfterValidator(_check_bounds)]
     """The upper bounds of the lateness that is counted together."""
     minutes: Rows[MinuteDocument]
@@ -148,11 +150,12 @@ async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     others = asked.owners.others
     answers, unanswered = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
+    since = max([asked.activity.since or 0, *(instant_of(answer["since"]) for answer in answers)])
     read = (fires.hour.last(asked.now(), request.minutes) for fires in (await _of_server(asked, request)).values())
     for others_minutes in (*(read_activity(answer).minutes for answer in answers), *read):
         theirs = {one.start: one for one in others_minutes}
         minutes = [total_of([theirs[one.start], one]) if one.start in theirs else one for one in minutes]
-    return await _activity_answer(asked, minutes, unanswered)
+    return await _activity_answer(asked, minutes, unanswered, since)
 
 
 def _check_stream(asked: Asked, stream: str | None) -> None:
@@ -184,11 +187,12 @@ async def _of_server(asked: Asked, request: ActivityRequest | RecentFiresRequest
     return found
 
 
-async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str]) -> Document:
+async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str], since: int) -> Document:
     """Return the answer; if it would be too long, the oldest minutes are missing."""
     head = {
         **asked.head(),
         "unanswered": unanswered,
+        "since": format_rfc3339(since),
         "bounds_seconds": LATENESS_BUCKETS_SECONDS,
     }
     items = await asked.encoded(reversed(minutes), minute_document)
@@ -222,7 +226,9 @@ def read_activity(answer: ActivityAnswer) -> LastMinutes:
         )
         for one in answer["minutes"]
     ]
-    return LastMinutes(instant_of(answer["at"]), sorted(minutes, key=lambda one: one.start))
+    return LastMinutes(
+        instant_of(answer["at"]), sorted(minutes, key=lambda one: one.start), instant_of(answer["since"])
+    )
 
 
 # -- the last fires -------------------------------------------------------------------------------------------------

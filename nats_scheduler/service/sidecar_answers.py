@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from nats_scheduler.message.foreign_json import Object
@@ -65,14 +65,17 @@ class EndpointQuestion(Generic[T]):
     endpoint: str
     form: type[T]
     fresh_seconds: float = 1.0
+    pause_factor: float = PAUSE_FACTOR
+    """How many times as long as the sidecar needed for it an answer is kept."""
 
 
-HEALTH = EndpointQuestion("health.get", HealthAnswer)
+HEALTH = EndpointQuestion("health.get", HealthAnswer, pause_factor=1)
+"""It costs a sidecar next to nothing, and its age decides whether anything is said to be well."""
 
 
 def health_of(instance: str) -> EndpointQuestion[HealthAnswer]:
     """Return the question whether one instance is ready."""
-    return EndpointQuestion(f"{HEALTH.endpoint}.{instance}", HealthAnswer)
+    return replace(HEALTH, endpoint=f"{HEALTH.endpoint}.{instance}")
 
 
 STREAMS = EndpointQuestion("streams.list", StreamsAnswer)
@@ -198,13 +201,13 @@ class Answers:
 
     async def _answer(self, entry: _Entry, question: EndpointQuestion[Any], request: Mapping[str, object]) -> None:
         before, began = entry.part, asyncio.get_running_loop().time()
-        factor = 1  # silence is no work
+        factor = 1.0  # silence is no work
         try:
             async with self._places:
                 began = asyncio.get_running_loop().time()
                 answer = await self._ask(question.endpoint, request)
             found = read(question.form, answer)
-            factor = PAUSE_FACTOR
+            factor = question.pause_factor
             if question.form is HealthAnswer:
                 self._offset = instant_of(found["at"]) - self._now()
             entry.part = AnswerState(found, self.now(), "")

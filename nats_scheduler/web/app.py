@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.address import bound, is_loopback, url_of
 from nats_scheduler.observe.listener import serve
@@ -22,7 +23,7 @@ from nats_scheduler.settings.sidecar_settings import MIN_WEB_TOKEN_LENGTH, Sidec
 from nats_scheduler.web.attempts import Attempts, Proxies
 from nats_scheduler.web.change_pages import Asking, Control
 from nats_scheduler.web.editing import Editing
-from nats_scheduler.web.link import Link
+from nats_scheduler.web.link import Link, Reader
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
 from nats_scheduler.web.request_checks import CONTROL_COOKIE, LOGIN, Controllers, RequestGuard, Sessions
 
@@ -108,15 +109,20 @@ def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Control
     return Controllers(token.encode() if token else token_bytes(), sessions, header, proxies)
 
 
-async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.Event) -> None:
+async def run(
+    settings: SidecarSettings,
+    now: Callable[[], int],
+    stop: asyncio.Event,
+    reader_on: Callable[[Connection], Reader] | None = None,
+) -> None:
     """Serve the status page until `stop` is set; raises `TokenError` and `ListenError`.
 
     Nothing here waits for NATS: the page is served at once, and says what it cannot reach.
-    `now` returns the time in ns since the Unix epoch.
+    `now` returns the time in ns since the Unix epoch; `reader_on` is for `Link`.
     """
     token = token_of(settings)
     sessions = None if token is None else Sessions(token, now)
-    link = Link(settings.connection, settings.web_control_rule)
+    link = Link(settings.connection, settings.web_control_rule, reader_on)
     controllers = controllers_of(settings, now)
     source = Answers(link.ask, now, lambda error: logger().error("request_failed", exc_info=error))
     hosts = {"localhost", settings.web_address, *settings.web_hosts}

@@ -11,9 +11,9 @@ from itertools import groupby
 from math import ceil, floor, log10
 
 from nats_scheduler.observe.activity import Minute
+from nats_scheduler.observe.times import count_text, lateness_text, minute_text
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.service.now import ActivityAnswer, read_activity
-from nats_scheduler.web.rendering import count_text, lateness_text, minute_text
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 76, 10, 12, 32
@@ -90,6 +90,8 @@ class Late:
     p50: float | None
     p99: float | None
     most: float | None
+    is_known: bool = True
+    """False if nothing counted its fires."""
 
 
 def bar_chart(minutes: Sequence[tuple[int, int]], noun: str) -> Chart:
@@ -157,7 +159,9 @@ def lateness_chart(minutes: Sequence[Late]) -> Chart:
 
 def late_text(one: Late) -> str:
     """Return the words of one minute."""
-    if one.p50 is None:
+    if not one.is_known:
+        return f"{minute_text(one.start)} UTC: not known"
+    if not one.fires:
         return f"{minute_text(one.start)} UTC: no fire"
     return (
         f"{minute_text(one.start)} UTC: {count_text(one.fires)} fires, median {lateness_text(one.p50)}, "
@@ -168,7 +172,7 @@ def late_text(one: Late) -> str:
 def _lateness_description(minutes: Sequence[Late]) -> str:
     latest = max((one for one in minutes if one.most is not None), key=lambda one: one.most or 0, default=None)
     if latest is None:
-        return "No fire in this time."
+        return "No lateness is known in this time." if any(one.fires for one in minutes) else "No fire in this time."
     return f"The latest fire was {lateness_text(latest.most)} late, at {minute_text(latest.start)} UTC."
 
 
@@ -211,10 +215,15 @@ LEAST_MINUTES = 5
 
 
 def hour_of(answer: ActivityAnswer) -> dict[str, object]:
-    """Return the last hour: its sums, its fires per minute in the last 60 s, its minutes, and the pictures of them."""
+    """Return the last hour: its sums, its fires per minute in the last 60 s, its minutes, and the pictures of them.
+
+    `since` is from when on it is known (ns); None if that is the whole hour.
+    """
     activity = read_activity(answer)
-    whole, minutes = activity.last(MINUTES), [*map(_late, activity.minutes[-MINUTES:])]
+    shown = activity.minutes[-MINUTES:]
+    whole, minutes = activity.last(MINUTES), [_late(one, is_known=activity.is_known(one)) for one in shown]
     return {
+        "since": activity.since if shown and activity.since > shown[0].start else None,
         "fires": whole.fires,
         "per_minute": round(activity.rate() * 60),
         "refused": whole.refused,
@@ -227,6 +236,6 @@ def hour_of(answer: ActivityAnswer) -> dict[str, object]:
     }
 
 
-def _late(minute: Minute) -> Late:
+def _late(minute: Minute, *, is_known: bool = True) -> Late:
     p50, p99 = minute.quantile(0.5), minute.quantile(0.99)
-    return Late(minute.start, minute.fires, p50, p99, None if p50 is None else minute.lateness_max)
+    return Late(minute.start, minute.fires, p50, p99, minute.lateness_max or (None if p50 is None else 0), is_known)

@@ -1,10 +1,13 @@
 """The connection of the status page, and the requests that it sends.
 
+Where no sidecar runs, what the server itself fires is read, and answered as a sidecar would: changes are not.
 Cost: one connection, and a dial every second while there is none.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
@@ -12,7 +15,7 @@ from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.change_endpoints import CHANGE_LIMIT_SECONDS, CONTROL_SUBJECTS
-from nats_scheduler.service.client import NotConnectedError, ask
+from nats_scheduler.service.client import NotConnectedError, NothingSubscribesError, ask
 from nats_scheduler.service.sidecar_answers import ANSWER_SECONDS
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 
@@ -26,14 +29,35 @@ REPORT_INTERVAL_SECONDS = 30.0
 """The interval at which the log repeats why there is no connection."""
 
 
+class Reader(Protocol):
+    """Answers as a sidecar would, where none runs (`runtime.asked.ServerAlone`)."""
+
+    @property
+    def opened(self) -> Callable[[], AbstractAsyncContextManager[None]]:
+        """Let the server be read for as long as the context lasts."""
+
+    async def answer(self, endpoint: str, request: Mapping[str, object]) -> Object:
+        """Return the answer of an endpoint that reads; raises `QuestionError`."""
+
+
 class Link:
     """A connection that is made again when it is lost, for as long as that takes.
 
     A request never waits for it: without a connection it fails at once with the reason, so that a page can say so.
     """
 
-    def __init__(self, settings: ConnectionSettings, rule: str | None = None) -> None:
-        """Connect by `settings`; changes are asked for under a rule of the sidecars, if one is named."""
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        rule: str | None = None,
+        reader_on: Callable[[Connection], Reader] | None = None,
+    ) -> None:
+        """Connect by `settings`; changes are asked for under a rule of the sidecars, if one is named.
+
+        `reader_on` returns who answers on a connection where no sidecar does; None if nobody.
+        """
+        self._reader_on = reader_on
+        self._reader: Reader | None = None
         self._control = f"{CONTROL_SUBJECTS}.for.{rule}" if rule else CONTROL_SUBJECTS
         self._dialer = Dialer(settings)
         self._connection: Connection | None = None
@@ -63,11 +87,25 @@ class Link:
         server = connection.server
         logger().info("connected", server=connection.url, name=server.name, version=server.version)
         try:
-            self._reason = await asyncio.shield(connection.lost)
+            async with self._reading(connection):
+                self._reason = await asyncio.shield(connection.lost)
             logger().warning("connection_lost", reason=self._reason)
         finally:
             self._connection = None
             await connection.close()
+
+    @asynccontextmanager
+    async def _reading(self, connection: Connection) -> AsyncIterator[None]:
+        """Let what the server fires be read on a connection."""
+        if self._reader_on is None:
+            yield
+            return
+        self._reader = self._reader_on(connection)
+        try:
+            async with self._reader.opened():
+                yield
+        finally:
+            self._reader = None
 
     def _report_failure(self) -> None:
         now, (reason, reported_at) = asyncio.get_running_loop().time(), self._reported
@@ -79,7 +117,12 @@ class Link:
         """Send a request to the micro service and return the answer; raises `QuestionError`."""
         if self._connection is None:
             raise NotConnectedError(self._reason)
-        return await ask(self._connection, endpoint, request, ANSWER_SECONDS, "the user of this page")
+        try:
+            return await ask(self._connection, endpoint, request, ANSWER_SECONDS, "the user of this page")
+        except NothingSubscribesError:
+            if self._reader is None:
+                raise
+            return await self._reader.answer(endpoint, request)
 
     async def change(self, endpoint: str, request: Mapping[str, object]) -> Object:
         """Send a request that changes a schedule, once, and return the answer; raises `QuestionError`."""

@@ -23,9 +23,10 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
-from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer, StreamsAnswer
 from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
 from nats_scheduler.service.stream_owners import ownership_of
+from nats_scheduler.service.verdict import Known, troubled_first, verdict
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, hour_of
@@ -38,7 +39,6 @@ from nats_scheduler.web.request_checks import (
     Sessions,
     too_many_attempts,
 )
-from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
 # -- which instance owns each stream ---------------------------------------------------------------------------------
 
@@ -340,14 +340,15 @@ class Pages:
     async def _missing(self, _query: Query) -> Values:
         return {"status": NOT_FOUND}
 
-    async def _health_of_each(self, instances: AnswerState[InstancesAnswer]) -> list[HealthAnswer]:
-        """Return what each instance that is alive says of itself, if there are several."""
+    async def _health_of_each(self, instances: AnswerState[InstancesAnswer]) -> Mapping[str, AnswerState[HealthAnswer]]:
+        """Return what each instance that is alive says of itself, by its name, if there are several."""
         known = [] if instances.data is None else instances.data["instances"]
         alive = [one["id"] for one in known if one["state"] == "alive" and INSTANCE_ID.fullmatch(one["id"])]
         if len(alive) < 2:
-            return []
-        asked = (self._source.get(sidecar_answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
-        return [part.data for part in await asyncio.gather(*asked) if part.data is not None and not part.fault]
+            return {}
+        names = alive[:MAX_INSTANCES_ASKED]
+        asked = (self._source.get(sidecar_answers.health_of(one)) for one in names)
+        return dict(zip(names, await asyncio.gather(*asked), strict=True))
 
     async def page(
         self, name: str, title: str, asked: Callable[[Query], Awaitable[Values]], request: Request
@@ -387,9 +388,11 @@ class Pages:
             ask(sidecar_answers.INSTANCES),
             ask(sidecar_answers.FINDINGS),
         )
-        each = await self._health_of_each(instances)
+        each, source = await self._health_of_each(instances), self._source
+        known = Known(source.now(), health, each, streams, instances, findings)
         return {
-            "verdict": verdict(health, each, streams, instances, findings, self._source.last_good_at),
+            "verdict": verdict(known),
+            "last_good_at": source.last_good_at,
             "health": health,
             "streams": streams,
             "instances": instances,
@@ -401,6 +404,22 @@ class Pages:
 async def healthz(_request: Request) -> Response:
     """Answer that the process works."""
     return PlainTextResponse("ok\n")
+
+
+def totals(streams: AnswerState[StreamsAnswer], instances: AnswerState[InstancesAnswer]) -> Values:
+    """Return sums over the streams that are shown: what their names say, and when anything fires next (ns)."""
+    listed = () if streams.data is None else streams.data["streams"]
+    fires = [one["next"]["next_fire"] for one in listed if one["next"] is not None]
+    counts = [one["schedules"] for one in listed if one["schedules"] is not None]
+    kinds = {kind: sum(one["kinds"].get(kind, 0) for one in counts) for kind in KINDS}
+    known = () if instances.data is None else instances.data["instances"]
+    return {
+        "schedules": sum(one["total"] for one in counts),
+        "failing": sum(one["failing"] for one in listed),
+        "next": min((fire["nanoseconds"] for fire in fires if fire is not None), default=None),
+        "alive": sum(one["state"] == "alive" for one in known),
+        "kinds": ", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number),
+    }
 
 
 def _minutes(timeline: TimelineAnswer) -> list[tuple[int, int]]:

@@ -2,13 +2,11 @@
 
 The rules: every value is escaped, and made visible (`visible`), because the environment does both for each expression
 of each template; no template marks anything as safe. Only the value of a field is not made visible (`exact`), since it
-is sent back. So a text that a publisher wrote can neither reorder the text
-around it nor hide in it. A value that a template misspells is an error. Times are in UTC, lateness has a unit and at
-most three digits that matter.
+is sent back. So a text that a publisher wrote can neither reorder the text around it nor hide in it. A value that a
+template misspells is an error. Instants, spans and lateness are written by `observe.times`.
 Cost: templates are compiled once.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,9 +15,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nats_scheduler.message.foreign_json import time_of
-from nats_scheduler.observe.texts import span_text
-from nats_scheduler.schedule.instants import DAY, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.observe.times import (
+    clock_text,
+    count_text,
+    distance_text,
+    lateness_text,
+    minute_text,
+    plural,
+    upcoming_text,
+    utc_text,
+    when_text,
+)
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 
 def address(path: str, /, **values: str | None) -> str:
@@ -38,13 +45,6 @@ MAX_LISTED_CHARS = 160
 
 MAX_TOKEN_CHARS = 36
 """A token of a subject up to this length is not broken: a column of a phone is that wide."""
-
-MOMENT_NS = 10 * SECOND
-"""The greatest age (ns) of an answer that is shown as if it was of now."""
-
-_DIGITS = re.compile(r"(\.\d{3})\d+")
-
-UNKNOWN = "–"
 
 
 def visible(value: object) -> object:
@@ -72,89 +72,11 @@ def width_class(subject: str | None) -> str:
     return " long" if any(len(token) > MAX_TOKEN_CHARS for token in (subject or "").split(".")) else ""
 
 
-def utc_text(instant: int | None) -> str:
-    """Return an instant (ns) to the second, or to the millisecond if it is between two seconds: 2026-01-31 09:00:00."""
-    if instant is None:
-        return UNKNOWN
-    text = format_rfc3339(instant - instant % SECOND).removesuffix("Z").replace("T", " ")
-    milliseconds = instant % SECOND // MILLISECOND
-    return f"{text}.{milliseconds:03}" if milliseconds else text
-
-
-def when_text(instant: int | None, now: int) -> str:
-    """Return an instant (ns) as `utc_text`, without the date if that is the date of `now`: 09:00:00."""
-    text = utc_text(instant)
-    return text[11:] if instant is not None and instant // DAY == now // DAY else text
-
-
-def clock_text(instant: int | None) -> str:
-    """Return an instant (ns) as the time of its day in UTC: 09:00:00."""
-    return UNKNOWN if instant is None else format_rfc3339(instant - instant % SECOND)[11:19]
-
-
-def minute_text(instant: int | None) -> str:
-    """Return an instant (ns) as the minute of its day in UTC: 09:00."""
-    return clock_text(instant)[:5]
-
-
-def distance_text(instant: int | None, now: int) -> str:
-    """Return how far an instant (ns) is away: `in 3m20s`, `12s ago`, `now`."""
-    if instant is None:
-        return ""
-    away = instant - now
-    if -SECOND < away < SECOND:
-        return "now"
-    span = _coarse(abs(away))
-    return f"in {span}" if away > 0 else f"{span} ago"
-
-
-def upcoming_text(instant: int | None, now: int) -> str:
-    """Return how far a fire is away; one that came due a moment ago is due now, since the answer is a moment old."""
-    return "now" if instant is not None and -MOMENT_NS < instant - now < SECOND else distance_text(instant, now)
-
-
-def fewer_digits(text: str) -> str:
-    """Return a text in which no number has more than three digits behind its point."""
-    return _DIGITS.sub(r"\1", text)
-
-
-def _coarse(span: int) -> str:
-    """Return a span (ns) with no more digits than help: seconds matter below ten minutes only."""
-    if 10 * MINUTE <= span < 2 * DAY:
-        return span_text(span - span % MINUTE).removesuffix("0s")
-    return span_text(span - span % SECOND)
-
-
-def lateness_text(nanoseconds: float | None) -> str:
-    """Return a lateness (ns) with its unit: `0.84 ms`, `12 ms`, `1.3 s`, `2m5s`."""
-    if nanoseconds is None:
-        return UNKNOWN
-    milliseconds = nanoseconds / MILLISECOND
-    size = abs(milliseconds)
-    if size < 10:
-        return f"{milliseconds:.2f} ms".replace("-", "−")
-    if size < 1000:
-        return f"{milliseconds:.0f} ms".replace("-", "−")
-    if size < 100_000:
-        return f"{milliseconds / 1000:.1f} s".replace("-", "−")
-    return span_text(int(nanoseconds))
-
-
 def grade(nanoseconds: int | None) -> str:
     """Return the class of a lateness (ns): "" for a usual one, ` much` from 1 s on, ` some` from 100 ms on."""
     if nanoseconds is None or nanoseconds < 100 * MILLISECOND:
         return ""
     return " much" if nanoseconds >= SECOND else " some"
-
-
-def count_text(number: int) -> str:
-    """Return a number with its thousands apart."""
-    return f"{number:,}"
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def templates() -> Environment:
@@ -174,7 +96,6 @@ def templates() -> Environment:
         utc=utc_text,
         when=when_text,
         upcoming=upcoming_text,
-        fewer_digits=fewer_digits,
         clock=clock_text,
         minute=minute_text,
         distance=distance_text,

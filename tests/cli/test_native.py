@@ -49,7 +49,7 @@ def table(folder: Path) -> tuple[Said, ...]:
         Said(("next", "S", EVERY), ("5 fires, counted from",)),
         Said(("history", "S", EVERY), ("ms  server", "newest first, on S.out in S")),
         Said(("history", "S"), (f"ms  {EVERY}", "newest first, in S")),
-        Said(("top", "--once"), ("READY  no sidecar", "S       native", f"s  S       {EVERY}", SERVER_ALONE)),
+        Said(("top", "--once"), ("ALL IS WELL  no sidecar", "S       native", f"s  S       {EVERY}", SERVER_ALONE[1:])),
         Said(("doctor",), ("no_sidecar", "which has 1 with X-Nats-Schedule", "policies_ignored", SERVER_ALONE), 1),
         Said(("instances",), ("no sidecar lives on this account",)),
         Said(("failures",), (CREATED_BY_A_SIDECAR,), 1),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nats_scheduler.cli.output import fold, print_table
-from nats_scheduler.observe.texts import printable, span_text, time_text
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import span_text, time_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from nats_scheduler.cli.history import NOT_STORED, lateness_text
-from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
+from nats_scheduler.cli.history import NOT_STORED
 from tests.cli.prompt import Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer
 from tests.harness.account import sidecar_on
@@ -92,9 +91,3 @@ async def test_fires_into_another_stream_are_found_there(prompt: Prompt) -> None
         assert {fire["stream"] for fire in found["fires"]} == {"JOBS"}
         assert {fire["schedule_sequence"] for fire in found["fires"]} == {1}
     assert "newest first, on jobs.run in JOBS" in table
-
-
-def test_lateness_is_shown_in_milliseconds_or_in_longer_units() -> None:
-    cases = {3 * MILLISECOND: "3.0 ms", 9 * SECOND: "9000.0 ms", 90 * SECOND: "1m30s", 90 * MINUTE: "1h30m0s"}
-    assert {lateness: lateness_text(lateness) for lateness in cases} == cases
-    assert lateness_text(None) == ""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from nats_scheduler.cli.top_screen import ADVICE
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.cli.prompt import EACH_SECOND, WRONG, Prompt, at_a_terminal
 from tests.conftest import StartServer
@@ -84,7 +85,7 @@ async def test_fires_and_failures_are_shown_as_they_come_on_a_terminal_of_any_si
 ) -> None:
     server = await start_server(V2_11)
     async with firing(server) as account, top(server, tmp_path) as terminal:
-        await until(terminal, r"^READY  1 sidecar alive$")
+        await until(terminal, r"^ALL IS WELL  1 sidecar alive$")
         await until(terminal, r"^ORDERS +emulated +1 +0 +0 +[1-9]\d* +[\d.]+ m?s +(now|in 1s)$")
         await until(terminal, r"^fires +[\d.]+/s, [1-9]\d* in 60 s +per minute .*[▂-█]$")
         await until(terminal, r"^lateness  p50 [\d.]+ m?s  p99 [\d.]+ m?s  max [\d.]+ m?s")
@@ -95,7 +96,7 @@ async def test_fires_and_failures_are_shown_as_they_come_on_a_terminal_of_any_si
         for columns, rows in ((40, 10), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
             await until_drawn(terminal, columns, rows)
-            await until(terminal, "^READY  1 sidecar alive", columns, rows)
+            await until(terminal, "^ALL IS WELL  1 sidecar alive", columns, rows)
             await until(terminal, r"^ORDERS .*(now|in 1s)( +[0-9a-f]{12})?( +\d+)?$", columns, rows)
 
 
@@ -106,7 +107,7 @@ async def test_a_key_ends_it_and_the_terminal_is_as_before_also_while_it_is_stop
     server = await start_server(V2_11)
     async with top(server, tmp_path, "--interval", "1h") as terminal:
         before = terminal.modes()
-        await until(terminal, r"^NO SIDECAR ANSWERS  start `nats-scheduler run`, or see `nats-scheduler doctor`")
+        await until(terminal, r"^! Start `nats-scheduler run`, or see `nats-scheduler doctor`\.$")
         assert terminal.modes() != before
         os.kill(terminal.process.pid, signal.SIGTSTP)
         await terminal.wait_for(LEAVE)
@@ -132,7 +133,7 @@ async def test_without_a_keyboard_it_shows_the_same(start_server: StartServer, t
     command = ["/bin/sh", "-c", 'exec "$@" </dev/null', "sh", *sidecar_command(), "top", "--server", server.url]
     terminal = await start_on_terminal(command, folder=tmp_path)
     try:
-        await until(terminal, "^NO SIDECAR ANSWERS")
+        await until(terminal, "^NOT WORKING  No sidecar answers")
         await until(terminal, "^Ctrl-C quits$")
         terminal.press_ctrl_c()
         assert await terminal.end() == 0
@@ -145,21 +146,21 @@ async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_sho
 ) -> None:
     server = await start_server(V2_11)
     async with top(server, tmp_path) as terminal:
-        await until(terminal, "^NO SIDECAR ANSWERS")
+        await until(terminal, "^NOT WORKING  No sidecar answers")
         await server.kill()
-        await until(terminal, "^CONNECTION LOST  connecting again: ")
+        await until(terminal, "^NOT WORKING .*The connection to NATS is lost: ")
         await server.restart()
-        await until(terminal, "^NO SIDECAR ANSWERS")
+        await until(terminal, "^NOT WORKING  No sidecar answers")
         async with account_on(server.url) as account:
             with sidecar("run", "--server", server.url, folder=tmp_path / "first") as running:
-                await until(terminal, "^READY  1 sidecar alive$")
+                await until(terminal, "^ALL IS WELL  1 sidecar alive$")
                 await account.create("ORDERS")
                 await account.publish("ORDERS.s", EACH_SECOND)
                 await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
                 running.kill()
-                await until(terminal, "^NO SIDECAR ANSWERS")
+                await until(terminal, "^NOT WORKING  No sidecar answers")
             with sidecar("run", "--server", server.url, folder=tmp_path / "second"):
-                await until(terminal, r"^READY  1 (of 2 sidecars|sidecar) alive$")
+                await until(terminal, r"^(ALL IS WELL|NEEDS ATTENTION)  1 (of 2 sidecars|sidecar) alive")
                 await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
         terminal.press("q")
         assert await terminal.end() == 0
@@ -169,19 +170,19 @@ async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_sho
 async def test_where_no_sidecar_runs_it_shows_what_the_server_fires(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_15)
     async with account_on(server.url) as account, top(server, tmp_path) as terminal:
-        await until(terminal, "^NO SIDECAR ANSWERS  start `nats-scheduler run`")
+        await until(terminal, "^NOT WORKING  No sidecar answers: ")
         await account.create("ORDERS", storage="file")
         await account.publish("ORDERS.s", EACH_SECOND)
-        await until(terminal, "^READY  no sidecar$")
+        await until(terminal, "^ALL IS WELL  no sidecar$")
         await until(terminal, r"^ORDERS +native +1 +0 +0 +[1-9]")
         await until(terminal, r"^\d\d:\d\d:\d\d +\d\S* m?s +ORDERS +ORDERS\.s$")
         await server.kill()
-        await until(terminal, "^CONNECTION LOST")
+        await until(terminal, "^NOT WORKING .*The connection to NATS is lost: ")
         await server.restart()
-        await until(terminal, "^READY  no sidecar$")
+        await until(terminal, "^ALL IS WELL  no sidecar$")
         async with sidecar_on(server.url) as running:
             await running.ready("ORDERS")
-            await until(terminal, "^READY  1 sidecar alive$")
+            await until(terminal, "^ALL IS WELL  1 sidecar alive$")
         terminal.press("q")
         assert await terminal.end() == 0
 
@@ -193,7 +194,7 @@ async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
     with sidecar("run", "--server", server.url, folder=tmp_path / "still") as still:
         await still.wait_for_line("connected")
         async with firing(server), top(server, tmp_path) as terminal:
-            await until(terminal, "^READY  2 sidecars alive$")
+            await until(terminal, "^ALL IS WELL  2 sidecars alive$")
             still.pause()
             await until(terminal, "^[0-9a-f]{12}  gone")
             fired = await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
@@ -202,7 +203,7 @@ async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
                 describe="another fire is shown",
             )
             still.resume()
-            await until(terminal, "^READY  2 sidecars alive$")
+            await until(terminal, "^ALL IS WELL  2 sidecars alive$")
 
 
 async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: Path) -> None:
@@ -212,22 +213,24 @@ async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: P
         await account.create("ORDERS")
         await running.ready("ORDERS")
         async with top(server, tmp_path / "0", url=url_of(server.url, "sidecar-0")) as terminal:
-            await until(terminal, "^READY  1 sidecar alive$")
+            await until(terminal, "^ALL IS WELL  1 sidecar alive$")
             await account.publish("ORDERS.wrong", WRONG)
             await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
-            assert "! " not in "\n".join(seen(terminal))
+            assert "may not" not in "\n".join(seen(terminal))
         async with top(server, tmp_path / "1", url=url_of(server.url, "sidecar-1")) as terminal:
             await until(terminal, r"^! this user may not subscribe to nats_scheduler\.advisory\.>")
             await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
         async with top(server, tmp_path / "2", url=url_of(server.url, "sidecar-2")) as terminal:
-            await until(terminal, r"^NO SIDECAR ANSWERS  this user may not publish to nats_scheduler\.v1\.health")
+            await until(
+                terminal, r"^NOT WORKING  No sidecar answers: this user may not publish to nats_scheduler\.v1\.health"
+            )
 
 
 @pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
 async def test_no_color_is_obeyed(start_server: StartServer, tmp_path: Path, value: str, coloured: bool) -> None:
     server = await start_server(V2_11)
     async with at_a_terminal("top", "--server", server.url, folder=tmp_path, env={"NO_COLOR": value}) as terminal:
-        await until(terminal, "^NO SIDECAR ANSWERS")
+        await until(terminal, "^NOT WORKING  No sidecar answers")
         assert ("\x1b[31m" in terminal.text) == coloured
         assert "\x1b[1mnats-scheduler top" in terminal.text  # bold is no colour
 
@@ -238,7 +241,7 @@ async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_text(
     server = await start_server(V2_11)
     async with at_a_terminal("top", "--server", server.url, folder=tmp_path, env={"TERM": "dumb"}) as terminal:
         assert await terminal.end() == 1
-        await terminal.wait_for("NO SIDECAR ANSWERS")
+        await terminal.wait_for("No sidecar answers")
         assert "\x1b" not in terminal.text
         assert all(len(line) <= COLUMNS for line in terminal.text.splitlines())
 
@@ -249,8 +252,9 @@ async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_text(
 async def test_once_prints_plain_text(prompt: Prompt) -> None:
     none = await prompt.says("top --once")
     assert none.exit_code == 1
-    advice = "NO SIDECAR ANSWERS  start `nats-scheduler run`, or see `nats-scheduler doctor`"
-    assert none.stdout.splitlines()[1].startswith(advice)
+    status, advice = none.stdout.splitlines()[1:3]
+    assert status.startswith("NOT WORKING  No sidecar answers: ")
+    assert advice == f"! {ADVICE}"
     async with sidecar_on(prompt.url) as running:
         await prompt.create()
         await running.ready("ORDERS")
@@ -260,12 +264,12 @@ async def test_once_prints_plain_text(prompt: Prompt) -> None:
             shown = await prompt.shows(words)
             lines = shown.splitlines()
             assert lines[0].startswith(f"nats-scheduler top  {prompt.url} (")
-            assert lines[1] == "READY  1 sidecar alive"
+            assert lines[1] == "ALL IS WELL  1 sidecar alive"
             assert any(re.match(r"ORDERS +emulated +1 +0 +0 ", line) for line in lines)
             assert any(re.match(r"\d\d:\d\d:\d\d +\S+ m?s  ORDERS  ORDERS\.s$", line) for line in lines)
             assert "\x1b" not in shown
         lines = (await prompt.shows("top NONE --once")).splitlines()
-        assert lines[1] == "NOT READY  1 sidecar alive: stream NONE is not served"
+        assert lines[1] == "NOT WORKING  1 sidecar alive: Stream NONE is not served."
 
 
 async def test_with_json_each_line_is_a_document_until_ctrl_c(start_server: StartServer, tmp_path: Path) -> None:
@@ -277,5 +281,5 @@ async def test_with_json_each_line_is_a_document_until_ctrl_c(start_server: Star
             assert await process.interrupt() == 0
         assert process.stderr == ""
         documents = [json.loads(line) for line in process.stdout.splitlines()]
-        assert documents[-1]["ready"] is True
+        assert documents[-1]["verdict"] == "ok"
         assert documents[-1]["streams"][0]["stream"] == "ORDERS"

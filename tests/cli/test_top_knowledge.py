@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.cli.top_knowledge import ADVICE, MAX_FAILURES, Knowledge
+from nats_scheduler.cli.top_knowledge import MAX_FAILURES, Knowledge
 from nats_scheduler.cli.top_screen import screen, text_of
-from nats_scheduler.cli.top_view import lateness_of, view_document
+from nats_scheduler.cli.top_view import view_document
 from nats_scheduler.observe.documents import due_of
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
@@ -77,6 +77,7 @@ def answers() -> dict[str, dict[str, Any]]:
             "bounds_seconds": list(LATENESS_BUCKETS_SECONDS),
             "minutes": [minute(2, 10, 4), minute(1, 60, 1), minute(0, 30, 0)],
             "unanswered": ["b"],
+            "since": text(-3_600),
         },
         FIRES: {"fires": [late, {**late, "overdue": True}], "unanswered": []},
         TIMELINE: {
@@ -140,8 +141,14 @@ async def knowledge_of(given: dict[str, Any], stream: str | None = None) -> Know
 
 async def test_answers_are_what_is_shown_and_what_the_document_has() -> None:
     view = (await knowledge_of(answers())).view()
-    assert (view.at, view.answered, view.lost, view.advice, view.reasons) == (NOW, True, "", "", [])
-    assert view.notices == ["no answer from b: what only they know is missing"]
+    assert (view.at, view.answered, view.lost, view.verdict.level) == (NOW, True, "", "warn")
+    assert view.verdict.of_level("warn") == [
+        "The server refuses the fires of 1 schedule in stream ORDERS.",
+        "The server refuses the fires of 1 schedule in stream JOBS.",
+        "Instance a cannot serve 1 stream.",
+        "Instance b is silent: its heartbeats stopped.",
+    ]
+    assert view.notices == ["No answer from b: what only they know is missing."]
     assert [
         (row.stream["stream"], row.schedules, row.in_state("overdue"), row.stream["failing"], row.trouble)
         for row in view.streams
@@ -149,14 +156,15 @@ async def test_answers_are_what_is_shown_and_what_the_document_has() -> None:
     assert [row.next_fire for row in view.streams] == [NOW + 3 * SECOND, NOW + 5 * SECOND]
     due_then = [(NOW + SECOND, "orders.u"), (NOW + 5 * SECOND, "orders.t")]
     assert [(due_of(one), one["subject"]) for one in view.due or ()] == due_then
-    assert [(one["stored"], lateness_of(one)) for one in view.fires or ()] == [(text(-1), 900), (text(-1), None)]
+    assert [(one["stored"], one["overdue"]) for one in view.fires or ()] == [(text(-1), False), (text(-1), True)]
     assert view.failures == answers()[FAILURES]["failures"]
     assert [(row.instance["id"], row.state, row.fault) for row in view.instances or ()] == [
         ("a", "alive", "cannot serve JOBS: may not publish"),
         ("b", "silent", ""),
     ]
     document = json.loads(json.dumps(view_document(view)))
-    assert (document["at"], document["ready"], document["connection_lost"]) == (text(0), True, None)
+    assert (document["at"], document["verdict"], document["connection_lost"]) == (text(0), "warn", None)
+    assert document["reasons"][-1]["level"] == "note"
     assert [one["stream"] for one in document["streams"]] == ["JOBS", "ORDERS"]
     assert document["activity"]["fires_per_second"] == pytest.approx((30 + 60 * 55 / 60) / 60, abs=0.001)
     assert document["activity"]["lateness"]["max_nanoseconds"] == 5 * MILLISECOND - 1
@@ -185,19 +193,21 @@ async def test_time_goes_on_between_answers_and_what_was_answered_stays_for_a_wh
         answering.clock.advance(seconds * SECOND)
         await answering.ask_all()
         view = answering.known.view()
-        shown.append((view.activity is not None, f"{ACTIVITY}: busy" in view.notices))
+        shown.append((view.activity is not None, f"{ACTIVITY}: busy." in view.notices))
     assert shown == [(True, True), (False, True)]
 
 
 async def test_what_is_not_answered_is_not_shown_and_not_said_to_be_well() -> None:
     before = Answering({}).known.view()
-    assert (before.answered, before.advice, before.due, before.failures, before.instances) == (
-        *(False, "", None, None, None),
-    )
+    assert (before.verdict.is_waiting, before.due, before.failures, before.instances) == (True, None, None, None)
     none = (await knowledge_of({})).view()
-    assert (none.answered, none.advice, "nats-scheduler run" in ADVICE) == (False, ADVICE, True)
+    assert (none.answered, none.verdict.of_level("bad")) == (
+        False,
+        ["No sidecar answers: nothing subscribes to its requests."],
+    )
     denied = {name: RequestRefusedError(403, f"this user may not publish to {name}") for name in answers()}
-    assert (await knowledge_of(denied)).view().advice == "this user may not publish to health.get"
+    refused = (await knowledge_of(denied)).view().verdict
+    assert refused.of_level("bad") == ["No sidecar answers: this user may not publish to health.get."]
 
     given = {name: answer for name, answer in answers().items() if name not in (ACTIVITY, FIRES, TIMELINE)}
     view = (await knowledge_of(given)).view()
@@ -205,12 +215,29 @@ async def test_what_is_not_answered_is_not_shown_and_not_said_to_be_well() -> No
     assert [row["subject"] for row in view.due or ()] == ["JOBS.next", "ORDERS.next"]
     unread = answers()
     unread[STREAMS]["streams"][0] |= {"unread": "it is being read", "schedules": None, "next": None}
-    assert "it is being read" in (await knowledge_of(unread)).view().notices
-    assert (await knowledge_of(answers(), "NONE")).view().reasons == ["stream NONE is not served"]
+    notes = (await knowledge_of(unread)).view().verdict.of_level("note")
+    assert "Stream ORDERS is not counted: it is being read." in notes
+    assert "Stream NONE is not served." in (await knowledge_of(answers(), "NONE")).view().verdict.of_level("bad")
     silent = {name: answer for name, answer in answers().items() if name != HEALTH}
-    silent[INSTANCES]["instances"] = []
     view = (await knowledge_of(silent)).view()
-    assert (view.answered, view.reasons, view_document(view)["ready"]) == (True, [], False), "nobody has said so yet"
+    assert (view.answered, view.streams, view_document(view)["verdict"]) == (False, (), "bad"), "nobody says it is well"
+
+
+async def test_nothing_is_well_without_an_answer_about_health_of_the_last_two_seconds() -> None:
+    well = answers()
+    well[STREAMS]["streams"] = [dict(stream("ORDERS").stream)]
+    well[INSTANCES]["instances"] = [instance_document("a")]
+    answering = Answering(well)
+    await answering.ask_all()
+    found = []
+    for seconds in (0, 1, 4):
+        answering.clock.advance(seconds * SECOND)
+        found.append(answering.known.view().verdict.level)
+    assert found == ["ok", "ok", "warn"], "what else is known is as old"
+    del answering.given[HEALTH]
+    await answering.ask_all()
+    view = answering.known.view()
+    assert (view.verdict.level, view.answered, view.activity) == ("bad", False, None), "the other answers are kept"
 
 
 async def test_single_streams_are_asked_for_if_there_are_several_and_one_stream_is_shown_alone() -> None:
@@ -226,7 +253,7 @@ async def test_single_streams_are_asked_for_if_there_are_several_and_one_stream_
 
     known = await knowledge_of(answers(), "ORDERS")
     about = [request.get("stream") for _, request in known.questions()]
-    assert about == [None, None, "ORDERS", "ORDERS", "ORDERS", None, "ORDERS"]
+    assert about == [None, None, "ORDERS", "ORDERS", "ORDERS", None, "ORDERS", None]
     assert [row.stream["stream"] for row in known.view().streams] == ["ORDERS"]
     known.advised(json.dumps(ADVISORY | {"stream": "JOBS"}).encode())
     assert [row["stream"] for row in known.view().failures or ()] == ["ORDERS"]
@@ -241,7 +268,7 @@ async def test_single_streams_are_asked_for_if_there_are_several_and_one_stream_
 async def test_each_instance_says_why_it_is_not_ready() -> None:
     given = answers() | {HEALTH: {**answers()[HEALTH], "ready": False, "reasons": ["ORDERS: no contact"]}}
     view = (await knowledge_of(given)).view()
-    assert view.reasons == ["ORDERS: no contact"]
+    assert "ORDERS: no contact" in view.verdict.of_level("bad")
     assert view.instances is not None
     assert (view.instances[0].state, view.instances[0].fault) == (
         "not ready",

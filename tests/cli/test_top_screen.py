@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.style import Style
 
 from nats_scheduler.cli.output import width_of
-from nats_scheduler.cli.top_screen import BAD, clock_text, cut, due_text, lateness_text, screen, sparkline, text_of
+from nats_scheduler.cli.top_screen import ADVICE, BAD, cut, screen, sparkline, text_of
 from nats_scheduler.cli.top_view import SORTS, View, sorted_streams
-from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from tests.cli.top_views import (
     HOSTILE,
     NO_ACTIVITY,
@@ -20,6 +20,7 @@ from tests.cli.top_views import (
     due,
     failure,
     instance,
+    judged,
     stream,
     view,
 )
@@ -27,8 +28,11 @@ from tests.cli.top_views import (
 pytestmark = pytest.mark.deep
 
 KEYS = "q quit   s order: trouble"
-LOST = view(lost="the server closed the connection", age=12 * SECOND)
-SILENT = View(NOW, SERVER, advice="`nats-scheduler run` starts one")
+GONE = "The connection to NATS is lost: the server closed it."
+LOST = view(verdict=judged("bad", GONE, is_blind=True), lost="the server closed it", age=12 * SECOND)
+NOBODY = "No sidecar answers: none runs."
+SILENT = View(NOW, SERVER, judged("bad", NOBODY, is_blind=True))
+WAITING = View(NOW, SERVER, judged("warn", "No answer yet.", is_blind=True))
 TROUBLED = view(failures=[failure(1)], streams=[stream("ORDERS", overdue=1, failing=2)])
 VIEWS = {
     "calm": view(),
@@ -37,7 +41,7 @@ VIEWS = {
     "wide": crowded("注文.顧客.リマインダー"),
     "lost": LOST,
     "silent": SILENT,
-    "nothing yet": View(NOW, SERVER),
+    "nothing yet": WAITING,
 }
 
 
@@ -65,16 +69,16 @@ def test_a_screen_has_the_size_of_the_terminal() -> None:
 def test_all_that_is_essential_is_on_80_by_24() -> None:
     found = shown(TROUBLED, 80, 24)
     assert found[0].split() == ["nats-scheduler", "top", *SERVER.split(), "2026-11-22T12:36:05Z"]
-    assert found[1] == "READY  1 sidecar alive"
+    assert found[1] == "ALL IS WELL  1 sidecar alive"
     assert found[2].startswith("fires     12.3/s, 738 in 60 s  ")
-    assert found[3].startswith("lateness  p50 1.0 ms  p99 4.9 ms  max 5.0 ms  ")
+    assert found[3].startswith("lateness  p50 1.00 ms  p99 4.95 ms  max 5.00 ms  ")
     assert all("▁" <= char <= "█" for line in found[2:4] for char in line[-15:])
     assert found[4].split() == ["STREAM", "MODE", "SCHEDULES", "OVERDUE", "FAILING", "/MIN", "P99", "NEXT", "FIRE"]
-    assert found[5].split() == ["ORDERS", "emulated", "100,000", "1", "2", "738", "4.9", "ms", "in", "3s"]
+    assert found[5].split() == ["ORDERS", "emulated", "100,000", "1", "2", "738", "4.95", "ms", "in", "3s"]
     assert found[6].split()[:2] == ["DUE", "6/20"]
     assert found[7].split() == ["in", "1s", "ORDERS", "orders.due.1", "@every", "5m"]
     text = "\n".join(found)
-    assert "12:36:05    1.0 ms  ORDERS  orders.fired.0" in text
+    assert "12:36:05    1.00 ms  ORDERS  orders.fired.0" in text
     assert "12:35:05  fire_refused  ORDERS  orders.refused.1  code 503" in text
     assert "f6aceb65fa7b  alive     1        2  1h0m0s" in text
     assert found[-1] == KEYS
@@ -85,7 +89,11 @@ def test_all_that_is_essential_is_on_80_by_24() -> None:
 
 def test_on_40_by_10_trouble_and_failures_stay_and_on_200_by_60_nothing_is_left_out() -> None:
     found = shown(TROUBLED, 40, 10)
-    assert found[1:4] == ["READY  1 sidecar alive", "fires     12.3/s, 738 in 60 s", "lateness  p50 1.0 ms  p99 4.9 ms"]
+    assert found[1:4] == [
+        "ALL IS WELL  1 sidecar alive",
+        "fires     12.3/s, 738 in 60 s",
+        "lateness  p50 1.00 ms  p99 4.95 ms",
+    ]
     assert found[4].split() == ["STREAM", "OVERDUE", "FAILING", "NEXT", "FIRE"]
     assert found[5].split() == ["ORDERS", "1", "2", "in", "3s"]
     assert any(line.startswith("FAILED") for line in found)
@@ -99,7 +107,7 @@ def test_on_40_by_10_trouble_and_failures_stay_and_on_200_by_60_nothing_is_left_
 def test_what_is_left_out_is_left_out_in_order() -> None:
     """The more rows and columns there are, the more is shown: each part when all that is more important is there."""
     parts = [
-        "READY",
+        "ALL IS WELL",
         "fires  ",
         "lateness  ",
         "nats-scheduler",
@@ -127,25 +135,28 @@ def test_what_is_left_out_is_left_out_in_order() -> None:
 def test_one_line_says_whether_all_is_well() -> None:
     two = [instance("a"), instance("b", "gone")]
     for given, expected in (
-        (LOST, "CONNECTION LOST  connecting again, as of 12s ago: the server closed the connection"),
-        (SILENT, "NO SIDECAR ANSWERS  `nats-scheduler run` starts one"),
-        (View(NOW, SERVER), "waiting for the first answer"),
-        (view(reasons=["ORDERS: no contact"]), "NOT READY  1 sidecar alive: ORDERS: no contact"),
-        (view(reasons=["a", "b", "c"]), "NOT READY  1 sidecar alive: a (and 2 more)"),
-        (view(age=9 * SECOND), "READY  1 sidecar alive, as of 9s ago"),
-        (view(instances=None), "READY"),
-        (view(is_health_known=False), "NOT KNOWN  no sidecar says whether it is ready: 1 sidecar alive"),
-        (view(instances=two), "READY  1 of 2 sidecars alive"),
+        (LOST, f"NOT WORKING  1 sidecar alive, as of 12s ago: {GONE}"),
+        (SILENT, f"NOT WORKING  {NOBODY}"),
+        (WAITING, "waiting for the first answer"),
+        (view(verdict=judged("bad", "ORDERS: no contact")), "NOT WORKING  1 sidecar alive: ORDERS: no contact"),
+        (view(verdict=judged("warn", "a", "b", "c")), "NEEDS ATTENTION  1 sidecar alive: a (and 2 more)"),
+        (view(age=9 * SECOND), "ALL IS WELL  1 sidecar alive, as of 9s ago"),
+        (view(instances=None), "ALL IS WELL"),
+        (view(instances=two), "ALL IS WELL  1 of 2 sidecars alive"),
     ):
         assert shown(given, None, None)[1] == expected
-    assert shown(view(), 10, 24)[1] == "READY  1 …", "a line that is too long loses its end"
-    assert shown(view(notices=["one", "two"]), 80, 24)[2] == "! one; two"
+    assert shown(SILENT, None, None)[2] == f"! {ADVICE}"
+    assert shown(view(), 17, 24)[1] == "ALL IS WELL  1 s…", "a line that is too long loses its end"
+    assert shown(view(verdict=judged("note", "Two."), notices=["One."]), 80, 24)[1:3] == [
+        "ALL IS WELL  1 sidecar alive",
+        "! One. Two.",
+    ]
 
 
 def test_what_is_unknown_or_empty_is_said_and_is_not_a_number() -> None:
     unknown = stream("ORDERS", ready=False, schedules=None, next=None, activity=None)
     found = shown(view(streams=[unknown], activity=None), 80, 24)
-    assert found[3].split() == ["ORDERS", "emulated", "-", "-", "0", "-", "-", "not", "ready"]
+    assert found[3].split() == ["ORDERS", "emulated", "–", "–", "0", "–", "–", "not", "ready"]
     found = shown(view(activity=NO_ACTIVITY), 80, 24)
     assert found[2:4] == ["fires     0.0/s, 0 in 60 s", "lateness  no fire in 10 min"]
     found = shown(view(streams=[], due=[], fires=[], failures=[], instances=[]), 80, 24)
@@ -176,9 +187,9 @@ def test_a_pipe_gets_whole_texts() -> None:
 
 
 def test_a_style_says_nothing_that_the_text_does_not() -> None:
-    """Without colours the words and numbers are there: `NOT READY` and not `READY`, `1` and not `0`."""
-    troubled = view(reasons=["x"], streams=[stream("ORDERS", overdue=1, failing=1, ready=False)])
-    assert (marked(view()), marked(troubled)) == (set(), {"NOT READY", "1", "not ready"})
+    """Without colours the words and numbers are there: `NOT WORKING` and not `ALL IS WELL`, `1` and not `0`."""
+    troubled = view(verdict=judged("bad", "x"), streams=[stream("ORDERS", overdue=1, failing=1, ready=False)])
+    assert (marked(view()), marked(troubled)) == (set(), {"NOT WORKING", "1", "not ready"})
 
 
 def test_streams_have_an_order() -> None:
@@ -207,10 +218,5 @@ def test_a_text_that_is_too_long_loses_its_middle() -> None:
         assert width_of(expected) <= width
 
 
-def test_times_lateness_and_numbers_of_fires_are_short() -> None:
-    left = {5 * SECOND: "in 5s", 90 * MINUTE: "in 1h30m0s", 0: "now", -SECOND: "now", -12 * SECOND: "12s ago"}
-    assert {span: due_text(NOW + span, NOW) for span in left} == left
-    assert (clock_text(NOW - HOUR, NOW), clock_text(NOW - DAY, NOW)) == ("11:36:05", "11-21 12:36")
-    given = [None, 0, 250_000, 5 * MILLISECOND, 1_500 * MILLISECOND, 3 * HOUR]
-    assert [lateness_text(one) for one in given] == ["-", "0.0 ms", "0.2 ms", "5.0 ms", "1.5 s", "3h0m0s"]
+def test_numbers_of_fires_are_a_picture() -> None:
     assert [sparkline(values) for values in ([0, 1, 50, 100], [0, 0], [])] == ["▁▂▅█", "▁▁", ""]

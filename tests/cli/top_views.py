@@ -11,6 +11,7 @@ from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.service.verdict import Level, StatusReason, StatusVerdict
 
 AT = parse_rfc3339("2026-11-22T12:36:05Z")
 assert isinstance(AT, int)
@@ -30,6 +31,14 @@ def activity(fires: int, refused: int = 0) -> LastMinutes:
         for ago in range(59, -1, -1)
     ]
     return LastMinutes(NOW, minutes)
+
+
+WELL = StatusVerdict("ok")
+
+
+def judged(level: Level, *sentences: str, is_blind: bool = False) -> StatusVerdict:
+    """Return a verdict with reasons of one level."""
+    return StatusVerdict(level, [StatusReason(level, one) for one in sentences], is_blind)
 
 
 NO_ACTIVITY = LastMinutes(NOW, ())
@@ -146,8 +155,7 @@ def view(**fields: Any) -> View:
     calm = View(
         NOW,
         SERVER,
-        answered=True,
-        is_health_known=True,
+        WELL,
         activity=BUSY,
         streams=[stream("ORDERS")],
         due=[due(number) for number in range(1, 21)],
@@ -168,5 +176,5 @@ def crowded(text: str = "") -> View:
         fires=[fire(number, f"ORDERS_{text}", text) for number in range(100)],
         failures=[failure(number, text) for number in range(100)],
         instances=[instance(f"i{text}{number}", f"alive{text[:5]}", (text, "another")) for number in range(100)],
-        reasons=[f"no contact {text}", "another"],
+        verdict=judged("bad", f"no contact {text}", "another"),
     )

@@ -12,7 +12,9 @@ from nats_scheduler.observe.activity import (
     SAMPLE_LEAD_NS,
     STREAMS_PER_UNIT,
     Activity,
+    LastMinutes,
     Minute,
+    ReadFires,
     minute_of,
     nothing_in,
     total_of,
@@ -95,13 +97,13 @@ def test_a_minute_has_all_that_was_counted_in_it() -> None:
     lateness = [0] * (len(BOUNDS) + 1)
     lateness[0], lateness[5], lateness[-1] = 3, 1, 1
     minutes = process.activity.minutes(NOON + SECOND, 3)
-    noon = Minute(NOON, 5, 1, 1, 2, tuple(lateness), 90 * SECOND)
+    noon = Minute(NOON, 5, 1, 1, 2, tuple(lateness), HOUR)
     assert minutes == [nothing_in(NOON - 2 * MINUTE), nothing_in(NOON - MINUTE), noon], "oldest first"
     process.fire(MILLISECOND)
     process.sample(NOON + MINUTE)
     process.fire(2 * MILLISECOND)
     process.sample(NOON + MINUTE + 1)
-    assert [one.lateness_max for one in process.activity.minutes(NOON + MINUTE, 2)] == [90 * SECOND, 2 * MILLISECOND]
+    assert [one.lateness_max for one in process.activity.minutes(NOON + MINUTE, 2)] == [HOUR, 2 * MILLISECOND]
 
 
 def test_the_fires_of_one_stream_and_of_all() -> None:
@@ -252,3 +254,25 @@ def test_a_quantile_lies_in_the_bucket_of_the_fire_with_that_rank_and_a_sum_is_o
         middle = len(lateness) // 3
         parts = [lateness[:middle], lateness[middle:], []]
         assert total_of(map(counted, parts)) == counted(lateness)
+
+
+def test_the_greatest_lateness_is_that_of_overdue_fires_too_and_quantiles_are_not() -> None:
+    process, overdue = Process(), read_back(15 * SECOND)._replace(overdue=True)
+    process.fires.read_back("S", overdue, 15.0)
+    process.fire(2 * MILLISECOND)
+    process.sample(NOON + SECOND)
+    (minute,) = process.activity.minutes(NOON + SECOND, 1)
+    assert (minute.lateness_max, minute.overdue) == (15 * SECOND, 1)
+    assert (minute.quantile(1.0) or 0) <= 2.5 * MILLISECOND, "its bucket ends there"
+    read = ReadFires()
+    read.take(overdue)
+    assert [one.lateness_max for one in read.hour.last(START + 15 * SECOND, 1)] == [15 * SECOND]
+
+
+def test_it_is_known_since_the_minute_of_the_first_sample() -> None:
+    process = Process()
+    assert process.activity.since == NOON
+    process.sample(NOON + HOUR)
+    assert process.activity.since == NOON, "it goes on"
+    minutes = LastMinutes(NOON, [nothing_in(NOON - MINUTE), nothing_in(NOON)], since=NOON)
+    assert [minutes.is_known(one) for one in minutes.minutes] == [False, True]

@@ -47,7 +47,8 @@ def drawn(random: Random, start: int) -> Minute:
 
 def answer_of(minutes: list[Minute]) -> dict[str, Any]:
     """Return the answer of an instance, as it arrives."""
-    document = {**HEAD, "bounds_seconds": LATENESS_BUCKETS_SECONDS, "minutes": [*map(minute_document, minutes)]}
+    document = {**HEAD, "since": HEAD["at"], "bounds_seconds": LATENESS_BUCKETS_SECONDS}
+    document["minutes"] = [*map(minute_document, minutes)]
     arrived: dict[str, Any] = json.loads(json.dumps(document))
     return arrived
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,18 +109,20 @@ async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
     loop, passed = asyncio.get_running_loop(), 0.0
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + passed)
-    for outcome, factor in ((ANSWER, PAUSE_FACTOR), (NotAnsweredError("silence"), 1)):
+    usual = replace(HEALTH, pause_factor=PAUSE_FACTOR)
+    silence = NotAnsweredError("silence")
+    for question, outcome, factor in ((usual, ANSWER, PAUSE_FACTOR), (usual, silence, 1), (HEALTH, ANSWER, 1)):
         sidecar = Sidecar()
-        asking = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+        asking = asyncio.create_task(sidecar.answers.get(question, patience=None))
         await sidecar.asked()
         passed += 1_000  # longer than an answer is fresh in any case, and than this test takes
         sidecar.give(outcome)
         await asking
         passed += 1_000 * factor - 500
-        await sidecar.answers.get(HEALTH, patience=None)
+        await sidecar.answers.get(question, patience=None)
         assert sidecar.waiting == [], outcome
         passed += 1_000 * factor
-        again = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+        again = asyncio.create_task(sidecar.answers.get(question, patience=None))
         await sidecar.asked()
         sidecar.give(ANSWER)
         assert (await again).data == ANSWER

@@ -42,4 +42,4 @@ async def test_the_pictures_of_the_page_can_be_made_again(tmp_path: Path) -> Non
     assert lines[-1].at > SECONDS - 5
     drawn = texts(still(await top(tmp_path / "top"), "top"))
     assert any(line.startswith("ORDERS ") for line in drawn)
-    assert any("READY" in line for line in drawn)
+    assert any("ALL IS WELL" in line for line in drawn)

@@ -11,8 +11,13 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.asked import ServerAlone
+from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.web.app import application
 from nats_scheduler.web.attempts import Proxies
 from nats_scheduler.web.link import Link
@@ -104,13 +109,21 @@ async def browsing(
     controllers: Controllers | None = None,
     rule: str | None = None,
     proxies: Proxies = (),
+    reads_server: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about.
 
-    The clock of its machine is `ahead` (ns) of ours.
+    The clock of its machine is `ahead` (ns) of ours. With `reads_server` it shows what the server itself fires where no
+    sidecar runs, as `nats-scheduler web` does.
     """
-    link = Link(ConnectionSettings(servers=(url,), **settings), rule)
+    connection_settings = ConnectionSettings(servers=(url,), **settings)
+    of_page = SidecarSettings(connection=connection_settings)
+
+    def reader_on(connection: Connection) -> ServerAlone:
+        return ServerAlone(Access.through(connection, of_page), SystemClock())
+
+    link = Link(connection_settings, rule, reader_on if reads_server else None)
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
     app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies)

@@ -29,6 +29,21 @@ async def test_what_was_shown_stays_when_the_sidecar_ends_and_the_page_recovers(
             await page.shows("/", "<title>All is well")
 
 
+async def test_what_was_fired_before_the_sidecar_started_is_not_known_and_not_said_to_be_nothing(
+    start_server: StartServer,
+) -> None:
+    server = await start_server()
+    async with account_on(server.url) as account, browsing(server.url) as page, sidecar_on(server.url) as running:
+        await account.create("O")
+        await running.ready("O")
+        await account.publish("O.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "O.out"})
+        text = await page.shows("/", "UTC: not known", " fires, median ", "The sidecars that answer count since ")
+        since = re.search(r"count since (\d\d:\d\d) UTC", text)
+        assert since is not None
+        assert f" since {since[1]} UTC</small>" in text, "of the sum too"
+        assert "UTC: no fire" not in text.partition(f"{since[1]} UTC: ")[0], "of no minute before"
+
+
 async def test_a_lost_connection_is_shown_and_made_again(start_server: StartServer) -> None:
     server = await start_server()
     async with browsing(server.url) as page:

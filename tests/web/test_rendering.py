@@ -3,9 +3,10 @@
 from markupsafe import Markup
 
 from nats_scheduler.message.foreign_json import time_of
+from nats_scheduler.observe.times import clock_text, distance_text, lateness_text, plural, utc_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Late, bar_chart, lateness_chart, nice_top
-from nats_scheduler.web.rendering import clock_text, distance_text, lateness_text, plural, templates, utc_text, visible
+from nats_scheduler.web.rendering import templates, visible
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
 

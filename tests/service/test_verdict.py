@@ -1,6 +1,6 @@
 """The one look: what counts as well, what needs attention, and what does not work."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.views.outlook import State
@@ -9,8 +9,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.service.sidecar_answers import AnswerState
-from nats_scheduler.web.pages import KINDS, STATES
-from nats_scheduler.web.verdict import StatusVerdict, totals, troubled_first, verdict
+from nats_scheduler.service.verdict import Known, StatusVerdict, troubled_first, verdict
+from nats_scheduler.web.pages import KINDS, STATES, totals
 
 T = TypeVar("T")
 
@@ -26,7 +26,15 @@ def answered(data: T) -> AnswerState[T]:
 def stream(name: str = "O", **values: Any) -> StreamDocument:
     """Return a stream of which nothing is wrong, but for these values."""
     counts = {"total": 5, "states": {"waiting": 5}, "kinds": {"at": 5}}
-    usual = {"mode": "emulated", "ready": True, "schedules": counts, "failing": 0, "rejected": 0, "misnamed": 0}
+    usual = {
+        "mode": "emulated",
+        "ready": True,
+        "unread": None,
+        "schedules": counts,
+        "failing": 0,
+        "rejected": 0,
+        "misnamed": 0,
+    }
     document: Any = {"stream": name, **usual, "next": None, "owner": "one", "standbys": [], **values}
     return document  # type: ignore[no-any-return]
 
@@ -49,10 +57,17 @@ def owned(name: str) -> dict[str, Any]:
     return {"stream": name, "mode": "emulated", "since": AT, "before": "", "reason": "first"}
 
 
+NOBODY: Mapping[str, AnswerState[HealthAnswer]] = {}
+
+
+def each_of(*answers: HealthAnswer) -> Mapping[str, AnswerState[HealthAnswer]]:
+    return {one["instance"]: answered(one) for one in answers}
+
+
 def on(
     *streams: StreamDocument,
     own: AnswerState[HealthAnswer] | None = None,
-    each: Sequence[HealthAnswer] = (),
+    each: Mapping[str, AnswerState[HealthAnswer]] = NOBODY,
     instances: Sequence[InstanceDocument] = (),
     findings: AnswerState[FindingsAnswer] | None = None,
     cursor: str | None = None,
@@ -61,7 +76,7 @@ def on(
     listed: Any = {**HEAD, "unanswered": [], "cursor": cursor, "streams": list(streams or (stream(),))}
     known: Any = {**HEAD, "cursor": None, "instances": list(instances or (instance(),))}
     parts = answered(listed), answered(known), findings or AnswerState(None, None, "")
-    return verdict(own or answered(health()), each, *parts, NOON)
+    return verdict(Known(NOON, own or answered(health()), each, *parts))
 
 
 def found(severity: str, subject: str | None) -> AnswerState[FindingsAnswer]:
@@ -94,20 +109,31 @@ def test_what_is_wrong_is_named() -> None:
         f"2 streams have no standby: {ALONE}": on(
             instances=[instance(owns=[owned("O"), owned("P")]), instance("two", stands_by=[])]
         ),
-        "Instance two: O: reading": on(each=[health("one"), health("two", "O: reading")]),
+        "Instance two: O: reading": on(each=each_of(health("one"), health("two", "O: reading"))),
         "The doctor found 1 error.": on(findings=found("error", None)),
         "The doctor found 1 warning.": on(findings=found("warning", None)),
         "No answer yet.": on(own=busy),
+        "No answer about health for 3s.": on(own=AnswerState(health(), NOON - 3 * SECOND, "")),
+        "No answer about health for 5s: ask again.": on(own=AnswerState(health(), NOON - 5 * SECOND, "ask again", 503)),
+        "Instance two does not answer: what only it knows is missing.": on(
+            each={**each_of(health("one")), "two": AnswerState(None, None, "no answer within 10 s")}
+        ),
+        "Nothing fires the schedules of stream P.": on(
+            own=answered({**health(), "notes": ["nothing fires the schedules of stream P"]})
+        ),
     }
     bad = {
         "Stream O is dormant: nothing fires its schedules. Graduate it.": on(stream(mode="dormant")),
         "Stream O has no owner: nothing fires its schedules.": on(stream(owner=None)),
+        "No sidecar answers: none runs.": on(own=AnswerState(health(), NOON, "none runs", is_absent=True)),
         "no connection": on(own=answered(health("one", "no connection"))),
-        "Instance two: O: reading": on(each=[health("two", "O: reading")]),
+        "Instance two: O: reading": on(each=each_of(health("two", "O: reading"))),
     }
     noted = {
         "1 message of stream O looked like a schedule and will never fire.": on(stream(rejected=1)),
         "Only the first 1 streams are judged.": on(cursor="x"),
+        "The server fires by itself.": on(own=answered({**health(""), "notes": ["the server fires by itself"]})),
+        "Stream O is not counted: it is being read.": on(stream(unread="it is being read", schedules=None)),
         "The doctor found 1 mistake in single messages.": on(findings=found("error", "O.s")),
     }
     for level, verdicts in (("warn", warned), ("bad", bad), ("note", noted)):
@@ -122,12 +148,10 @@ def test_what_is_usual_is_no_reason() -> None:
         assert (on(fine).level, on(fine).words, sentences(on(fine))) == ("ok", "All is well", [])
 
 
-def test_without_an_answer_the_time_of_the_last_one_is_named() -> None:
+def test_without_a_connection_nothing_else_is_judged() -> None:
     lost = on(own=AnswerState(None, None, "the reader stopped", is_connected=False))
     assert lost.level == "bad"
-    assert sentences(lost) == [
-        "The connection to NATS is lost: the reader stopped. What you see is from 12:00:00 UTC.",
-    ]
+    assert sentences(lost) == ["The connection to NATS is lost: the reader stopped."]
 
 
 def test_the_worst_comes_first() -> None:

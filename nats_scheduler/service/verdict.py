@@ -1,0 +1,221 @@
+"""Whether all is well, and if not, why not, worst first: one verdict for the status page and for `top`.
+
+The rules:
+
+- Nothing is well without an answer about health of the last two seconds. What is not known is never said to be well.
+- Each sentence names what is wrong and where, and the page that shows it.
+- What does not keep a valid schedule from firing (a rejected message) is a note, and changes no colour: publishers make
+  mistakes all the time, and a page that is never green is not looked at.
+
+Cost: some microseconds for each stream, instance and finding.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nats_scheduler.observe.documents import instant_of
+from nats_scheduler.observe.times import plural, span_text
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
+from nats_scheduler.service.sidecar_answers import PASSING_CODES, AnswerState
+from nats_scheduler.service.stream_owners import ownership_of
+
+Level = Literal["ok", "note", "warn", "bad"]
+
+MAX_HEALTH_AGE_NS = 2 * SECOND
+"""An answer about health that is older (ns) says nothing about now."""
+
+MAX_USUAL_LATENESS_NS = 5 * SECOND
+"""A schedule is overdue for a moment at each fire, and for seconds in a large burst; beyond this it is reported."""
+
+SEVERITY: dict[Level, int] = {"ok": 0, "note": 1, "warn": 2, "bad": 3}
+WORDS: dict[Level, str] = {
+    "ok": "All is well",
+    "note": "All is well",
+    "warn": "Needs attention",
+    "bad": "Not working",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReason:
+    """One thing that is not as it should be."""
+
+    level: Level
+    sentence: str
+    page: str = ""
+    """The page that shows it, such as `instances`; "" for none."""
+    query: tuple[tuple[str, str], ...] = ()
+    """What that page is asked to show, such as the name of the stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusVerdict:
+    """The verdict: whether all is well, and the reasons if not."""
+
+    level: Level
+    reasons: Sequence[StatusReason] = ()
+    is_blind: bool = False
+    """True if no sidecar can be asked: what is shown is old."""
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        return WORDS[self.level]
+
+    @property
+    def is_waiting(self) -> bool:
+        """True before the first answer."""
+        return self.is_blind and self.level == "warn"
+
+    def of_level(self, *levels: Level) -> list[str]:
+        """Return the sentences of the reasons that have one of these levels."""
+        return [one.sentence for one in self.reasons if one.level in levels]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The answers on which the verdict rests, and the time."""
+
+    now: int
+    """By the server's clock, in ns since the Unix epoch."""
+    health: AnswerState[HealthAnswer]
+    """That of one instance, whichever answered."""
+    each: Mapping[str, AnswerState[HealthAnswer]]
+    """That of each instance that is alive, by its name, if there are several."""
+    streams: AnswerState[StreamsAnswer]
+    instances: AnswerState[InstancesAnswer]
+    findings: AnswerState[FindingsAnswer]
+    stream: str | None = None
+    """The only stream that is judged; None for all."""
+
+    def listed(self) -> Sequence[StreamDocument]:
+        """Return the streams that are judged."""
+        rows = () if self.streams.data is None else self.streams.data["streams"]
+        return [one for one in rows if self.stream in (None, one["stream"])]
+
+
+def verdict(known: Known) -> StatusVerdict:
+    """Return the verdict on what is known."""
+    reach = _reach(known)
+    reasons = list(reach) if reach is not None else [*_of_health(known), *_of_streams(known), *_of_answers(known)]
+    reasons = sorted(dict.fromkeys(reasons), key=lambda one: -SEVERITY[one.level])
+    return StatusVerdict(reasons[0].level if reasons else "ok", reasons, is_blind=reach is not None)
+
+
+def troubled_first(streams: Sequence[StreamDocument]) -> list[StreamDocument]:
+    """Return streams with those first of which something is wrong; else they stay in their order."""
+    return sorted(streams, key=lambda one: not any(SEVERITY[reason.level] > 1 for reason in _of_stream(one, 0)))
+
+
+def _reach(known: Known) -> list[StatusReason] | None:
+    """Return why no sidecar can be asked; None if one can."""
+    health = known.health
+    if health.data is None and not health.fault:
+        return [StatusReason("warn", "No answer yet.")]
+    if not health.fault or (health.data is not None and health.code in PASSING_CODES):
+        return None
+    what = "No sidecar answers" if health.is_connected else "The connection to NATS is lost"
+    return [StatusReason("bad", f"{what}: {health.fault}.")]
+
+
+def _of_health(known: Known) -> Iterator[StatusReason]:
+    """Yield why instances are not ready; while another one is, its work is taken over."""
+    health = known.health
+    age = 0 if health.at is None else known.now - health.at
+    if age > MAX_HEALTH_AGE_NS:
+        why = f": {health.fault}" if health.fault else ""
+        yield StatusReason("warn", f"No answer about health for {span_text(age)}{why}.")
+    answers = {name: part.data for name, part in known.each.items() if part.data is not None and not part.fault}
+    for name, part in known.each.items():
+        if part.fault and part.is_connected:
+            yield StatusReason("warn", f"Instance {name} does not answer: what only it knows is missing.", "instances")
+    told = answers or ({} if health.data is None else {"": health.data})
+    level: Level = "warn" if any(one["ready"] for one in told.values()) else "bad"
+    for name, answer in told.items():
+        for reason in answer["reasons"]:
+            yield StatusReason(level, f"Instance {name}: {reason}" if name else reason)
+        if not answer["ready"] and not answer["reasons"]:
+            yield StatusReason(level, f"Instance {answer['instance']} is not ready.")
+    for answer in told.values():
+        # Where no sidecar runs, answers are made in its place, and that the server fires by itself is as it may be.
+        of_note: Level = "warn" if answer["instance"] else "note"
+        for note in answer.get("notes", ()):
+            yield StatusReason(of_note, f"{note[:1].upper()}{note[1:]}.")
+
+
+def _of_streams(known: Known) -> Iterator[StatusReason]:
+    answer, listed = known.streams.data, known.listed()
+    if answer is None:
+        return
+    for one in listed:
+        yield from _of_stream(one, instant_of(answer["at"]))
+    if known.stream is not None and not listed and answer["cursor"] is None:
+        yield StatusReason("bad", f"Stream {known.stream} is not served.")
+    if answer["cursor"] is not None:
+        sentence = f"Only the first {len(answer['streams']):,} streams are judged."
+        yield StatusReason("note", sentence, "streams")
+
+
+def _of_answers(known: Known) -> Iterator[StatusReason]:
+    if known.instances.data is not None:
+        yield from _of_instances(known.instances.data, known.stream)
+    if known.findings.data is not None:
+        yield from _of_findings(known.findings.data, known.stream)
+
+
+def _of_instances(answer: InstancesAnswer, stream: str | None) -> Iterator[StatusReason]:
+    for one in answer["instances"]:
+        unable = [each for each in one["unable"] if stream in (None, each["stream"])]
+        if one["state"] == "silent":
+            yield StatusReason("warn", f"Instance {one['id']} is silent: its heartbeats stopped.", "instances")
+        if one["state"] == "alive" and unable:
+            sentence = f"Instance {one['id']} cannot serve {plural(len(unable), 'stream')}."
+            yield StatusReason("warn", sentence, "instances")
+    owned = ownership_of(answer["instances"])
+    alone = [one["stream"] for one in owned if one["lacks_standby"] and stream in (None, one["stream"])]
+    if alone:
+        which = f"Stream {alone[0]} has" if len(alone) == 1 else f"{len(alone):,} streams have"
+        sentence = f"{which} no standby: if the owner goes, another instance has to read it first."
+        yield StatusReason("warn", sentence, "instances")
+
+
+def _of_findings(answer: FindingsAnswer, stream: str | None) -> Iterator[StatusReason]:
+    """Yield how many findings of the doctor there are; those about one schedule are its publisher's to mend."""
+    found = [one for one in answer["findings"] if stream is None or one["stream"] in (None, stream)]
+    bad = [one for one in found if one["severity"] in ("error", "warning")]
+    for severity in ("error", "warning"):
+        number = sum(one["severity"] == severity and one["subject"] is None for one in bad)
+        if number:
+            yield StatusReason("warn", f"The doctor found {plural(number, severity)}.", "findings")
+    single = sum(one["subject"] is not None for one in bad)
+    if single:
+        sentence = f"The doctor found {plural(single, 'mistake')} in single messages."
+        yield StatusReason("note", sentence, "findings")
+
+
+def _of_stream(stream: StreamDocument, now: int) -> Iterator[StatusReason]:
+    name, counts = stream["stream"], stream["schedules"]
+    if not stream["ready"]:
+        yield StatusReason("warn", f"Stream {name} is not read to its end: its schedules do not all fire yet.")
+    if stream["unread"] is not None:
+        yield StatusReason("note", f"Stream {name} is not counted: {stream['unread']}.")
+    if stream["mode"] == "dormant":
+        yield StatusReason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it.")
+    if counts is not None and counts["total"] and stream["owner"] is None and stream["mode"] != "native":
+        yield StatusReason("bad", f"Stream {name} has no owner: nothing fires its schedules.", "instances")
+    if stream["failing"]:
+        subject = plural(stream["failing"], "schedule")
+        where = (("stream", name), ("state", "failing"))
+        yield StatusReason("warn", f"The server refuses the fires of {subject} in stream {name}.", "schedules", where)
+    overdue = 0 if counts is None else counts["states"].get("overdue", 0)
+    first = None if stream["next"] is None else stream["next"]["next_fire"]
+    if overdue and first is not None and now - first["nanoseconds"] > MAX_USUAL_LATENESS_NS:
+        where = (("stream", name), ("state", "overdue"))
+        sentence = f"{plural(overdue, 'schedule')} of stream {name}: overdue."
+        yield StatusReason("warn", sentence, "schedules", where)
+    bad = stream["rejected"] + stream["misnamed"]
+    if bad:
+        sentence = f"{plural(bad, 'message')} of stream {name} looked like a schedule and will never fire."
+        yield StatusReason("note", sentence, "rejected", (("stream", name),))
