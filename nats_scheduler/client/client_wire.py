@@ -1,10 +1,9 @@
-"""Requests over a nats-py connection that the program has, with header blocks that arrive as they were written.
-
-nats-py merges headers of the same name and strips their values, and a schedule is its header block. So a message with
-headers is written as a frame of our own; everything else goes through the public methods of the connection.
+"""Requests over a nats-py connection that the program has, by its public methods alone, so that every version serves.
 
 The rules:
 
+- A message is sent with the headers that were asked for, or refused: `publish` of nats-py takes one text for each name
+  and strips it. Only the blanks between colon and value, which are no part of it, become one.
 - Nothing is sent that makes the server close the connection: too large a message, too long a subject.
 - Only an answer that the caller accepts counts: a publish with a reply subject is received by all core subscribers, and
   one of them may answer before the server.
@@ -12,7 +11,8 @@ The rules:
   it, so it is noticed within milliseconds and not at the end of the wait.
 
 Cost: one subscription for each connection, however many values use it.
-Limit: what the connection has queued when it is lost is sent after it was made again, as nats-py does.
+Limit: what the connection has queued when it is lost is sent after it was made again, as nats-py does. A message with
+two headers of one name, or one that is not UTF-8, can be read and not sent.
 `tests/client/test_client_wire.py` holds nats-py to what is used here that it does not document.
 """
 
@@ -29,6 +29,7 @@ from nats.aio.msg import Msg
 
 from nats_scheduler.control.schedule_errors import ForbiddenError, NoAnswerError, NotPossibleError, RefusedError
 from nats_scheduler.message.capabilities import Capabilities, capabilities_of
+from nats_scheduler.message.headers import CRLF, EMPTY_BLOCK, HEADER_LINE
 
 MAX_CONTROL_LINE_BYTES = 4_096
 """Longest first line of a frame that servers accept by default; a longer one makes them close the connection."""
@@ -45,6 +46,10 @@ TOKEN_BYTES = 12
 NO_RESPONDERS = "503"
 
 _BLANK = re.compile(r"[\s\x00]").search
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+"""What nats-py takes as the name of a header, in its newest versions."""
+_SENT_AS_IT_IS = re.compile(r"(?!\s)[^\r\n\ud800-\udfff]*(?<!\s)").fullmatch
+"""A value that nats-py neither strips nor changes nor fails to encode."""
 
 T = TypeVar("T")
 
@@ -90,9 +95,10 @@ class ClientWire:
         """Send a message and return what `accept` makes of the first answer that it accepts (not None).
 
         Raises `NoAnswerError` if there is none in time, `ForbiddenError` if the user may not send it or receive an
-        answer, and `RefusedError` or `NotPossibleError` for what no server would take, before anything is sent.
+        answer, and `RefusedError` or `NotPossibleError`, before anything is sent, for what no server would take or
+        nats-py cannot send.
         """
-        self._check(subject, block, body)
+        headers = self._checked(subject, block, body)
         if not self._connection.is_connected:
             await asyncio.sleep(0)  # else a program that repeats it at once keeps nats-py from connecting again
             raise NotSentError(f"{subject}: there is no connection to a server at the moment")
@@ -106,7 +112,7 @@ class ClientWire:
         self._waiting[token] = received
         error_before = self._connection.last_error
         try:
-            await self._send(subject, f"{self._inbox}{token}", block, body)
+            await self._connection.publish(subject, body, f"{self._inbox}{token}", headers)
             return await self._answer(answered, subject, error_before, within_seconds)
         except nats.errors.Error as error:
             raise NotSentError(f"{subject}: {error}") from None
@@ -117,9 +123,9 @@ class ClientWire:
 
     async def publish(self, subject: str, block: bytes, body: bytes) -> None:
         """Send a message without waiting for an answer; on a lost connection it is discarded."""
-        self._check(subject, block, body)
+        headers = self._checked(subject, block, body)
         if self._connection.is_connected:
-            await self._send(subject, "", block, body)
+            await self._connection.publish(subject, body, headers=headers)
 
     def was_denied_below(self, prefix: str) -> bool:
         """Return whether the last error of the connection says that the user may not publish to such a subject."""
@@ -162,28 +168,24 @@ class ClientWire:
             headers = message.headers or {}
             received(ClientReply(str(headers.get("Status", "")), message.data, bool(headers)))
 
-    async def _send(self, subject: str, reply: str, block: bytes, body: bytes) -> None:
-        if not block:
-            await self._connection.publish(subject, body, reply=reply)
-            return
-        # What `Client.publish` does with a block of its own making.
-        await self._connection._send_command(_frame(subject, reply, block, body))
-        if self._connection._flush_queue is not None and self._connection._flush_queue.empty():
-            await self._connection._flush_pending()
-
-    def _check(self, subject: str, block: bytes, body: bytes) -> None:
-        """Refuse what makes a server close the connection."""
+    def _checked(self, subject: str, block: bytes, body: bytes) -> dict[str, str] | None:
+        """Return the headers of a block, None without one; refuse what makes a server close the connection."""
         if not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError(f"a body of {body!r:.80}: bytes are expected, such as 'text'.encode()")
-        size, most = len(block) + len(body), self._connection.max_payload
+        headers = _headers(subject, block) if block else None
+        size, most = _size(headers or {}) + len(body), self._connection.max_payload
         if size > most:
             text = f"message size exceeds maximum allowed: {size:,} bytes with headers, and the server takes {most:,}"
             raise RefusedError(text, TOO_LARGE)
         if not subject or _BLANK(subject):
             raise NotPossibleError(f"{subject[:80]!r} is no subject: it is empty, or has blanks")
-        line = len(subject.encode("utf-8", "surrogateescape")) + len(self._inbox) + 64
+        try:
+            line = len(subject.encode()) + len(self._inbox) + 64
+        except UnicodeEncodeError:
+            raise NotPossibleError(f"{subject[:80]!r} is not UTF-8: nats-py cannot send to such a subject") from None
         if line > MAX_CONTROL_LINE_BYTES:
             raise NotPossibleError(f"{subject[:80]!r}… has {len(subject):,} characters: no server takes such a subject")
+        return headers
 
 
 _wires: "WeakValueDictionary[int, ClientWire]" = WeakValueDictionary()
@@ -203,6 +205,23 @@ def _denies(error: Exception | None, act: str, subject: str) -> bool:
     return error is not None and f'permissions violation for {act} to "{subject.lower()}"' in str(error).lower()
 
 
-def _frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
-    line = f"HPUB {subject} {reply} {len(block)} {len(block) + len(body)}\r\n"
-    return b"".join((line.encode("utf-8", "surrogateescape"), block, body, b"\r\n"))
+def _headers(subject: str, block: bytes) -> dict[str, str]:
+    """Return the headers of a block as nats-py takes them; raises `NotPossibleError` if it would send others.
+
+    It strips names too, so blanks behind a name are how several headers have the same one.
+    """
+    headers: dict[str, str] = {}
+    for line in block.removeprefix(HEADER_LINE).split(CRLF)[:-2]:
+        name, colon, value = line.decode("utf-8", "surrogateescape").partition(":")
+        value = value.lstrip(" ")
+        if not colon or not _NAME(name) or not _SENT_AS_IT_IS(value):
+            raise NotPossibleError(f"{subject}: nats-py cannot send the header {line[:80]!r} as it is")
+        while name in headers:
+            name += " "
+        headers[name] = value
+    return headers
+
+
+def _size(headers: dict[str, str]) -> int:
+    """Return the bytes that headers take in a message, or a few more."""
+    return len(EMPTY_BLOCK) + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())

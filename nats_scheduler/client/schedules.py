@@ -157,7 +157,7 @@ class Schedules:
         dry_run: bool = False,
         reason: str = "",
     ) -> Change:
-        """Change what is named of the schedule on a subject, paused or not; all else stays, byte for byte.
+        """Change what is named of the schedule on a subject, paused or not; all else stays.
 
         `when` takes the place of the pattern, its time zone and its syntax; of the policies it changes those that it
         has. `policies` are those of `When.policies`, as a dict: None removes one. `headers` replaces or adds headers.
@@ -318,7 +318,7 @@ class Schedules:
         """Return the schedules on subjects that match as the text of a file; what no file can have is left out.
 
         With an `owner`, only those with this label. The same schedules give the same text, and applying it to an empty
-        stream gives the same messages, byte for byte.
+        stream gives the same messages, but for the blanks before values of headers.
         """
         return await export_text(self._store, self._stream, subjects, owner, form)
 

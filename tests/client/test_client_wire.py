@@ -29,23 +29,39 @@ from tests.harness.account import account_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
-ODD = HEADER_LINE + b"A: 1\r\nA:2 \r\nb:\t x\r\nC: \xff\xfe\r\n\r\n"
-"""Names that occur twice, blanks around values, bytes that are not UTF-8: nats-py would change each."""
+HEADERS = HEADER_LINE + b"A: 1\r\nB: x:\xc3\xbc  y\r\nA: 2\r\na: \r\n\r\n"
+"""A name that occurs twice, one that differs in its case, a value with blanks inside, and one without text."""
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_15])
-async def test_a_header_block_arrives_byte_for_byte(
+async def test_a_header_block_arrives_byte_for_byte_but_for_blanks_before_values(
     shared_server: SharedServer, stream_name: str, connect: Connect, version: str
 ) -> None:
+    """nats.java writes no blank behind the colon."""
     server = await shared_server(version)
     async with account_on(server.url) as account:
         await account.create(stream_name)
         wire = wire_of(await connect(server.url))
         subject, body = f"{stream_name}.a", b"\x00\xff\r\n"
-        answer = await wire.request(subject, body, ODD, within_seconds=30, accept=read_answer)
-        stored = await JetStreamRequests(wire).message(stream_name, seq=answer["seq"])
-        assert stored is not None
-        assert (stored.subject, stored.block, stored.body) == (subject, ODD, body)
+        for sent in (HEADERS, HEADERS.replace(b": ", b":"), HEADERS.replace(b": ", b":   ")):
+            answer = await wire.request(subject, body, sent, within_seconds=30, accept=read_answer)
+            stored = await JetStreamRequests(wire).message(stream_name, seq=answer["seq"])
+            assert stored is not None
+            assert (stored.subject, stored.block, stored.body) == (subject, HEADERS, body)
+
+
+@pytest.mark.parametrize(
+    "line", [b"A: 1 ", b"A:\t1", b"A: \xff", b"A: \xc2\xa01", b"A: 1\n2", b"A B: 1", b"a/b: 1", b"A"]
+)
+async def test_a_header_that_nats_py_would_change_is_refused_and_nothing_is_sent(
+    shared_server: SharedServer, connect: Connect, line: bytes
+) -> None:
+    connection = await connect((await shared_server(V2_11)).url)
+    with pytest.raises(NotPossibleError, match="a: nats-py cannot send the header"):
+        await wire_of(connection).request(
+            "a", b"", HEADER_LINE + line + b"\r\n\r\n", within_seconds=1, accept=read_answer
+        )
+    assert connection.stats["out_msgs"] == 0
 
 
 async def test_all_values_of_a_connection_share_one_subscription(shared_server: SharedServer, connect: Connect) -> None:
@@ -182,14 +198,14 @@ async def test_what_a_server_would_close_the_connection_for_is_not_sent(
 ) -> None:
     connection = await connect((await shared_server(V2_11)).url)
     wire = wire_of(connection)
-    large = b"x" * (connection.max_payload - len(ODD) + 1)
+    large = b"x" * (connection.max_payload - len(HEADERS) + 1)
     with pytest.raises(RefusedError) as refused:
-        await wire.request("a", large, ODD, within_seconds=1, accept=read_answer)
+        await wire.request("a", large, HEADERS, within_seconds=1, accept=read_answer)
     assert refused.value.code == 10054
     with pytest.raises(NotPossibleError):
         await wire.request("a" * MAX_CONTROL_LINE_BYTES, within_seconds=1, accept=read_answer)
-    for subject in ("a b", "a\r\nPUB c 0\r\n", ""):
-        for block in (b"", ODD):
+    for subject in ("a b", "a\r\nPUB c 0\r\n", "", "\udcff"):
+        for block in (b"", HEADERS):
             with pytest.raises(NotPossibleError):
                 await wire.request(subject, b"", block, within_seconds=1, accept=read_answer)
     assert connection.is_connected

@@ -1,15 +1,24 @@
-"""A program that imports the client imports nothing of the sidecar, and none of the libraries that only that needs."""
+"""A program that imports the client imports nothing of the sidecar, and none of the libraries that only that needs.
 
+The client uses the public side of nats-py alone, whose newest version may be any.
+"""
+
+import ast
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+from tests.house.sources import PACKAGE
+
 SIDECARS = (
     *("cli", "doctor", "engine", "jetstream", "observe", "runtime", "service", "settings", "testing", "web"),
     *("pydantic", "click", "rich", "prometheus_client", "croniter", "starlette", "uvicorn", "jinja2"),
 )
+PRIVATE = re.compile(r"_(?!_|replace$)").match
+"""A private name; `_replace` of a named tuple is public."""
 PROGRAM = """
 import json, sys
 import nats
@@ -43,3 +52,15 @@ def test_files_of_schedules_need_nothing_of_the_sidecar() -> None:
     """The libraries that read files are imported when a program uses them; the rest of the sidecar never is."""
     ran = subprocess.run([sys.executable, "-c", FILES], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["client", "control", "files", "message", "schedule"]
+
+
+def test_the_client_uses_nothing_private_of_another() -> None:
+    nodes = [
+        (path.name, node)
+        for path in (PACKAGE / "client").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and PRIVATE(node.attr)
+    ]
+    others = [(name, ast.unparse(node)) for name, node in nodes if ast.unparse(node.value) not in ("self", "cls")]
+    assert nodes
+    assert others == []
