@@ -26,6 +26,7 @@ from nats_scheduler.cli.output import Printer
 from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
+from nats_scheduler.extras import installation, missing
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
@@ -52,11 +53,11 @@ SENSOR_INTERVAL_SECONDS = 1.0
 """The interval at which the demo writes a value to the subject that is sampled."""
 DELAYED_FIRE_AFTER_NS = 5 * SECOND
 """The time from now until the delayed message is due (ns); it is rounded down to a second, so it is at least 4 s."""
-
-
+PAGE = "nats-scheduler web"
+"""The command of the demo that needs another extra."""
 TO_TRY = (
     "nats-scheduler top",
-    "nats-scheduler web",
+    PAGE,
     "nats-scheduler history DEMO",
     "nats-scheduler doctor DEMO",
     "nats-scheduler pause DEMO demo.schedules.interval",
@@ -202,7 +203,7 @@ class Screen(Printer):
                 "Those were published with the portable header X-Nats-Schedule, which the sidecar fires.",
             )
         self.heading("To look at them and change them, in another terminal")
-        self.lines(f"export NATS_URL={url}", *TO_TRY)
+        self.lines(f"export NATS_URL={url}", *to_try())
 
     def fires(self, fires: Sequence[StoredFire], is_overdue: Callable[[StoredFire], bool]) -> None:
         """Print one line per fire."""
@@ -210,6 +211,11 @@ class Screen(Printer):
             self._heading_printed = True
             self.heading("due                   late      kind      schedule -> target")
         self.lines(*(fire_line(fire, overdue=is_overdue(fire)) for fire in fires))
+
+
+def to_try() -> list[str]:
+    """Return the commands about the demo, with what to install first where an extra is missing."""
+    return [f"{one}  # first: {installation('web')}" if one == PAGE and missing("web") else one for one in TO_TRY]
 
 
 def who_fires(server: Capabilities) -> list[str]:

@@ -1,14 +1,8 @@
-"""`nats-scheduler run`: serve message schedules beside a NATS server until a signal ends it.
-
-Rule: a sidecar does not start from a mixture of versions: `nats-scheduler-client` has the same files under
-`nats_scheduler/`, and pip lets the last one win.
-Cost: some milliseconds, to look for the two installations.
-"""
+"""`nats-scheduler run`: serve message schedules beside a NATS server until a signal ends it."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 import click
 
@@ -35,25 +29,6 @@ from nats_scheduler.version import VERSION
 
 START_CHECK_INTERVAL_SECONDS = 0.2
 """The interval at which the progress of a sidecar's start is checked."""
-SIDECAR, CLIENT = "nats-scheduler", "nats-scheduler-client"
-
-
-def check_installation() -> None:
-    """End the command if the client is installed in another version over the files of the sidecar."""
-    client, sidecar = _installed(CLIENT), _installed(SIDECAR)
-    if client is not None and sidecar is not None and client != sidecar:
-        remedy = f"pip uninstall {CLIENT}; pip install --force-reinstall --no-deps {SIDECAR}=={sidecar}"
-        raise CommandError(
-            f"{SIDECAR} {sidecar} and {CLIENT} {client} are installed over each other, in the same files: {remedy}",
-            EXIT_WRONG_USE,
-        )
-
-
-def _installed(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 @click.command("run")
@@ -65,7 +40,6 @@ def command(resolved: ResolvedSettings) -> None:
     Exit codes: 0 ended so, 1 something in flight was not finished, 2 wrong use, settings or files.
     """
     settings = resolved.settings
-    check_installation()
     log_as_set(resolved)
     collect_only_what_is_new()
     try:

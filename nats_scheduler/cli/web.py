@@ -2,25 +2,22 @@
 
 Rule: it only sends requests, so it can neither delay nor break a fire; it runs beside any number of sidecars, on any
 machine. Where none runs, it reads what a server of 2.12 or later fires by itself.
-Cost: the extra `web` (starlette, jinja2), some 60 MB of memory. Limit: one account, that of its user.
+Cost: the extra `web`, some 60 MB of memory. Limit: one account, that of its user.
 """
 
 import asyncio
-from importlib.util import find_spec
 
 import click
 
 from nats_scheduler.cli.options import web_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import log_as_set, stop_on_signals
+from nats_scheduler.extras import installation, missing
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
-
-NEEDED = ("jinja2", "starlette")
-"""The packages that the extra `web` installs."""
 
 
 @click.command("web")
@@ -32,11 +29,8 @@ def command(resolved: ResolvedSettings) -> None:
     SIGTERM, Ctrl-C or a closed terminal ends it.
     Exit codes: 0 ended so, 2 wrong use or settings, or the extra `web` is not installed.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise CommandError(
-            f"the status page needs {', '.join(missing)}: pip install 'nats-scheduler[web]'", EXIT_WRONG_USE
-        )
+    if lacking := missing("web"):
+        raise CommandError(f"the status page needs {', '.join(lacking)}: {installation('web')}", EXIT_WRONG_USE)
     log_as_set(resolved)
     asyncio.run(_run(resolved.settings))
 

@@ -3,14 +3,13 @@
 The rules are those of `nats-scheduler export`, `diff` and `apply`, by the same code: nothing is done because of a text
 with a problem, all problems are named, and each change is made only if nothing else was stored since it was planned.
 
-The libraries that read and write files, pydantic and PyYAML, are imported when a program first uses this; the
-distribution `nats-scheduler-client` installs them only if it is asked to.
+The libraries that read and write files, pydantic and PyYAML, are imported when a program first uses this; the extra
+`run` installs them.
 Cost: a text of 10,000 schedules is read in about 1 s, in which the loop does nothing else; see `files.planning`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nats_scheduler.client.values import Change, change_of
@@ -21,6 +20,7 @@ from nats_scheduler.control.plan import Plan
 from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
+from nats_scheduler.extras import installation, missing
 
 if TYPE_CHECKING:
     from nats_scheduler.files.document import Problem
@@ -133,10 +133,8 @@ async def apply_plan(store: ScheduleStore, served: Served, diff: Plan, author: A
 
 def check_libraries() -> None:
     """Raise `ImportError` that says what to install, if files can be neither read nor written."""
-    missing = [name for name in ("pydantic", "yaml") if find_spec(name) is None]
-    if missing:
-        needed = "pip install 'nats-scheduler-client[files]'"
-        raise ImportError(f"files of schedules need pydantic and PyYAML, and there is no {missing[0]}: {needed}")
+    if lacking := {"pydantic", "yaml"}.intersection(missing("run")):
+        raise ImportError(f"files of schedules need {', '.join(sorted(lacking))}: {installation('run')}")
 
 
 def _read(stream: str, text: str, owner: str | None, *, prune: bool) -> "list[StreamFile]":

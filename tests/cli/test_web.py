@@ -13,7 +13,7 @@ def test_without_the_extra_one_sentence_names_what_to_install(cli: Cli, monkeypa
     monkeypatch.setitem(sys.modules, "jinja2", None)
     result = cli("web")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "the status page needs jinja2: pip install 'nats-scheduler[web]'" in result.stderr
+    assert "the status page needs jinja2: pip install '.[web]' in a clone" in result.stderr
 
 
 def test_a_short_token_is_refused_and_not_printed(cli: Cli) -> None:

@@ -43,7 +43,7 @@ def test_the_client_imports_nothing_of_the_sidecar() -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     imported = json.loads(ran.stdout)
     ours = {name.split(".")[1] for name in imported if name.startswith("nats_scheduler.")}
-    assert ours == {"client", "control", "message", "schedule"}
+    assert ours == {"client", "control", "extras", "message", "schedule"}
     assert {name.split(".")[0] for name in imported} & {*SIDECARS, "aiohttp"} == set()
 
 
@@ -51,7 +51,7 @@ def test_the_client_imports_nothing_of_the_sidecar() -> None:
 def test_files_of_schedules_need_nothing_of_the_sidecar() -> None:
     """The libraries that read files are imported when a program uses them; the rest of the sidecar never is."""
     ran = subprocess.run([sys.executable, "-c", FILES], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["client", "control", "files", "message", "schedule"]
+    assert ran.stdout.split() == ["client", "control", "extras", "files", "message", "schedule"]
 
 
 def test_the_client_uses_nothing_private_of_another() -> None:

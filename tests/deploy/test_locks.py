@@ -43,9 +43,11 @@ def pinned(lock: Path) -> Mapping[NormalizedName, Version]:
 def asked_for() -> dict[Path, list[Requirement]]:
     """Return what pyproject.toml asks for, for the image, and what build.in does, by lock file."""
     project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    asked = [Requirement(text) for text in (*project["dependencies"], *extras["run"], *extras["web"])]
     build = [line for line in (DEPLOY / "image" / "build.in").read_text("utf-8").splitlines() if line]
     return {
-        REQUIREMENTS: [*map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["web"]])],
+        REQUIREMENTS: [one for one in asked if one.name != project["name"]],
         BUILD: [Requirement(line) for line in build if not line.startswith("#")],
     }
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CLIENT = ROOT / "deploy" / "client"
 EPOCH = 1_790_000_000
 """The time (s since the Unix epoch) that all files of a distribution get here."""
 BUILD_SECONDS = 300.0
@@ -106,7 +105,11 @@ class Installed:
 
     def run(self, command: Sequence[str], seconds: float = 120.0) -> str:
         """Run a command outside of this checkout, and return what it prints; it has to succeed."""
-        options: Any = {"cwd": self.folder, "env": self.environment(), "timeout": seconds, "check": False}
-        ran = subprocess.run(command, capture_output=True, text=True, **options)
+        ran = self.ran(command, seconds)
         assert ran.returncode == 0, ran.stdout + ran.stderr
-        return str(ran.stdout)
+        return ran.stdout
+
+    def ran(self, command: Sequence[str], seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run a command outside of this checkout, and return how it ended."""
+        options: Any = {"cwd": self.folder, "env": self.environment(), "timeout": seconds, "check": False}
+        return subprocess.run(command, capture_output=True, text=True, **options)

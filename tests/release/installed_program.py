@@ -31,7 +31,8 @@ async def client(url: str, stream: str) -> list[str]:
     await schedules.upsert(f"{stream}.s.every", every(timedelta(hours=1)), b"2", target=f"{stream}.out")
     await schedules.cancel(f"{stream}.s.cron")
     listed = [one.subject async for one in schedules.list()]
-    await schedules.create(f"{stream}.s.once", after(timedelta(seconds=1)), b"3", target=f"{stream}.due")
+    twice = [("A", "1"), ("A", "2")]
+    await schedules.create(f"{stream}.s.once", after(timedelta(seconds=1)), b"3", target=f"{stream}.due", headers=twice)
     await nc.close()
     return listed
 

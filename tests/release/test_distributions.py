@@ -1,4 +1,4 @@
-"""The distributions are whole, reproducible, and of the version that one file says."""
+"""The wheel and the source distribution are whole, reproducible, and of the version that one file says."""
 
 import email
 import os
@@ -13,18 +13,13 @@ import pytest
 
 from nats_scheduler.version import VERSION
 from tests.house.sources import PACKAGE
-from tests.release.building import CLIENT, ROOT, build, copied_tree
+from tests.release.building import ROOT, build, copied_tree
 
 pytestmark = pytest.mark.server
 
-PROJECTS = {"nats_scheduler": Path(), "nats_scheduler_client": CLIENT.relative_to(ROOT)}
 OTHER_TIME = 1_000_000_000
-CONFIGS: dict[str, dict[str, Any]] = {
-    name: tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"]
-    for name, folder in PROJECTS.items()
-}
-each_project = pytest.mark.parametrize("name", PROJECTS)
-Built = dict[tuple[str, str, int], Path]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+Built = dict[tuple[str, int], Path]
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +37,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     assert one.st_mode != other.st_mode
     assert other.st_mtime == OTHER_TIME < one.st_mtime <= time.time()
     return {
-        (name, kind, number): build(copy / folder, tmp_path_factory.mktemp(f"{kind}-{number}"), kind)
-        for name, folder in PROJECTS.items()
+        (kind, number): build(copy, tmp_path_factory.mktemp(f"{kind}-{number}"), kind)
         for kind in ("wheel", "sdist")
         for number, copy in enumerate((first, second))
     }
 
 
-@each_project
 def test_two_builds_are_the_same_bytes_and_the_source_distribution_builds_the_same_wheel(
-    built: Built, name: str, tmp_path: Path
+    built: Built, tmp_path: Path
 ) -> None:
     for kind in ("wheel", "sdist"):
-        first, second = built[name, kind, 0], built[name, kind, 1]
+        first, second = built[kind, 0], built[kind, 1]
         assert first.name == second.name
-        assert first.name.startswith(f"{name}-{VERSION}")
+        assert first.name.startswith(f"nats_scheduler-{VERSION}")
         assert first.read_bytes() == second.read_bytes(), kind
-    with tarfile.open(built[name, "sdist", 0]) as archive:
+    with tarfile.open(built["sdist", 0]) as archive:
         archive.extractall(tmp_path, filter="data")
     (unpacked,) = tmp_path.iterdir()
-    assert build(unpacked, tmp_path / "out", "wheel").read_bytes() == built[name, "wheel", 0].read_bytes()
+    assert build(unpacked, tmp_path / "out", "wheel").read_bytes() == built["wheel", 0].read_bytes()
 
 
 def files_in(wheel: Path) -> set[str]:
@@ -77,34 +70,19 @@ def files_of(folder: Path) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in found}
 
 
-def test_a_wheel_has_all_of_the_package_or_the_rooms_of_the_client_and_nothing_else(built: Built) -> None:
-    whole = files_in(built["nats_scheduler", "wheel", 0])
+def test_the_wheel_has_all_of_the_package_and_nothing_else(built: Built) -> None:
+    whole = files_in(built["wheel", 0])
     assert whole == files_of(PACKAGE)
     assert {"nats_scheduler/py.typed", "nats_scheduler/web/templates/overview.html"} <= whole
     assert {Path(name).suffix for name in files_of(PACKAGE / "web" / "static")} >= {".css"}
-    rooms = [files_of(PACKAGE / room) for room in ("client", "control", "files", "message", "schedule")]
-    beside = {f"nats_scheduler/{name}" for name in ("__init__.py", "py.typed", "version.py")}
-    assert files_in(built["nats_scheduler_client", "wheel", 0]) == beside.union(*rooms)
 
 
-@each_project
-def test_the_metadata_are_those_of_this_version_which_no_other_file_says(built: Built, name: str) -> None:
-    with zipfile.ZipFile(built[name, "wheel", 0]) as archive:
-        folder = f"{name}-{VERSION}.dist-info"
+def test_the_metadata_are_those_of_this_version_which_no_other_file_says(built: Built) -> None:
+    with zipfile.ZipFile(built["wheel", 0]) as archive:
+        folder = f"nats_scheduler-{VERSION}.dist-info"
         metadata = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
         licences = {entry for entry in archive.namelist() if entry.startswith(f"{folder}/licenses/")}
     assert (metadata["Version"], metadata["License-Expression"]) == (VERSION, "Apache-2.0")
     assert licences == {f"{folder}/licenses/LICENSE", f"{folder}/licenses/NOTICE"}
     assert "nats-scheduler" in str(metadata.get_payload())
-    assert (CONFIGS[name]["dynamic"], "version" in CONFIGS[name]) == (["version"], False)
-
-
-def test_the_client_needs_no_other_versions_than_the_whole_and_has_its_licence() -> None:
-    whole, client = CONFIGS["nats_scheduler"], CONFIGS["nats_scheduler_client"]
-    needed = {text.replace("[nkeys]", "") for text in whole["dependencies"]}
-    assert set(client["dependencies"]) < needed
-    assert set(client["optional-dependencies"]["files"]) < needed
-    same = ("requires-python", "license", "license-files", "keywords", "urls")
-    assert {key: client[key] for key in same} == {key: whole[key] for key in same}
-    for name in ("LICENSE", "NOTICE"):
-        assert (CLIENT / name).read_bytes() == (ROOT / name).read_bytes()
+    assert (PROJECT["dynamic"], "version" in PROJECT) == (["version"], False)

@@ -1,6 +1,6 @@
-"""The distributions work as users install them: in an environment of their own, with each Python that they name.
+"""The distribution works as users install it: in an environment of its own, with each Python that it names.
 
-The client alone needs few dependencies, has the same files as the whole, and says where something is not there.
+Without extras it is the client, over any version of nats-py, and says what to install for all else.
 `NATS_SCHEDULER_RELEASE=1` also runs the tests of the fast tier there, against what is installed; see
 `docs/internals/releasing.md`.
 """
@@ -8,7 +8,6 @@ The client alone needs few dependencies, has the same files as the whole, and sa
 import json
 import os
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from tests.conftest import StartServer
 from tests.harness.account import account_on, in_seconds
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import V2_11, V2_15
-from tests.release.building import CLIENT, ROOT, Installed, build, interpreter
+from tests.release.building import ROOT, Installed, build, interpreter
 
 pytestmark = pytest.mark.server
 
@@ -28,7 +27,8 @@ PROGRAM = ROOT / "tests" / "release" / "installed_program.py"
 PYTHONS = ("3.11", "3.12", "3.13")
 FROM_SOURCES = "3.12"
 """The Python that gets the source distribution; the others get the wheel."""
-OTHER_VERSION = "9.9.9"
+OF_NATS_PY = ("2.10", "2")
+"""The oldest version of nats-py that the client is for, and the newest one."""
 FAST_TIER_SECONDS = 900.0
 OF_THE_PACKAGE = ("schedule", "message", "engine", "control", "files", "settings", "client", "simulation")
 """The folders of tests that look at the package alone, and start no server in the fast tier."""
@@ -37,9 +37,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build the wheel and the source distribution, and the client."""
-    built = {kind: build(ROOT, tmp_path_factory.mktemp(kind), kind) for kind in ("wheel", "sdist")}
-    return {**built, "client": build(CLIENT, tmp_path_factory.mktemp("client"), "wheel")}
+    """Build the wheel and the source distribution."""
+    return {kind: build(ROOT, tmp_path_factory.mktemp(kind), kind) for kind in ("wheel", "sdist")}
 
 
 @pytest.fixture(scope="module", params=PYTHONS)
@@ -123,43 +122,21 @@ def test_the_pythons_are_those_that_the_package_names() -> None:
     assert (named, PROJECT["requires-python"]) == (set(PYTHONS), f">={PYTHONS[0]}")
 
 
-def contents(installed: Installed) -> dict[str, bytes]:
-    """Return the files of the package."""
-    (package,) = installed.folder.glob("lib/*/site-packages/nats_scheduler")
-    found = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(package).as_posix(): path.read_bytes() for path in found}
-
-
-@pytest.mark.parametrize("installed", PYTHONS[:1], indirect=True)
-def test_beside_the_client_it_is_the_same_if_that_has_its_version_and_does_not_start_if_not(
-    installed: Installed, distributions: dict[str, Path]
-) -> None:
-    before = contents(installed)
-    installed.install("--no-deps", str(distributions["client"]))
-    assert contents(installed) == before, "the files of both are the same"
-    assert installed.run(installed.command("--version")).strip() == f"nats-scheduler {VERSION}"
-
-    (metadata,) = installed.folder.glob("lib/*/site-packages/nats_scheduler_client-*.dist-info/METADATA")
-    of_another = metadata.read_text("utf-8").replace(f"Version: {VERSION}", f"Version: {OTHER_VERSION}")
-    metadata.write_text(of_another, "utf-8")
-    ran = subprocess.run(
-        installed.command("run"), env=installed.environment(), capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 2
-    assert f"nats-scheduler {VERSION} and nats-scheduler-client {OTHER_VERSION}" in ran.stderr
-
-
-async def test_the_client_alone_installs_little_stores_schedules_and_writes_files_with_its_extra(
-    start_server: StartServer, distributions: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("of_nats_py", OF_NATS_PY)
+async def test_without_extras_it_is_the_client_and_says_what_to_install_for_all_else(
+    start_server: StartServer, distributions: dict[str, Path], tmp_path: Path, of_nats_py: str
 ) -> None:
     """With the newest Python that is here."""
     found = [python for version in PYTHONS if (python := interpreter(version)) is not None]
     light = Installed(found[-1], tmp_path / "client")
-    light.install(str(distributions["client"]))
+    light.install(str(distributions["wheel"]), f"nats-py=={of_nats_py}.*")
     versions = light.versions()
-    assert versions.keys() == {"nats-scheduler-client", "nats-py", "tzdata"}
-    assert versions["nats-scheduler-client"] == VERSION
-    assert shutil.which(light.command()[0]) is None
+    assert versions.keys() == {"nats-scheduler", "nats-py", "tzdata"}
+    assert (versions["nats-scheduler"], versions["nats-py"].startswith(of_nats_py)) == (VERSION, True)
+    ran = light.ran(light.command("next", "@daily"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.count("\n") == 1
+    assert "pip install '.[run]'" in ran.stderr
     assert "Cron" in program(light, "pattern", "0 30 9 * * mon-fri")
 
     server = await start_server(V2_15)
@@ -167,10 +144,11 @@ async def test_the_client_alone_installs_little_stores_schedules_and_writes_file
         await account.create("S")
         assert program(light, "client", server.url, "S") == ["S.s.every"]
         (fire,) = await account.wait_for("S", "S.due")
-        assert fire.body == b"3"
-        assert "pip install 'nats-scheduler-client[files]'" in program(light, "export", server.url, "S")
-        light.install(f"{distributions['client']}[files]")
+        assert (fire.body, fire.block.count(b"\r\nA: ")) == (b"3", 2)
+        assert "pip install '.[run]'" in program(light, "export", server.url, "S")
+        light.install(f"{distributions['wheel']}[run]")
         assert "subject: S.s.every" in program(light, "export", server.url, "S")
-    assert {name.split(".")[1] for name in program(light, "import") if "." in name} == {
-        *("client", "control", "files", "message", "schedule", "version"),
-    }
+    assert light.run(light.command("--version")).strip() == f"nats-scheduler {VERSION}"
+    ran = light.ran(light.command("web"))
+    assert ran.returncode == 2
+    assert "pip install '.[web]'" in ran.stderr

