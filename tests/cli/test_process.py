@@ -36,7 +36,7 @@ BURST = 500
 FIRES, FIRES_APART_SECONDS = 100, 0.02
 
 NEEDLESS = (
-    *("rich", "pygments", "structlog", "yaml", "nkeys", "nacl", "jinja2", "starlette", "uvicorn", "croniter"),
+    *("rich", "pygments", "yaml", "nkeys", "nacl", "jinja2", "starlette", "uvicorn"),
     *("jsonschema", "hypothesis", "nats_scheduler.client", "nats_scheduler.web", "nats_scheduler.testing"),
 )
 """Libraries and rooms that other commands use, or a sidecar whose user has a key; 8 MB in all."""

@@ -154,13 +154,11 @@ WEB_PAGES = frozenset(
 """The status page: a process of its own, with the same listener."""
 EMBEDDED = PACKAGE / "runtime" / "embedded.py"
 """Binds ports to find a free one for a server of its own, and listens on none."""
-SERVER_LIBRARIES = re.compile(
-    r"(http\.server|socketserver|wsgiref|xmlrpc\.server|aiohttp|uvicorn|starlette|flask)(\..*)?"
-)
+SERVER_LIBRARIES = re.compile(r"(http\.server|socketserver|wsgiref|xmlrpc\.server|uvicorn|starlette)(\..*)?")
 LISTENING_CALLS = re.compile(
     r"(.*\.)?(start_server|start_unix_server|create_server|start_http_server|start_wsgi_server|getaddrinfo|bind)"
 )
-SERVER_WORDS = re.compile(r"http\.server|[a-z_]server\b|wsgi|aiohttp|uvicorn|starlette|flask|getaddrinfo|\bbind\(")
+SERVER_WORDS = re.compile(r"http\.server|[a-z_]server\b|wsgi|uvicorn|starlette|getaddrinfo|\bbind\(")
 """One of them is in each text with a name of either kind."""
 
 
