@@ -5,11 +5,14 @@ Commands are completed from the table in `cli.main`, without importing any.
 Names of streams and of calendars, and the subjects of schedules, are asked of the server that the flags, variables and
 contexts name, within `STREAMS_DEADLINE_SECONDS`; if it does not answer in time, or for any other reason, those are
 offered that were read until then.
+What is offered is pasted into the line of a shell, and a publisher chose its text. So a name that a shell would read as
+more than a word, such as `a.$(rm x)`, is not offered.
 Cost: the start of Python at each press; for those also the client and one connection.
 Limit: the first page of the server's list of streams is offered, and `MAX_SUBJECTS` subjects.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -30,6 +33,8 @@ STREAMS_DEADLINE_SECONDS = 1.0
 """Longest wait for a server while a person waits for the completion."""
 MAX_SUBJECTS = 200
 """Most subjects that are offered."""
+is_word = re.compile(r"[A-Za-z0-9_./@\u0080-\U0010ffff][A-Za-z0-9_./@:,+%=\u0080-\U0010ffff-]*").fullmatch
+"""Whether each shell reads a text as a word of just these characters, that is no option either."""
 
 
 @click.command("completion")
@@ -75,6 +80,11 @@ async def _subjects(session: "Session", parameters: dict[str, Any], incomplete: 
             return
 
 
+def is_offered(name: str) -> bool:
+    """Return whether a name can be pasted into the line of a shell as it is."""
+    return name.isprintable() and is_word(name) is not None
+
+
 def _completion(read: Read) -> Complete:
     """Return what offers the names that begin with what was typed, as far as they are read in time."""
 
@@ -82,7 +92,7 @@ def _completion(read: Read) -> Complete:
         found: set[str] = set()
         with suppress(Exception):  # a prompt is no place for an error, whatever it is
             asyncio.run(_find(read, context.params, incomplete, found))
-        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+        return [CompletionItem(one) for one in sorted(found) if one.startswith(incomplete) and is_offered(one)]
 
     return complete
 

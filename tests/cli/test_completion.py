@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.completion import COMPLETE_VARIABLE, SHELLS
+from nats_scheduler.cli.completion import COMPLETE_VARIABLE, SHELLS, is_offered
 from nats_scheduler.cli.main import COMMANDS
 from tests.cli.prompt import NEVER, Cli, Prompt
 from tests.conftest import SharedServer
@@ -70,6 +70,27 @@ async def test_names_of_streams_and_subjects_of_schedules_are_completed(prompt: 
         await eventually(are_offered, describe=f"{offered} for {line}")
 
 
+def test_only_what_each_shell_reads_as_one_word_is_offered() -> None:
+    words = ["a.b", "A_1-2", "注文.7", "B,C", "a@b.c", "/x/y", "a:b=c%d+e"]
+    others = [
+        *PASTED_AND_RUN,
+        "-rf",
+        "~root",
+        "=ls",
+        "%1",
+        "a b",
+        "a\u202eb",
+        "a\x1b[2J",
+        "a!b",
+        "a?",
+        "a*",
+        "<a",
+        "$a",
+        "",
+    ]
+    assert [one for one in (*words, *others) if is_offered(one)] == words
+
+
 def test_each_shell_has_a_script_that_asks_this_program(cli: Cli) -> None:
     for shell in SHELLS:
         shown = cli("completion", shell)
@@ -99,6 +120,25 @@ SHOW, ERASE = "\x18", "\x15"
 SHOWN = re.compile(r"<<(.*?)>>")
 ASK_FISH = "nats-scheduler completion fish | source"
 STREAMS = ("SHELL_ALPHA", "SHELL_B,C", "OTHER_SHELL")
+
+ODD = "SHELL_ODD"
+PASTED_AND_RUN = (
+    "odd.zz$(touch${IFS}pwned)",
+    "odd.z`id`",
+    "odd.z;id",
+    "odd.z&id",
+    "odd.z|id",
+    "odd.z\\",
+    "odd.z'",
+    'odd.z"',
+    "odd.z#!id",
+    "odd.z{a,b}",
+    "odd.z~",
+    "odd.z(id)",
+    "odd.z[a]",
+    "odd.z^",
+)
+"""Subjects that are more than a word to one of the shells."""
 
 Complete = Callable[[str], Awaitable[list[str]]]
 """Returns what the line is completed to, or what is offered for it."""
@@ -205,5 +245,40 @@ async def test_a_shell_completes_commands_and_names_of_streams(
                 return [one.replace("\\", "") for one in found] == [f"{ask} {whole}"]
 
             await eventually(is_completed, describe=f"{name} is completed")
-        for name in STREAMS:
+        await account.create(ODD, subjects=["odd.>"])
+        for subject in (*PASTED_AND_RUN, "odd.zy"):
+            await account.publish(subject, {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "odd.out"})
+        ask = f"nats-scheduler info -s {server.url} {ODD} odd.z"
+
+        async def is_safe() -> bool:
+            return [one.strip() for one in await complete(ask)] == [ask.replace("odd.z", "odd.zy")]
+
+        await eventually(is_safe, describe="odd.zy is offered, and none that runs something")
+        for name in (*STREAMS, ODD):
             await account.api.call(f"STREAM.DELETE.{name}")
+
+
+@if_it_is_here("bash")
+async def test_what_a_publisher_chose_is_not_run_by_a_shell_that_completes_it(
+    shared_server: SharedServer, tmp_path: Path
+) -> None:
+    server = await shared_server(V2_11)
+    env = {**environment(tmp_path), "PS1": "", "NATS_URL": server.url}
+    pwn = f"touch${{IFS}}{tmp_path}/pwned"
+    async with account_on(server.url) as account:
+        await account.create("PASTED", subjects=["pasted.>"])
+        for rest in (f"zz$({pwn})", f"zz`{pwn}`", f"zz;{pwn};"):
+            await account.publish(f"pasted.{rest}", {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "pasted.out"})
+            terminal = await start_on_terminal(["bash", "--norc", "-i"], folder=tmp_path, env=env)
+            try:
+                terminal.press('eval "$(nats-scheduler completion bash)"; echo load""ed\r')
+                await terminal.wait_for("loaded")
+                terminal.press("nats-scheduler info PASTED pasted.zz\t\r")
+                await terminal.wait_for("nats-scheduler: error: ")
+                terminal.press("echo end; exit\r")
+                await terminal.end()
+            finally:
+                await terminal.close()
+            assert not (tmp_path / "pwned").exists(), rest
+            await account.api.call("STREAM.PURGE.PASTED", {})
+        await account.api.call("STREAM.DELETE.PASTED")
