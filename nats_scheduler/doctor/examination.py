@@ -26,9 +26,12 @@ OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
 )
 """The checks of what is there once."""
 
-OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
-    stream_checks.check_firing,
-    stream_checks.check_flag,
+CheckOfStream = Callable[[AccountFacts, StreamFacts], Iterator[Finding]]
+
+OF_OUTLINE: Sequence[CheckOfStream] = (stream_checks.check_firing, stream_checks.check_flag)
+"""The checks of each stream, read or not: a sidecar reads those that it serves, and others may not be fired at all."""
+
+OF_STREAM: Sequence[CheckOfStream] = (
     stream_checks.check_eviction,
     stream_checks.check_interest,
     stream_checks.check_consumers,
@@ -64,8 +67,8 @@ def examination(facts: AccountFacts) -> Work[DoctorReport]:
     for check in OF_ACCOUNT:
         found += check(facts)
         yield
-    for stream in facts.read:
-        for check_stream in OF_STREAM:
+    for stream in facts.streams:
+        for check_stream in (*OF_OUTLINE, *(OF_STREAM if stream.is_read else ())):
             found += check_stream(facts, stream)
         yield
     more: Unlisted = {(code, one.name): number for one in facts.read for code, number in one.more.items()}

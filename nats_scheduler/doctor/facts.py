@@ -105,7 +105,7 @@ class StreamFacts:
     mode: Mode | None
     """None if it is not served."""
     is_read: bool = True
-    """True if what it holds was read; if not, only what it copies counts."""
+    """True if what it holds was read; if not, only who fires it, and what it copies, counts."""
     messages: int = 0
     bytes: int = 0
     at: int = 0

@@ -10,11 +10,12 @@ The rules:
 Cost: some microseconds for each stream, instance and finding.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from nats_scheduler.observe.documents import instant_of
+from nats_scheduler.observe.documents import FindingDocument, instant_of
 from nats_scheduler.observe.times import plural, span_text
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
@@ -72,6 +73,58 @@ class StatusVerdict:
     def of_level(self, *levels: Level) -> list[str]:
         """Return the sentences of the reasons that have one of these levels."""
         return [one.sentence for one in self.reasons if one.level in levels]
+
+
+SAID_OF_STREAMS = frozenset({"dormant", "schedule_invalid", "headers_misnamed", "fires_refused"})
+"""The codes of findings of which the number is in what is known of a stream."""
+
+
+class FindingGroup(NamedTuple):
+    """The findings of one code on one stream."""
+
+    findings: Sequence[FindingDocument]
+    """Those that are listed, one at least."""
+    unlisted: int
+    """The number of the others."""
+
+    @property
+    def code(self) -> str:
+        """Their code."""
+        return self.findings[0]["code"]
+
+    @property
+    def stream(self) -> str | None:
+        """Their stream; None if they are about more than one."""
+        return self.findings[0]["stream"]
+
+    @property
+    def severity(self) -> str:
+        """Their severity."""
+        return self.findings[0]["severity"]
+
+    @property
+    def is_of_messages(self) -> bool:
+        """True if each is about one message."""
+        return self.findings[0]["subject"] is not None
+
+    @property
+    def number(self) -> int:
+        """The number of all of them."""
+        return len(self.findings) + self.unlisted
+
+    @property
+    def commands(self) -> Sequence[str]:
+        """What to type for those that are listed, each once."""
+        return list(dict.fromkeys(one["command"] for one in self.findings if one["command"]))
+
+
+def grouped(answer: FindingsAnswer) -> list[FindingGroup]:
+    """Return the findings by code and stream, worst first."""
+    listed = defaultdict[tuple[str, str | None], list[FindingDocument]](list)
+    for one in answer["findings"]:
+        listed[one["code"], one["stream"]].append(one)
+    unlisted = {(one["code"], one["stream"]): one["number"] for one in answer["unlisted"]}
+    return [FindingGroup(findings, unlisted.get(key, 0)) for key, findings in listed.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +235,20 @@ def _of_instances(answer: InstancesAnswer, stream: str | None) -> Iterator[Statu
 
 
 def _of_findings(answer: FindingsAnswer, stream: str | None) -> Iterator[StatusReason]:
-    """Yield how many findings of the doctor there are; those about one schedule are its publisher's to mend."""
-    found = [one for one in answer["findings"] if stream is None or one["stream"] in (None, stream)]
-    bad = [one for one in found if one["severity"] in ("error", "warning")]
+    """Yield how many findings of the doctor there are; those about one schedule are its publisher's to mend.
+
+    What `_of_stream` says of all schedules of a stream is not counted again.
+    """
+    groups = [one for one in grouped(answer) if stream is None or one.stream in (None, stream)]
     for severity in ("error", "warning"):
-        number = sum(one["severity"] == severity and one["subject"] is None for one in bad)
+        here = [one for one in groups if one.severity == severity and one.code not in SAID_OF_STREAMS]
+        number = sum(one.number for one in here if not one.is_of_messages)
         if number:
             yield StatusReason("warn", f"The doctor found {plural(number, severity)}.", "findings")
-    single = sum(one["subject"] is not None for one in bad)
-    if single:
-        sentence = f"The doctor found {plural(single, 'mistake')} in single messages."
-        yield StatusReason("note", sentence, "findings")
+        single = sum(one.number for one in here if one.is_of_messages)
+        if single:
+            sentence = f"The doctor found {plural(single, severity)} in single messages."
+            yield StatusReason("note", sentence, "findings")
 
 
 def _of_stream(stream: StreamDocument, now: int) -> Iterator[StatusReason]:

@@ -26,7 +26,7 @@ from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer, StreamsAnswer
 from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
 from nats_scheduler.service.stream_owners import ownership_of
-from nats_scheduler.service.verdict import Known, troubled_first, verdict
+from nats_scheduler.service.verdict import Known, grouped, troubled_first, verdict
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, hour_of
@@ -168,7 +168,7 @@ class Pages:
             "fires": ("Last fires", self._fires),
             "failures": ("What went wrong", self._failures),
             "instances": ("Instances", self._instances),
-            "findings": ("Doctor", self._nothing),
+            "findings": ("Doctor", self._findings),
             "rejected": ("Rejected messages", self._rejected),
         }
         return {name: partial(self.page, name, title, asked) for name, (title, asked) in pages.items()}
@@ -194,6 +194,7 @@ class Pages:
             "failures": failures,
             "what_happened": what_happened,
             "troubled_first": troubled_first,
+            "grouped": grouped,
         }
 
     async def _listed(self, query: Query) -> Values:
@@ -296,9 +297,9 @@ class Pages:
         title = f"Rejected messages of {stream}"
         return {"title": title, "stream": stream, "rejected": rejected, "misnamed": misnamed, "cursors": cursors}
 
-    async def _nothing(self, _query: Query) -> Values:
-        """Ask for nothing but what each page shows."""
-        return {}
+    async def _findings(self, _query: Query) -> Values:
+        """Ask for nothing more than each page does, and show the findings by code and stream."""
+        return {"grouped": grouped}
 
     async def login(self, request: Request) -> Response:
         """Ask for a token, and store in a cookie that it was given."""

@@ -20,7 +20,7 @@ from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on
-from tests.doctor.scenes import SCENES, schedule
+from tests.doctor.scenes import SCENES, schedule, unflagged
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.flagged import FLAGGED
 from tests.harness.permissions import limited_to, permissions_of, shared_account, url_of
@@ -167,6 +167,22 @@ async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 # -- on a server -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_that_nothing_fires_is_a_finding_of_a_sidecar_that_does_not_read_it(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await unflagged(account, "LEFT")
+        async with sidecar_on(server.url) as running:
+            await running.told_of("schedules_unserved", stream="LEFT")
+            found = await examined_anew(account, monkeypatch)
+            (one,) = [one for one in found["findings"] if one["code"] == Code.SCHEDULES_WITHOUT_FLAG]
+            assert (one["stream"], one["subject"]) == ("LEFT", "LEFT.s")
+            health = await answered(account.connection, "health.get")
+            assert health["ready"]
+            assert any("LEFT" in note for note in health["notes"]), "the page and top judge by it"
 
 
 async def test_a_finding_appears_and_is_gone_with_the_next_examination(

@@ -9,7 +9,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.service.sidecar_answers import AnswerState
-from nats_scheduler.service.verdict import Known, StatusVerdict, troubled_first, verdict
+from nats_scheduler.service.verdict import Known, StatusVerdict, grouped, troubled_first, verdict
 from nats_scheduler.web.pages import KINDS, STATES, totals
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def found(severity: str, subject: str | None) -> AnswerState[FindingsAnswer]:
     """Return a report with one finding, and a note, which is no reason."""
     one: dict[str, Any] = {"severity": severity, "code": "code", "stream": "O", "subject": subject}
     one |= {"what": "what", "why": "why", "command": "command"}
-    report: Any = {**HEAD, "findings": [one, {**one, "severity": "note"}], "counts": {}}
+    report: Any = {**HEAD, "findings": [one, {**one, "code": "other", "severity": "note"}], "unlisted": []}
     return answered(report)
 
 
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_named() -> None:
         "Only the first 1 streams are judged.": on(cursor="x"),
         "The server fires by itself.": on(own=answered({**health(""), "notes": ["the server fires by itself"]})),
         "Stream O is not counted: it is being read.": on(stream(unread="it is being read", schedules=None)),
-        "The doctor found 1 mistake in single messages.": on(findings=found("error", "O.s")),
+        "The doctor found 1 error in single messages.": on(findings=found("error", "O.s")),
     }
     for level, verdicts in (("warn", warned), ("bad", bad), ("note", noted)):
         said = {sentence: (one.level, sentences(one)) for sentence, one in verdicts.items()}
@@ -171,3 +171,22 @@ def test_sums_are_over_all_streams() -> None:
 
 def test_the_words_of_the_search_are_those_of_the_service() -> None:
     assert (tuple(State), tuple(PatternKind)) == (STATES, KINDS)
+
+
+def test_findings_are_grouped_and_their_numbers_are_those_of_all() -> None:
+    same: dict[str, Any] = {"severity": "error", "stream": "O", "why": "why", "subject": "O.a", "command": "do it"}
+    invalid = [{**same, "code": "schedule_invalid", "what": f"no {n}"} for n in range(2)]
+    missing = [{**same, "code": "calendar_missing", "what": "de", "stream": stream} for stream in ("O", "P")]
+    unlisted = [{"code": "calendar_missing", "stream": "O", "number": 7}]
+    report: Any = {**HEAD, "findings": [*invalid, *missing], "unlisted": unlisted}
+    found = [(one.code, one.stream, one.number, one.commands) for one in grouped(report)]
+    assert found == [
+        ("schedule_invalid", "O", 2, ["do it"]),
+        ("calendar_missing", "O", 8, ["do it"]),
+        ("calendar_missing", "P", 1, ["do it"]),
+    ]
+    counted = on(stream(rejected=2), findings=answered(report))
+    assert sentences(counted) == [
+        "2 messages of stream O looked like a schedule and will never fire.",
+        "The doctor found 9 errors in single messages.",
+    ], "none is counted twice"
