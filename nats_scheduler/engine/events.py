@@ -160,6 +160,8 @@ class FireConfirmed(NamedTuple):
     """The instant (ns) at which its schedule was stored, 0 if that is not known."""
     waited: bool = False
     """It waited until the fire before it was finished."""
+    is_time_known: bool = True
+    """False if the server fired it, and when it was due is not known; `fire_time` and `send_time` say nothing then."""
 
 
 @dataclass(frozen=True, slots=True)

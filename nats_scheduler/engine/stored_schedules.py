@@ -60,7 +60,7 @@ class StoredSchedules:
     ) -> None:
         """Begin with the checkpoint of the sidecars; `removes_expired` if the sidecar acts on TTLs.
 
-        `notify_fired` is called for each fire of the server's of a schedule that is held.
+        `notify_fired` is called for each fire of the server's.
         """
         if fired_by is not FiredBy.SIDECAR:
             rules = replace(rules, has_policies=False)
@@ -96,10 +96,14 @@ class StoredSchedules:
         """Report a fire of a schedule, and set its next one: the server continues as its last fire says.
 
         As the server does: a fire of the schedule that was replaced counts for its replacement too, if it was stored
-        after that.
+        after that. Of a schedule that is held no longer, as each `@at` that has fired, only the fire is known.
         """
-        held = self.held.on(scheduler_of(fire.block))
+        schedule, at = scheduler_of(fire.block), fire.stored_at
+        held = self.held.on(schedule)
         if held is None or held.sequence >= fire.sequence:
+            if schedule not in ("", fire.subject):
+                event = FireConfirmed(schedule, fire.subject, at, at, at, fire.sequence, is_time_known=False)
+                self._notify_fired(event)
             return
         due, late = held.fire_time, fire.stored_at - held.fire_time
         if following is not None:
@@ -109,11 +113,9 @@ class StoredSchedules:
             return  # a client has cancelled it
         # If the fire before was removed, or the server has lost its index, it was due at another time.
         is_known = 0 <= late < SECOND or (late > 0 and held.next_fire(due) == following)
-        is_overdue = not is_known or due < held.stored_at
-        due = due if is_known else fire.stored_at
-        self._notify_fired(
-            FireConfirmed(held.subject, fire.subject, due, due, fire.stored_at, fire.sequence, is_overdue)
-        )
+        is_overdue = is_known and due < held.stored_at
+        event = FireConfirmed(schedule, fire.subject, due, due, at, fire.sequence, is_overdue, is_time_known=is_known)
+        self._notify_fired(event)
 
     @property
     def names_calendars(self) -> bool:

@@ -164,9 +164,10 @@ class ReadFires:
 
     def take(self, fire: FireConfirmed) -> None:
         """Count a fire; they come in the order in which they were stored."""
-        late = fire.stored_at - fire.send_time
-        place = _OVERDUE if fire.overdue else _SINGLE + bisect_left(_BOUNDS_NS, late)
-        self.hour.add(fire.stored_at // MINUTE, [(0, 1), (place, 1)], late)
+        late, counted = fire.stored_at - fire.send_time, [(0, 1)]
+        if fire.is_time_known:
+            counted.append((_OVERDUE if fire.overdue else _SINGLE + bisect_left(_BOUNDS_NS, late), 1))
+        self.hour.add(fire.stored_at // MINUTE, counted, late if fire.is_time_known else 0)
         self.recent.append(fire)
 
 

@@ -202,9 +202,10 @@ class RecentFireDocument(TypedDict):
     target: str
     sequence: Number
     """Of the generated message."""
-    fire_time: Time
+    fire_time: Time | None
+    """When it was due; null if that is not known, as of an `@at` that the server itself fired."""
     stored: Time
-    lateness_nanoseconds: Number
+    lateness_nanoseconds: Number | None
     overdue: bool
     """True if it was due before the instance could fire it, so that its lateness says nothing."""
 
@@ -371,9 +372,9 @@ def recent_fire_document(stream: str, fire: FireConfirmed) -> RecentFireDocument
         "schedule": fire.schedule,
         "target": fire.target,
         "sequence": fire.stored_sequence,
-        "fire_time": format_rfc3339(fire.fire_time),
+        "fire_time": format_rfc3339(fire.fire_time) if fire.is_time_known else None,
         "stored": format_rfc3339(fire.stored_at),
-        "lateness_nanoseconds": fire.stored_at - fire.send_time,
+        "lateness_nanoseconds": fire.stored_at - fire.send_time if fire.is_time_known else None,
         "overdue": fire.overdue,
     }
 

@@ -116,6 +116,7 @@ class ServerAlone:
         """Read nothing yet."""
         services = StreamServices(access.settings, clock, lambda _stream, _event: None)
         activity = Activity(FireMetrics())
+        activity.since = 0  # it fires nothing, and what the server fired is read from the streams
         self._asked = asked_sidecar(
             access, Owners(""), services, list, lambda: [SERVER_ALONE], clock, activity, examine_nothing, lambda: False
         )
