@@ -23,6 +23,7 @@ PAGES = {
     ROOT / "README.md": "index.md",
     ROOT / "CONTRIBUTING.md": "contributing.md",
     ROOT / "CHANGELOG.md": "changelog.md",
+    ROOT / "SECURITY.md": "report.md",
     ROOT / "tests" / "README.md": "internals/tests.md",
     EXAMPLES / "clients" / "README.md": "programs.md",
 }

@@ -155,4 +155,4 @@ def test_the_pages_are_linked_and_show_enough_to_check() -> None:
     assert sum(len(list(fires(page))) for page in PAGES) >= 17
     index = (ROOT / "docs" / "coming-from" / "README.md").read_text("utf-8")
     assert [page.name for page in PAGES if page.name != "README.md" and f"]({page.name})" not in index] == []
-    assert "(docs/coming-from/README.md)" in (ROOT / "README.md").read_text("utf-8")
+    assert "(coming-from/README.md)" in (ROOT / "docs" / "contents.md").read_text("utf-8")

@@ -25,7 +25,7 @@ INSTALL_SECONDS = 420.0
 UNREACHABLE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ProxyError")
 """The reports of pip if it has no connection to an index; a package that is not there is something else."""
 OF_THE_TREE = ("nats_scheduler", "deploy", "docs", "tests")
-FILES_OF_THE_TREE = ("CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "pyproject.toml", ".gitignore")
+FILES_OF_THE_TREE = ("CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE", "README.md", "pyproject.toml", ".gitignore")
 
 
 def build(sources: Path, out: Path, kind: str, epoch: int = EPOCH) -> Path:

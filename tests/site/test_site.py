@@ -16,7 +16,7 @@ from tests.house.sources import ROOT
 pytestmark = pytest.mark.server
 pytest.importorskip("mkdocs", reason="no mkdocs: CONTRIBUTING.md says how to install it")
 BUILD_SECONDS = 240.0
-PARTS = ("docs", "deploy", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PARTS = ("docs", "deploy", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 LOADED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?([^\" >]+)"
     r"|<link\b(?=[^>]*\brel=\"?(?:stylesheet|preconnect|icon|preload))[^>]*\bhref=\"?([^\" >]+)"
