@@ -9,6 +9,8 @@ The rules:
 - The state is requested when something may have been removed: after a request that was seen, or a new contact, and when
   the list of all streams, which is requested every half minute anyway, shows another state. While the state changes it
   is requested again. So a stream without activity costs nothing.
+- A purge of one subject up to a sequence is how a command removes a schedule, and how sidecars remove one that is done.
+  If the schedule there is not due, it is looked up in a moment, alone, whether it is stored.
 - Which messages were removed is requested only if something was, and the more there are, the less often.
 - A stream whose leader is behind what was read is asked again later.
 - Of what would be ended at once one message is read, so that a server that contradicts itself ends no schedule.
@@ -28,6 +30,7 @@ from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.runtime.server_port import StreamContents
+from nats_scheduler.schedule.instants import SECOND
 
 FIRST_WAIT_SECONDS = 1.0
 """Wait after something may have been removed: servers take their time, and more removals may follow."""
@@ -47,6 +50,15 @@ WAIT_FOR_EACH_LISTED_SECONDS = 0.000_1
 MAX_GONE_AT_ONCE = 128
 """Schedules that are ended in one step, which takes about a millisecond."""
 
+NAMED_WAIT_SECONDS = 0.1
+"""Wait after a request that names one schedule: by then the server has removed it."""
+
+NOT_DUE_NS = 2 * SECOND
+"""A schedule that is due later than this (ns) was not purged by a sidecar, which does that after its last fire."""
+
+MAX_NAMED_SCHEDULES = 256
+"""Schedules that are looked up one by one; what requests name beyond that is found by the state of the stream."""
+
 UNIT_PAUSE_SECONDS = 0.002
 """Pause after each unit of work, which takes some 0.3 ms."""
 
@@ -54,15 +66,25 @@ UNIT_PAUSE_SECONDS = 0.002
 class Removals:
     """Follows what one served stream removes."""
 
-    def __init__(self, engine: StreamEngine, state: StreamState, receive: Callable[[SchedulesGone], None]) -> None:
-        """Know what was removed by `state`; `receive` passes an input to the engine."""
+    def __init__(
+        self,
+        engine: StreamEngine,
+        state: StreamState,
+        receive: Callable[[SchedulesGone], None],
+        now: Callable[[], int],
+    ) -> None:
+        """Know what was removed by `state`; `receive` passes an input to the engine, `now` returns the time (ns)."""
         self._engine = engine
+        self._now = now
         self._stream = state.name
         self._receive = receive
         self._known: tuple[int, int] | None = state.removals
         """The state when the engine knew all that was removed; None: it is to be found out in any case."""
         self._is_wanted = asyncio.Event()
         self._is_urgent = asyncio.Event()
+        self._named: dict[tuple[str, int], None] = {}
+        """What requests to remove it named, by subject and sequence."""
+        self._is_named = asyncio.Event()
 
     def look_up_soon(self) -> None:
         """Have it looked up within half a minute whether something was removed."""
@@ -75,6 +97,22 @@ class Removals:
         """
         self.look_up_soon()
         if request.below is None or request.filter is None or not is_literal_subject(request.filter):
+            self._is_urgent.set()
+        elif 0 < (sequence := self._waiting_on(request.filter)) < request.below:
+            self._note_named(request.filter, sequence)
+
+    def _waiting_on(self, subject: str) -> int:
+        """Return the sequence of what is on a subject and not due, rejected and paused schedules too; 0 for none."""
+        held = self._engine.held.peek(subject)
+        if held is None:
+            return self._engine.inactive.at(subject)
+        return held.sequence if held.fire_time > self._now() + NOT_DUE_NS else 0
+
+    def _note_named(self, subject: str, sequence: int) -> None:
+        if len(self._named) < MAX_NAMED_SCHEDULES:
+            self._named[subject, sequence] = None
+            self._is_named.set()
+        else:
             self._is_urgent.set()
 
     def look_up_all(self) -> None:
@@ -90,6 +128,28 @@ class Removals:
 
     async def follow(self, api: StreamContents) -> None:
         """Follow what is removed until cancelled."""
+        await asyncio.gather(self._follow_state(api), self._follow_named(api))
+
+    async def _follow_named(self, api: StreamContents) -> None:
+        """Look up what requests named, until cancelled or the connection is lost."""
+        while True:
+            await self._is_named.wait()
+            await asyncio.sleep(NAMED_WAIT_SECONDS)
+            self._is_named.clear()
+            named, self._named = list(self._named), {}
+            for subject, sequence in named if self._engine.is_live else ():
+                try:
+                    is_stored = await api.message(self._stream, seq=sequence) is not None
+                except ConnectionLostError:
+                    return
+                except JetStreamError:
+                    self._is_urgent.set()
+                    break
+                if not is_stored:
+                    self._receive(SchedulesGone([(subject, sequence)]))
+
+    async def _follow_state(self, api: StreamContents) -> None:
+        """Follow the state of the stream, until cancelled or the connection is lost."""
         if self._engine.last_read:
             self.look_up_soon()  # without contact nobody noticed it
         wait = SHORTEST_WAIT_SECONDS

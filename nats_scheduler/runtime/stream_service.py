@@ -145,7 +145,7 @@ class StreamService:
         )
         if self._rows is not None:
             self._rows.attach(self.engine, self._driver.fail)
-        self._removals = Removals(self.engine, state, self._driver.receive)
+        self._removals = Removals(self.engine, state, self._driver.receive, clock.now)
 
     # -- what others may ask -------------------------------------------------------------------------------------
 

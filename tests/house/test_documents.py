@@ -121,9 +121,7 @@ def row(page: str, first: str) -> list[str]:
 
 def test_the_figures_of_the_readme_are_those_of_the_pages() -> None:
     lateness = re.search(r"p99 lateness ([\d.]+) ms, beside (\d+) ms", README)
-    rounds = re.search(
-        r"In (\d+) rounds with (\d+) faults none of ([\d,]+) fires was lost, and in (\d+) round", README
-    )
+    rounds = re.search(r"In (\d+) rounds with (\d+) faults none of ([\d,]+) fires was lost, and in (\d+) round", README)
     assert lateness is not None
     assert rounds is not None
     assert "(2,000 fires over 10 s, " in README

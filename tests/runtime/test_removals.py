@@ -60,6 +60,24 @@ async def test_what_is_removed_on_request_is_listed_no_more(start_server: StartS
         await listed_are(running, set())
 
 
+async def test_a_schedule_that_a_command_removes_is_gone_at_once_however_seldom_the_stream_is_looked_at(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "FIRST_WAIT_SECONDS", 3_600.0)
+    monkeypatch.setattr(discovery, "LIST_INTERVAL_SECONDS", 3_600.0)
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("S")
+        await running.ready("S")
+        for number, pattern in enumerate([f"@at {in_seconds(7_000)}", "@every 3h", "every day", "@every 3h"]):
+            await account.publish(f"S.s.{number}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": "S.out"})
+        await listed_are(running, subjects(0, 1, 2, 3))
+        for number in range(3):
+            await account.api.call("STREAM.PURGE.S", {"filter": f"S.s.{number}", "seq": number + 2})
+        await account.api.call("STREAM.PURGE.S", {"filter": "S.s.3", "seq": 3})  # removes nothing
+        await listed_are(running, subjects(3))
+
+
 async def test_so_is_what_is_removed_by_a_request_that_the_sidecar_may_not_see(start_server: StartServer) -> None:
     grant = [one for one in permissions_of("2.11") if "PURGE" not in one.subject or one.act == "publish"]
     grant = [one for one in grant if "MSG.DELETE" not in one.subject or one.act == "publish"]
