@@ -9,6 +9,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from gzip import compress
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -140,6 +142,12 @@ INSTANCE_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 PAGE_LENGTH = 50
 """Schedules on a page."""
+
+LIVE_PART = b'<div id="live"'
+"""The beginning of the main part of a page that changes (`fragment.html`); what is before it changes each second."""
+
+COMPRESSION = 5
+"""The level at which answers are compressed: half a millisecond for an overview."""
 
 MAX_LOGIN_BYTES = 4096
 OK, NOT_FOUND = 200, 404
@@ -374,7 +382,10 @@ class Pages:
             **common,
             **values,
         }
-        return HTMLResponse(render(self._templates, f"{name}.html", shown), shown["status"])
+        body = render(self._templates, f"{name}.html", shown)
+        if not request.headers.get("x-fragment"):
+            return HTMLResponse(body, shown["status"])
+        return _update(body, request, shown["status"])
 
     def part(self, name: str, values: Values) -> Response:
         """Render a part of a page, for a script that puts it there."""
@@ -405,6 +416,21 @@ class Pages:
 async def healthz(_request: Request) -> Response:
     """Answer that the process works."""
     return PlainTextResponse("ok\n")
+
+
+def _update(body: bytes, request: Request, status: int) -> Response:
+    """Return the parts of a page that change, compressed, without the main one if the script of the page has it.
+
+    Only these are compressed: no form with a secret is in them, so their length says nothing of one.
+    """
+    main = body.find(LIVE_PART)
+    digest = sha256(body[main:]).hexdigest()[:16]
+    headers = {"X-Live": digest, "Vary": "Accept-Encoding"}
+    if request.headers.get("x-live") == digest:
+        body = body[:main]
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body, headers["Content-Encoding"] = compress(body, COMPRESSION, mtime=0), "gzip"
+    return HTMLResponse(body, status, headers)
 
 
 def totals(streams: AnswerState[StreamsAnswer], instances: AnswerState[InstancesAnswer]) -> Values:

@@ -74,3 +74,24 @@ async def test_two_instances_and_who_fires_what(start_server: StartServer) -> No
         assert {owner[1], standby[1]} == set(names)
         assert "alarm" not in text
         await page.shows("/", "served by 2 instances", "All is well")
+
+
+async def test_an_update_is_compressed_and_leaves_out_what_the_page_has(start_server: StartServer) -> None:
+    server = await start_server()
+    async with sidecar_on(server.url) as running, account_on(server.url) as account, browsing(server.url) as page:
+        await account.create("O")
+        await running.ready("O")
+        await page.shows("/rejected?stream=O", "All is well")
+        whole = await page.client.get("/rejected?stream=O", headers={"X-Fragment": "1"})
+        assert whole.headers["content-encoding"] == "gzip"
+        assert 'id="live"' in whole.text
+        known = {"X-Fragment": "1", "X-Live": whole.headers["x-live"]}
+        again = await page.client.get("/rejected?stream=O", headers=known)
+        assert 'id="live"' not in again.text
+        assert 'id="now"' in again.text
+        plain = await page.client.get(
+            "/rejected?stream=O", headers={**known, "Accept-Encoding": "identity", "X-Live": ""}
+        )
+        assert "content-encoding" not in plain.headers
+        page_itself = await page.client.get("/rejected?stream=O")
+        assert "content-encoding" not in page_itself.headers, "a page may have a form with a secret"

@@ -6,7 +6,7 @@
   const pause = document.getElementById("pause");
   const lost = document.getElementById("lost");
   const said = document.getElementById("said");
-  let failures = 0, timer = 0, asking = false, paused = false;
+  let failures = 0, timer = 0, asking = false, paused = false, shown = "";
 
   // Elements are the same if they have the same name and the same key.
   const keyOf = (node) => node.nodeType === 1 ? node.id || node.getAttribute("data-key") || "" : "";
@@ -58,7 +58,8 @@
     asking = true;
     const before = verdictNow();
     try {
-      const answer = await fetch(location.href, { headers: { "X-Fragment": "1" }, signal: AbortSignal.timeout(15000) });
+      const headers = { "X-Fragment": "1", "X-Live": shown };
+      const answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(15000) });
       if (answer.status === 401) return location.reload();
       const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
       const parts = [...parsed.querySelectorAll("[data-live]")];
@@ -68,6 +69,7 @@
         if (old) morph(old, part);
       }
       document.title = document.getElementById("live").getAttribute("data-title") || document.title;
+      shown = answer.headers.get("X-Live") || "";
       failures = 0;
       lost.hidden = true;
       if (verdictNow() !== before) said.textContent = verdictNow();
