@@ -39,7 +39,7 @@ from nats_scheduler.jetstream.errors import (
     NotPermittedError,
     RequestUnansweredError,
 )
-from nats_scheduler.jetstream.streams import Progress
+from nats_scheduler.jetstream.streams import Progress, absence_of
 from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
@@ -94,7 +94,7 @@ async def gather_facts(
     try:
         async with open_session(resolved.settings) as session:
             if only is not None and await _is_absent(session, only):
-                raise CommandError(f"stream {only} does not exist")
+                raise CommandError(await absence_of(session.api, only))
             known, sidecars = await _sidecars(session, resolved)
             return await Gathering(known, now, progress).gather(reaches, sidecars, only)
     except NotPermittedError as error:

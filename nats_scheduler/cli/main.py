@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -81,6 +82,41 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Commands by name, in the order of the help: the place of each one, and what it does."""
 
+OTHER_NAMES = {
+    "list": "ls",
+    "delete": "rm",
+    "del": "rm",
+    "remove": "rm",
+    "cancel": "rm",
+    "status": "top",
+    "health": "doctor",
+    "start": "run",
+    "serve": "run",
+    "server": "dev",
+    "show": "info",
+    "get": "info",
+    "describe": "info",
+    "create": "add",
+    "new": "add",
+    "schedule": "add",
+    "update": "edit",
+    "set": "edit",
+    "disable": "pause",
+    "suspend": "pause",
+    "enable": "resume",
+    "trigger": "fire",
+    "validate": "check",
+    "events": "watch",
+    "logs": "watch",
+    "import": "apply",
+    "migrate": "graduate",
+    "upgrade": "graduate",
+    "streams": "stream ls",
+    "version": "--version",
+    "help": "--help",
+}
+"""What people type who know other tools, and what it is here."""
+
 EXIT_INTERRUPTED = 130
 """Ctrl-C: 128 and the number of the signal."""
 
@@ -101,6 +137,17 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name][0]} is not a click command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed; one that there is not is an error with what may have been meant."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            similar = OTHER_NAMES.get(name.lower()) or next(iter(get_close_matches(name.lower(), COMMANDS, 1)), "")
+            hint = f": did you mean 'nats-scheduler {similar}'?" if similar else ""
+            ctx.fail(f"no such command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; if it fails with `--json`, print a document with the error on standard output.

@@ -84,9 +84,14 @@ class PatternOrSchedule(click.Command):
 
     def _needs_server(self, ctx: click.Context, args: list[str]) -> bool:
         try:
-            values, _rest, _order = self.make_parser(ctx).parse_args(list(args))
+            values, rest, _order = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:
             return True
+        first = str(values.get("pattern") or "")
+        is_split = first in NEED_QUOTES or first[:1] in "*0123456789"  # a stream may begin so, but has no third word
+        if rest and is_split and not any(word.startswith("-") for word in rest):
+            words = " ".join(filter(None, (first, values.get("subject"), *rest)))
+            raise click.UsageError(f"a PATTERN is one argument: '{words}' in quotes", ctx)
         help_option = self.get_help_option(ctx)
         wants_help = help_option is not None and values.get(help_option.name or "") is True
         return wants_help or isinstance(values.get("subject"), str)

@@ -22,8 +22,8 @@ from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.cli.without_sidecar import Source, StoredSource
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
+from nats_scheduler.jetstream.streams import StreamState, absence_of
 from nats_scheduler.jetstream.value_formats import known_entries
 from nats_scheduler.message.capabilities import OLDEST, capabilities
 from nats_scheduler.runtime.access import Access
@@ -45,6 +45,14 @@ from nats_scheduler.settings.sidecar_settings import SidecarSettings
 T = TypeVar("T")
 
 __all__ = ["ServedStream", "Session", "in_session", "open_session"]
+
+REFUSED = "Connect call failed"
+"""What the error of a connection says that a machine refused: nothing listens there."""
+
+NOTHING_LISTENS = (
+    "\nNothing listens there: name your servers with --server or NATS_URL, or start one to try things out with "
+    "`nats-scheduler dev`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class Session(Access):
         """Return one stream; end the command with 1 if it does not exist or is not served."""
         info = await self.api.stream(name)
         if info is None:
-            raise CommandError(f"stream {name} does not exist")
+            raise CommandError(await absence_of(self.api, name))
         state, mode = await self.with_mode(StreamState.from_info(info))
         if mode is None:
             raise CommandError(f"stream {name} does not carry schedules: {command_for(state)}")
@@ -95,7 +103,8 @@ def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T
     try:
         asyncio.run(connect_and_work())
     except JetStreamError as error:
-        raise CommandError(str(error)) from None
+        hint = NOTHING_LISTENS if isinstance(error, ConnectError) and REFUSED in str(error) else ""
+        raise CommandError(f"{error}{hint}") from None
     return done[0]
 
 

@@ -13,7 +13,7 @@ from nats_scheduler.control.past import FireQuery
 from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import Query
-from nats_scheduler.jetstream.streams import StreamState, reading_progress
+from nats_scheduler.jetstream.streams import StreamState, absence_of, reading_progress
 from nats_scheduler.message.foreign_json import server_time
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
 from nats_scheduler.runtime.access import Access
@@ -127,5 +127,6 @@ class StoredSource:
     async def _stream(self, name: str, hint: str = "") -> StreamState:
         info = await self._access.api.stream(name)
         if info is None:
-            raise CommandError(f"stream {name} does not exist{hint}")
+            absence = f"stream {name} does not exist{hint}" if hint else await absence_of(self._access.api, name)
+            raise CommandError(absence)
         return StreamState.from_info(info)

@@ -16,7 +16,9 @@ An entry that cannot be read counts too, and is written again: a stream that was
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
@@ -345,6 +347,17 @@ class FlaggedStreams:
         if config.get(FLAG) is not True or self._server.schedules_natively or not config.get("deny_purge"):
             return config
         return {**config, "deny_purge": False}
+
+
+async def absence_of(api: JetStreamApi, name: str) -> str:
+    """Return that a stream does not exist, as a sentence, with the name of a similar one if there is one."""
+    listed: Any = ()
+    with suppress(JetStreamError):  # the list is only for a hint
+        listed = (await api.call("STREAM.NAMES")).get("streams")
+    names = [str(one) for one in listed] if isinstance(listed, list) else []
+    same = [one for one in names if one.lower() == name.lower()]
+    similar = same or get_close_matches(name, names, 1)
+    return f"stream {name} does not exist" + (f": did you mean {similar[0]}?" if similar else "")
 
 
 def graduated(state: StreamState) -> Config:

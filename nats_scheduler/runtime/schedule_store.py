@@ -10,7 +10,7 @@ from nats_scheduler.control.schedule_errors import NotServedError, StreamNotFoun
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire, translated
-from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.streams import StreamState, absence_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.foreign_json import server_time
 from nats_scheduler.runtime.access import Access
@@ -48,7 +48,7 @@ class _ServedByModes:
         requested_at = self._clock.monotonic()
         info = await self._access.api.stream(stream)
         if info is None:
-            raise StreamNotFoundError(f"stream {stream} does not exist")
+            raise StreamNotFoundError(await absence_of(self._access.api, stream))
         reported = server_time(info)
         if reported is not None:
             self._clock.received(reported, requested_at)

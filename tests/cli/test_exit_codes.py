@@ -31,7 +31,12 @@ FILES: Mapping[str, str] = {
 """Files in the folder in which the commands are run; there is an empty folder `empty` too."""
 
 WRONG_USE: Mapping[str, str] = {
-    "fly": "No such command 'fly'",
+    "fly": "no such command 'fly'",
+    "list": "no such command 'list': did you mean 'nats-scheduler ls'?",
+    "delete S S.s": "did you mean 'nats-scheduler rm'?",
+    "status": "did you mean 'nats-scheduler top'?",
+    "watc": "did you mean 'nats-scheduler watch'?",
+    "next 0 30 9 '*' '*' mon": "a PATTERN is one argument: '0 30 9 * * mon' in quotes",
     "run --window 0": "window of 0 (--window): expected a whole number from 1 to 8192",
     "dev --window 0": "window",
     "dev --for 20": "expected a duration above zero, such as 20s",
@@ -208,7 +213,8 @@ def of(code: int, lines: Iterable[str]) -> set[tuple[str, int]]:
     """Return the commands of lines, with an exit code."""
     commands = {command for command, _code in promised_exit_codes()}
     words = [line.split() for line in lines]
-    return {(two if (two := " ".join(each[:2])) in commands else each[0], code) for each in words} - {("fly", 2)}
+    known = [each for each in words if each[0] in COMMANDS]
+    return {(two if (two := " ".join(each[:2])) in commands else each[0], code) for each in known}
 
 
 @pytest.fixture(autouse=True)
