@@ -32,11 +32,12 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.definition_block import defined, definition_block, definition_headers
+from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
+from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.rejection import PATTERN_INVALID
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.schedule.instants import MINUTE, SECOND, floor_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -255,5 +256,5 @@ def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> 
 
 def _header_options(pattern: str, terms: Terms) -> str:
     """Return the options of `nats pub` that give a message the headers of a schedule."""
-    headers = definition_headers(defined(pattern, terms))
+    headers = header_items(definition_block(defined(pattern, terms)))
     return " ".join(f"-H '{name.decode()}: {value.decode()}'" for name, value in headers)

@@ -9,7 +9,9 @@ Cost: some requests, or the stream's headers are read once; 100,000 schedules ta
 Limit: streams are read one after the other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import click
 
@@ -23,11 +25,11 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.ages import age_sentence
+from nats_scheduler.message.schedule_form import FIELDS, form_document
 from nats_scheduler.observe.documents import (
     counts_document,
     misnamed_document,
     rejected_document,
-    rollup_of,
     schedule_document,
 )
 from nats_scheduler.observe.texts import NO_SERVER_KNOWS, SERVER_ALONE, has_ignored_policies, policies_text
@@ -186,12 +188,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
     columns: dict[str, Callable[[ServedStream, ListedSchedule], str]] = {
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
-        "pattern": lambda _, listed: listed.pattern.text,
-        "zone": lambda _, listed: listed.pattern.time_zone or "",
-        "target": lambda _, listed: listed.terms.target,
-        "source": lambda _, listed: listed.terms.source or "",
-        "ttl": lambda _, listed: listed.terms.ttl,
-        "rollup": lambda _, listed: rollup_of(listed.terms) or "",
+        **{_COLUMNS.get(field.name, field.name): partial(_text_of, field.name) for field in FIELDS},
         "next fire (UTC)": lambda _, listed: "-" if listed.next_fire is None else time_text(listed.next_fire),
         "sent (UTC)": lambda _, listed: "" if listed.sent is None else time_text(listed.sent),
         "in": lambda _, listed: _time_left(listed, listing.at),
@@ -210,6 +207,15 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         del filled["stream"]
     kept = {name: texts for name, texts in filled.items() if any(texts)}
     print_table(list(kept), list(zip(*kept.values(), strict=True)), optional=["target", "zone", "stream"], wide=wide)
+
+
+_COLUMNS = {"time_zone": "zone"}
+"""What the column of a field is called, if that is not its name."""
+
+
+def _text_of(name: str, _stream: ServedStream, listed: ListedSchedule) -> str:
+    fields: Mapping[str, Any] = form_document(listed.pattern, listed.terms)
+    return fields[name] or ""
 
 
 def _failing_text(failing: FailingSchedules) -> str:

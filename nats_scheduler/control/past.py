@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.schedule_errors import StreamNotFoundError
 from nats_scheduler.control.store_port import EVER, Served, StoredFires, StreamNow, Wire
-from nats_scheduler.message.definition import Definition, Terms, read_ttl
+from nats_scheduler.message.definition import Definition, read_ttl
 from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.fires import StoredSchedule, fired_schedule_of
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.past_fires import PastFire, PastFires
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject

@@ -17,7 +17,7 @@ from nats_scheduler.control.current import Current
 from nats_scheduler.control.schedule_errors import NotPossibleError, RejectedError
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import check_no_request
-from nats_scheduler.message.definition import Definition, Terms
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.generated import (
     BY,
@@ -31,6 +31,7 @@ from nats_scheduler.message.generated import (
 )
 from nats_scheduler.message.headers import Header, without_headers
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 
 

@@ -17,9 +17,6 @@ from nats_scheduler.message import rejection
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
 from nats_scheduler.message.policies import (
-    NO_POLICIES,
-    Policies,
-    extension_prefix,
     ignored_policies,
     is_target_elsewhere,
     portable_advice,
@@ -28,6 +25,7 @@ from nats_scheduler.message.policies import (
     with_policies,
 )
 from nats_scheduler.message.rejection import Rejection, ServerError
+from nats_scheduler.message.schedule_form import ScheduleForm, Terms, terms_of
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.message.timetable import Timetable, first_fire_of, never_fires
@@ -42,23 +40,6 @@ NO_TTL = "is not a duration such as '5m' or 'never'"
 _LINE_BREAK = re.compile(r"[\r\n]").search
 _ANY_STREAM = StreamRules(name="any", subjects=(">",))
 """The rules of a stream in which only the pattern can be wrong."""
-
-
-class Terms(NamedTuple):
-    """The definition of a schedule without its pattern; the schedules of a fleet have only a few different ones.
-
-    `ttl` is the text of the header as it was written, "" if there is none; it goes into the generated message
-    unchanged.
-    `rollup` is true if the generated message rolls up its target.
-    `policies` contain their effect on the fire times too, which is in the pattern already.
-    """
-
-    dialect: Dialect
-    target: str
-    source: str | None
-    ttl: str
-    rollup: bool
-    policies: Policies = NO_POLICIES
 
 
 class Definition(NamedTuple):
@@ -116,9 +97,7 @@ def definition_of(
             f"expected a fire within {HORIZON_YEARS} years"
         )
         return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)
-    target = fields[dialect.target] if policies.target_stream is None else policies.target_stream
-    source, ttl = fields.get(dialect.source) or None, fields.get(dialect.ttl, "")
-    return Definition(bounded, Terms(dialect, target, source, ttl, bool(fields.get(dialect.rollup)), policies))
+    return Definition(bounded, terms_of(fields, dialect, policies))
 
 
 def _fault(
@@ -161,16 +140,13 @@ def read_pattern(
     for kind, value in ((InvalidPattern, text), (InvalidTimeZone, time_zone)):
         if value is not None and _LINE_BREAK(value):
             return _pattern_fault(kind(value, "a header is one line"), text, time_zone, _ANY_STREAM, dialect)
-    block = with_headers(None, pattern_headers(text, time_zone, syntax, dialect))
+    block = with_headers(None, pattern_form(text, time_zone, syntax).items(dialect))
     return _read_pattern(schedule_fields(block, dialect), _ANY_STREAM, dialect, stored_at)
 
 
-def pattern_headers(
-    text: str, time_zone: str | None, syntax: str | None, dialect: Dialect
-) -> list[tuple[bytes, bytes]]:
-    """Return the headers from which a pattern is read; each value is one line."""
-    given = [(dialect.schedule, text), (dialect.time_zone, time_zone), (extension_prefix(dialect) + b"Syntax", syntax)]
-    return [(name, value.encode("utf-8", "surrogateescape")) for name, value in given if value is not None]
+def pattern_form(text: str, time_zone: str | None, syntax: str | None) -> ScheduleForm:
+    """Return the form with a pattern, and nothing else; each value is one line."""
+    return ScheduleForm(text, time_zone, policies=() if syntax is None else (("X-Syntax", syntax),))
 
 
 def _read_pattern(

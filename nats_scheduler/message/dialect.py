@@ -76,6 +76,11 @@ DIALECTS = (ADR51, PORTABLE)
 """Both dialects; if a message is a schedule in both, the first one counts."""
 
 
+def dialect_named(name: str | None) -> Dialect | None:
+    """Return the dialect with a name; None if there is none."""
+    return next((one for one in DIALECTS if one.name == name), None)
+
+
 def _search(dialect: Dialect) -> re.Pattern[bytes]:
     """Compile the search for the names and values of all headers that start with a dialect's prefix."""
     name = rb"\r\n(" + re.escape(dialect.schedule) + rb"[^:\r]*)"

@@ -7,11 +7,11 @@ message is an ordinary one, whatever its `Nats-Msg-Id` is.
 Limit: a client that may publish to the target can imitate a fire, from its fire time on, without any difference.
 """
 
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.generated import PURGE
 from nats_scheduler.message.headers import CRLF, decoded
 from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND

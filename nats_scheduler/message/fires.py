@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.reading import Generated, read_message
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
 from nats_scheduler.message.timetable import Timetable

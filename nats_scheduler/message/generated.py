@@ -11,7 +11,6 @@ Limit: the base must be a stored block; the server's own limit of 64 KiB is not 
 import re
 from collections.abc import Sequence
 
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.effective_headers import are_effective, with_effective_headers
 from nats_scheduler.message.headers import (
@@ -28,6 +27,7 @@ from nats_scheduler.message.headers import (
 )
 from nats_scheduler.message.identity import parse_beside
 from nats_scheduler.message.rights import without_lent
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.schedule.patterns import Pattern
 
 PURGE = b"purge"

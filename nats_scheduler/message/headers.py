@@ -69,6 +69,16 @@ def header_items(block: bytes | None) -> list[tuple[bytes, bytes]]:
     return items
 
 
+def block_of(items: Iterable[Header]) -> bytes:
+    """Return the block that has these headers, byte for byte: whether it reads to them is for the caller to know."""
+    return block_of_lines(b"%b: %b" % item for item in items)
+
+
+def block_of_lines(lines: Iterable[bytes]) -> bytes:
+    """Return the header block with these lines."""
+    return b"".join((HEADER_LINE, *(line + CRLF for line in lines), CRLF))
+
+
 def with_header(block: bytes | None, name: bytes, value: bytes) -> bytes:
     """Append `Name: value` at the end of the block; create the block if there is none."""
     return with_headers(block, ((name, value),))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN
 
 MAX_NAME_BYTES = 80
 """A longer name is cut before it is reported."""
@@ -70,7 +71,7 @@ def _alone(block: bytes, dialects: Sequence[Dialect]) -> tuple[Misnamed, ...]:
     for dialect in dialects:
         if header_value(block, dialect.schedule):
             return ()
-        for name in (dialect.target, dialect.source, dialect.time_zone, dialect.ttl, dialect.rollup):
+        for name in (field.header(dialect) for field in BESIDE_PATTERN):
             if header_value(block, name):
                 reason = f"is without {dialect.schedule.decode()}, so that the message is an ordinary one"
                 return (Misnamed(name.decode(), reason),)

@@ -74,6 +74,10 @@ TIME_ZONE_INVALID = ServerError(10223, "message schedules time zone is invalid")
 # For policies (`message.policies`), which are headers of our own: servers know no such error.
 POLICY_INVALID = ServerError(0, "schedule policy is invalid")
 
+# For what is written (`message.schedule_form`): a server stores it, and reads something else.
+HEADER_HIDDEN = ServerError(0, "a value hides a header of the schedule")
+HEADER_UNREADABLE = ServerError(0, "a value is not read as it is written")
+
 # For the operator's restrictions: the server has no such limit.
 TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)
 

@@ -8,9 +8,9 @@ target nor source is left to the caller.
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.headers import decoded
 from nats_scheduler.message.policies import NO_POLICIES
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import covering, covering_usual, is_literal_subject
 
@@ -53,7 +53,7 @@ class TermsOfKind:
         aim = self._aim(target)
         if aim is None:
             return None
-        dialect, _target, _source, ttl, rollup, policies = self.like
+        dialect, _target, _source, *others = self.like
         sampled = decoded(source) or None
         if sampled is not None and (
             sampled == aim or not self._is_possible(sampled) or self._restrictions.source_fault(dialect.source, sampled)
@@ -64,7 +64,7 @@ class TermsOfKind:
             self._kept.clear()
             self._kept_bytes = len(key)
         # Half the time of a call of `Terms`; one is made for each schedule with a target of its own.
-        terms = self._kept[key] = tuple.__new__(Terms, (dialect, aim, sampled, ttl, rollup, policies))
+        terms = self._kept[key] = tuple.__new__(Terms, (dialect, aim, sampled, *others))
         return terms
 
     def targets(self, texts: Sequence[bytes]) -> list[str] | None:
@@ -101,8 +101,8 @@ class SharedTerms:
 
     def kind_of(self, terms: Terms) -> TermsOfKind:
         """Return the kind of terms that have no policies."""
-        dialect, _target, _source, ttl, rollup, _policies = terms
-        key = dialect.name, ttl, rollup
+        dialect, _target, _source, ttl, rollup, _policies = terms[:6]
+        key = dialect.name, ttl, rollup, terms[6:]  # not the policies: there are none, and they take long to hash
         if key not in self._kinds:
             _make_room(self._kinds, MAX_KINDS)
             self._kinds[key] = TermsOfKind(terms, self._rules)

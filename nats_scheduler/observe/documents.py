@@ -18,10 +18,10 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.schedule_form import FormDocument, Terms, form_document
 from nats_scheduler.schedule.patterns import Pattern, kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
@@ -86,19 +86,11 @@ class FireDocument(TypedDict):
     """The time at which it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
 
 
-class DefinitionDocument(TypedDict):
+class DefinitionDocument(FormDocument):
     """The headers of a schedule, as they were written."""
 
-    pattern: str
     kind: str
     """`at`, `every` or `cron`."""
-    time_zone: str | None
-    target: str | None
-    """Null only where a pattern is checked without headers."""
-    source: str | None
-    ttl: str | None
-    rollup: str | None
-    """`sub`, or null."""
     dialect: str
     """The spelling of the headers: `adr51` or `portable`."""
     policies: dict[str, str]
@@ -310,13 +302,8 @@ def next_fire_document(pattern: Pattern, fire_time: int | None, sent: int | None
 def definition_document(pattern: Pattern, terms: Terms) -> DefinitionDocument:
     """Return what a schedule defines."""
     return {
-        "pattern": pattern.text,
+        **form_document(pattern, terms),
         "kind": kind_of(pattern).value,
-        "time_zone": pattern.time_zone,
-        "target": terms.target,
-        "source": terms.source,
-        "ttl": terms.ttl or None,
-        "rollup": rollup_of(terms),
         "dialect": terms.dialect.name,
         "policies": dict(terms.policies.written),
     }
@@ -445,11 +432,6 @@ def counts_document(counts: Counts) -> CountsDocument:
         "states": {state.value: number for state, number in sorted(counts.states.items())},
         "kinds": {kind.value: number for kind, number in sorted(counts.kinds.items())},
     }
-
-
-def rollup_of(terms: Terms) -> str | None:
-    """Return what the generated message rolls up, None if it does not."""
-    return "sub" if terms.rollup else None
 
 
 def _failing(failing: Failing) -> FailingDocument:

@@ -7,10 +7,11 @@ Limit: what a stream, a TTL or an outage does to a schedule, and what depends on
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from typing_extensions import TypedDict
 
-from nats_scheduler.message.definition import pattern_headers, read_definition, read_pattern
+from nats_scheduler.message.definition import pattern_form, read_definition, read_pattern
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import Reading
@@ -168,7 +169,7 @@ def pattern_reading(pattern: str, zone: str | None, stored_at: int, syntax: str 
     It comes from the code that reads stored messages. With a syntax its headers are the portable ones.
     """
     dialect = ADR51 if syntax is None else PORTABLE
-    headers = [*pattern_headers(pattern, zone, syntax, dialect), (dialect.target, DEFAULT_TARGET.encode())]
+    headers = replace(pattern_form(pattern, zone, syntax), target=DEFAULT_TARGET).items(dialect)
     outcome = read_definition(with_headers(EMPTY_BLOCK, headers), DEFAULT_SUBJECT, ANY_STREAM_RULES, dialect, stored_at)
     if isinstance(outcome, Rejection):
         return Reading(rejection=outcome)

@@ -13,11 +13,11 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.schedule_form import FIELDS, Terms, terms_of
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
 
@@ -84,9 +84,8 @@ def _policies(document: Any, pattern: Pattern) -> Policies:
 
 
 def _terms(document: Any, policies: Policies) -> Terms:
-    is_rolled_up = document["rollup"] is not None
-    texts = document["target"], document["source"], document["ttl"] or ""
-    return Terms(_dialect(document), *texts, is_rolled_up, policies)
+    dialect, texts = _dialect(document), ((field, document[field.name]) for field in FIELDS)
+    return terms_of({field.header(dialect): text for field, text in texts if text is not None}, dialect, policies)
 
 
 def _dialect(document: Any) -> Dialect:

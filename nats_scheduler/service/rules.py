@@ -29,6 +29,7 @@ from nats_scheduler.control.words import publishable, publishable_again
 from nats_scheduler.message.dialect import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_items
 from nats_scheduler.message.policies import extension_prefix, policy_header
+from nats_scheduler.message.schedule_form import FIELDS
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject, subject_matches
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
@@ -98,7 +99,7 @@ class Rule:
         allowed, dialect = self.allowed, found.dialect
         block = (publishable_again if found.sequence else publishable)(found.active_block)
         policies = extension_prefix(dialect)
-        own = {dialect.schedule, dialect.time_zone, dialect.target, dialect.source, dialect.ttl, dialect.rollup}
+        own = {field.header(dialect) for field in FIELDS}
         names = Counter(name for name, _value in header_items(block) if b"nats-" in name.lower())
         for name, number in names.items():
             is_known = name in own or name in (MSG_TTL, MSG_ROLLUP) or name.startswith(policies)

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.schedule_form import Terms
 from tests.bench import tables
 from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
 from tests.bench.aims import AIMS, judge

@@ -23,12 +23,12 @@ from nats_scheduler.control.schedule_errors import (
 )
 from nats_scheduler.control.store_port import EVER
 from nats_scheduler.control.storing import MAX_ATTEMPTS
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -1,10 +1,11 @@
 """Schedules are read and rejected in the server's order, with the server's codes and in one sentence."""
 
-from nats_scheduler.message.definition import Definition, Terms, pattern_headers, read_definition, read_pattern
+from nats_scheduler.message.definition import Definition, pattern_form, read_definition, read_pattern
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID, Rejection
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.patterns import Cron, Syntax, parse_pattern
@@ -101,8 +102,8 @@ def test_a_pattern_in_no_message_yet_is_read_as_that_of_a_message() -> None:
         assert "a header is one line" in refused.reason or not {"\r", "\n"} & set(value)
     assert isinstance(read_pattern("0 0 0 29 2 *", None, STORED_AT), Cron)
     assert isinstance(read_pattern("0 0 0 29 2 *", None, 3_981_744_000_000_000_000), Rejection)
-    assert pattern_headers("a\udcff", None, None, ADR51) == [(b"Nats-Schedule", b"a\xff")]
-    assert pattern_headers("a", "b", "c", PORTABLE) == [
+    assert pattern_form("a\udcff", None, None).items(ADR51) == [(b"Nats-Schedule", b"a\xff")]
+    assert pattern_form("a", "b", "c").items(PORTABLE) == [
         (b"X-Nats-Schedule", b"a"),
         (b"X-Nats-Schedule-Time-Zone", b"b"),
         (b"X-Nats-Schedule-X-Syntax", b"c"),

@@ -3,7 +3,6 @@
 A past fire has its fire time, or none if nothing that is stored shows it.
 """
 
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fire_faults import (
     MAX_CLOCK_DIFFERENCE_NS,
@@ -18,6 +17,7 @@ from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.jitter import delay_of, stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires
 from nats_scheduler.message.reading import Generated, read_message
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import Definition, Terms
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.generated import generated_block
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value
 from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_headers
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Reading, expiry_of, is_fire_since, lifetime_of, read_message
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND

@@ -6,12 +6,13 @@ from itertools import islice, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import Definition, Terms
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.fires import FireReader
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.jitter import JitteredTimetable, delay_of, stored_timetable
 from nats_scheduler.message.policies import NO_POLICIES, Policies
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable, first_fire_of, never_fires
 from nats_scheduler.schedule.bounds import Bounded, Bounds

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import Definition, Terms, read_definition
-from nats_scheduler.message.definition_block import defined, definition_block, definition_headers
+from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -138,7 +140,7 @@ def test_a_subject_that_hides_a_header_is_written_behind_it() -> None:
     )
     assert read_definition(usual, SUBJECT, RULES, ADR51, STORED_AT) != definition
     assert read_again(definition) == definition
-    assert definition_headers(definition)[-1] == (ADR51.target, hiding.encode())
+    assert header_items(definition_block(definition))[-1] == (ADR51.target, hiding.encode())
 
 
 def test_a_definition_is_not_made_of_an_invalid_pattern() -> None:
@@ -150,5 +152,5 @@ def test_a_definition_is_not_made_of_an_invalid_pattern() -> None:
 def test_a_definition_that_no_message_can_have_is_not_written() -> None:
     for target in ("orders.due\r\nNats-TTL: 1s", " orders.due"):
         definition = definition_of("@every 1h", target=target)
-        with pytest.raises(ValueError, match="the headers Nats-Schedule: '@every 1h', Nats-Schedule-Target: '"):
+        with pytest.raises(ValueError, match=r"Nats-Schedule-Target of ' ?orders.due.*' is not one line"):
             definition_block(definition)

@@ -25,10 +25,10 @@ from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.ages import is_cut_off
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, header_value
 from nats_scheduler.message.reading import lifetime_of
 from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches

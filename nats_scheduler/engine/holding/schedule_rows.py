@@ -11,9 +11,10 @@ from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.remembered import read_history, written_history
 from nats_scheduler.engine.holding.table import DamagedTableError, Row
-from nats_scheduler.message.definition import Definition, Terms
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.definition_block import definition_block
 from nats_scheduler.message.policies import Kept
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.patterns import Pattern
 

@@ -56,8 +56,8 @@ from nats_scheduler.engine.views.seen import (
 )
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.message.ages import is_cut_off
-from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.jitter import stored_timetable
+from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded
