@@ -31,12 +31,13 @@ from nats_scheduler.control.spelling import spelling_of
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.control.words import Edit, edited, named_header
+from nats_scheduler.control.words import edited, named_header
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, header_value, with_headers
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix, policy_header
 from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.documents import change_document, next_fire_document
 from nats_scheduler.observe.message_warnings import warnings_about

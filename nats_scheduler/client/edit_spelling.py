@@ -18,9 +18,10 @@ from nats_scheduler.client.schedule_block import Headers, headers_of, line_of, t
 from nats_scheduler.client.values import Elsewhere, named_policies
 from nats_scheduler.client.when import When
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.words import Edit, is_same_pattern, named_header
+from nats_scheduler.control.words import is_same_pattern, named_header
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.policies import policy_header
+from nats_scheduler.message.schedule_form import Edit
 
 
 @dataclass(frozen=True, slots=True)

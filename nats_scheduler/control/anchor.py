@@ -10,9 +10,10 @@ was stored may fire once more, at the rounded stored time.
 """
 
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.words import Edit, edited
+from nats_scheduler.control.words import edited
 from nats_scheduler.message.headers import MSG_TTL, header_value
 from nats_scheduler.message.policies import policy_header
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Every, Pattern

@@ -12,7 +12,7 @@ Limit: what a subject that is not UTF-8 names cannot be written into a file.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -24,12 +24,16 @@ from nats_scheduler.message.headers import (
     HEADER_LINE,
     MSG_ROLLUP,
     Header,
+    block_of,
+    block_of_lines,
     decoded,
     encoded,
+    header_items,
     header_value,
     with_headers,
 )
-from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix, policy_header
+from nats_scheduler.message.policies import POLICY_NAMES, policy_header
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN, FIELDS, ScheduleForm
 
 OWNER = "X-Owner"
 AT, EVERY = "@at ", "@every "
@@ -40,26 +44,18 @@ _ADDED_ROLLUP = CRLF + MSG_ROLLUP + b": sub" + CRLF + CRLF
 _ORDERS: tuple[Literal["usual", "sorted"], ...] = ("usual", "sorted")
 
 Order: TypeAlias = Literal["usual", "sorted"] | tuple[bytes, ...]
-"""The order of the headers: that of `usual_headers`, by name (as Go clients send them), or these names in turn."""
+"""The order of the headers: that of `ScheduleForm`, by name (as Go clients send them), or these names in turn."""
 
-_control = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
+_unprintable = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """The headers of a schedule in keys; a value is one line of text."""
+    """The headers of a schedule in keys: the text of each field, and of each policy, is one line."""
 
-    pattern: str
+    form: ScheduleForm
+    """Without the body, which stands beside raw headers too."""
     dialect: Dialect = ADR51
-    time_zone: str | None = None
-    target: str | None = None
-    source: str | None = None
-    ttl: str | None = None
-    rollup: bool = False
-    policies: tuple[PolicyText, ...] = ()
-    """In the order of their names."""
-    headers: tuple[Header, ...] = ()
-    """All other headers; duplicates are kept."""
     order: Order = "usual"
 
 
@@ -86,8 +82,8 @@ def declare(block: bytes, dialect: Dialect, *, owner: str | None = None, is_fire
     block = publishable_again(block)
     if is_fired_by_server and block.endswith(_ADDED_ROLLUP):
         block = block[: -len(_ADDED_ROLLUP)] + CRLF + CRLF
-    readable = _readable(block, dialect)
-    if readable is None:
+    readable = Readable(ScheduleForm.from_block(block, dialect), dialect)
+    if not _has_keys(readable.form):
         return block
     unlabelled = _without_owner(readable, owner)
     for one, added in ((unlabelled, owner), (readable, None)):
@@ -95,7 +91,7 @@ def declare(block: bytes, dialect: Dialect, *, owner: str | None = None, is_fire
             ordered = replace(one, order=order)
             if written(ordered, added) == block:
                 return ordered
-    ordered = replace(readable, order=_names(block))
+    ordered = replace(readable, order=tuple(name for name, _value in header_items(block)))
     return ordered if written(ordered) == block else block
 
 
@@ -103,9 +99,12 @@ def written(content: Content, owner: str | None = None) -> bytes:
     """Return the header block of what is declared, with the label of an owner unless it has one."""
     if isinstance(content, bytes):
         return _with_owner_line(content, owner)
+    form, dialect = content.form, content.dialect
     if owner is not None and owner_of(content) is None:
-        content = replace(content, policies=tuple(sorted([*content.policies, PolicyText(OWNER, owner)])))
-    return block_of_lines([b"%b: %b" % item for item in _arranged(usual_headers(content), content.order)])
+        form = replace(form, policies=tuple(sorted([*form.policies, (OWNER, owner)])))
+    usual = form.to_block(dialect) if content.order == "usual" else None
+    # What hides a header is written all the same: `control.plan` finds that.
+    return usual if isinstance(usual, bytes) else block_of(_arranged(form.items(dialect), content.order))
 
 
 def dialect_of(content: Content) -> Dialect:
@@ -115,40 +114,19 @@ def dialect_of(content: Content) -> Dialect:
     return next((one for one in DIALECTS if header_value(content, one.schedule)), ADR51)
 
 
-def usual_headers(content: Readable) -> list[Header]:
-    """Return the headers in the usual order: those of the definition, its policies by name, then the others."""
-    dialect = content.dialect
-    values = [
-        (dialect.schedule, content.pattern),
-        (dialect.time_zone, content.time_zone),
-        (dialect.target, content.target),
-        (dialect.source, content.source),
-        (dialect.ttl, content.ttl),
-        (dialect.rollup, "sub" if content.rollup else None),
-        *((policy_header(name, dialect), value) for name, value in content.policies),
-    ]
-    return [(name, encoded(value)) for name, value in values if value is not None] + list(content.headers)
-
-
 def owner_of(content: Content) -> str | None:
     """Return the owner that the declared headers name themselves; None if they name none."""
     if isinstance(content, bytes):
         value = header_value(content, policy_header(OWNER, dialect_of(content)))
         return None if value is None else decoded(value)
-    return next((value for name, value in content.policies if name == OWNER), None)
+    return next((value for name, value in content.form.policies if name == OWNER), None)
 
 
 @cache
 def reserved_names(dialect: Dialect) -> Mapping[bytes, str]:
     """Return the headers that have a key of their own, each with the key."""
-    keys = {
-        dialect.schedule: "at, every or cron",
-        dialect.time_zone: "time_zone",
-        dialect.target: "target",
-        dialect.source: "source",
-        dialect.ttl: "ttl",
-        dialect.rollup: "rollup",
-    }
+    keys = {FIELDS[0].header(dialect): "at, every or cron"}
+    keys |= {field.header(dialect): field.name for field in BESIDE_PATTERN}
     return keys | {policy_header(name, dialect): f"policies.{policy_key(name)}" for name in POLICY_NAMES}
 
 
@@ -161,7 +139,7 @@ def order_fault(content: Readable) -> str:
     """Return what is wrong with an order that was given; "" if it has each header once."""
     if isinstance(content.order, str):
         return ""
-    names = [name for name, _value in usual_headers(content)]
+    names = [name for name, _value in content.form.items(content.dialect)]
     if sorted(names) == sorted(content.order):
         return ""
     return f"the names of all headers, each as often as it occurs: {', '.join(sorted(map(_shown, names)))}"
@@ -169,74 +147,28 @@ def order_fault(content: Readable) -> str:
 
 def as_text(value: bytes) -> str | None:
     """Return a value as text that a file can hold in one line; None if it has to be encoded."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if _control(text) else text
+    text = decoded(value)
+    return text if is_text(text) else None
 
 
-def _readable(block: bytes, dialect: Dialect) -> Readable | None:
-    """Read a block whose lines are all `Name: value`, and in which no header of the schedule occurs twice."""
-    items = _items(block)
-    if items is None:
-        return None
-    reserved, found, others = reserved_names(dialect), dict[bytes, str](), list[Header]()
-    for name, value in items:
-        if as_text(name) is None:
-            return None
-        if name not in reserved:
-            others.append((name, value))
-            continue
-        text = as_text(value)
-        if text is None or name in found:
-            return None
-        found[name] = text
-    if dialect.schedule not in found or found.get(dialect.rollup, "sub") != "sub":
-        return None
-    prefix = extension_prefix(dialect)
-    policies = [
-        PolicyText(name[len(dialect.schedule) + 1 :].decode(), value)
-        for name, value in found.items()
-        if name.startswith(prefix)
-    ]
-    return Readable(
-        found[dialect.schedule],
-        dialect,
-        found.get(dialect.time_zone),
-        found.get(dialect.target),
-        found.get(dialect.source),
-        found.get(dialect.ttl),
-        dialect.rollup in found,
-        tuple(sorted(policies)),
-        tuple(others),
-    )
+def is_text(text: str) -> bool:
+    """Return whether a file can hold a text in one line: it is UTF-8, and has no control characters."""
+    return not _unprintable(text)
 
 
-def _items(block: bytes) -> list[Header] | None:
-    """Return the headers of a block; None if `Name: value` in each line does not give the same block."""
-    lines = lines_of(block)
-    if lines is None:
-        return None
-    parts = [line.partition(b": ") for line in lines]
-    if any(not name or b":" in name or not colon for name, colon, _value in parts):
-        return None
-    return [(name, value) for name, _colon, value in parts]
+def _has_keys(form: ScheduleForm) -> bool:
+    """Return whether keys can say a form: it has a pattern, and all but the publisher's values is text."""
+    fields = {field.name: getattr(form, field.name) for field in FIELDS}
+    switches = (fields[field.name] in (None, field.on) for field in FIELDS if field.on)
+    names = [name for name, _value in form.headers]
+    texts = [*filter(None, fields.values()), *(value for _name, value in form.policies), *names]
+    return form.pattern is not None and all(switches) and all(names) and all(map(is_text, texts))
 
 
 def lines_of(block: bytes) -> list[bytes] | None:
     """Return the lines of a block after its first one; None if `block_of_lines` would not give the same block."""
     lines = block[len(HEADER_LINE) :].split(CRLF)[:-2]
     return lines if block_of_lines(lines) == block else None
-
-
-def block_of_lines(lines: Sequence[bytes]) -> bytes:
-    """Return the header block with these lines."""
-    return b"".join((HEADER_LINE, *(line + CRLF for line in lines), CRLF))
-
-
-def _names(block: bytes) -> tuple[bytes, ...]:
-    return tuple(name for name, _value in _items(block) or ())
 
 
 def _arranged(items: list[Header], order: Order) -> list[Header]:
@@ -254,7 +186,8 @@ def _arranged(items: list[Header], order: Order) -> list[Header]:
 
 
 def _without_owner(content: Readable, owner: str | None) -> Readable:
-    return replace(content, policies=tuple(one for one in content.policies if one != (OWNER, owner)))
+    policies = tuple(one for one in content.form.policies if one != (OWNER, owner))
+    return replace(content, form=replace(content.form, policies=policies))
 
 
 def _with_owner_line(block: bytes, owner: str | None) -> bytes:

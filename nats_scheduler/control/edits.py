@@ -44,11 +44,12 @@ from nats_scheduler.control.storing import (
     store_schedule,
     unfired,
 )
-from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable_again
+from nats_scheduler.control.words import edited, is_same, is_same_pattern, publishable_again
 from nats_scheduler.message.ages import age_note
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_value, without_headers
 from nats_scheduler.message.paused import paused_block, paused_name
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -80,10 +81,10 @@ async def add(
     `warn` is called before another body replaces a schedule that fires once and has not fired; if it raises, nothing is
     stored.
     The kind of the change is `UNCHANGED` if the same is stored already, and `EDITED` if it replaces another schedule.
-    Raises `RejectedError` if it would never fire, `AlreadyExistsError` if something else is there (without `replace`),
-    and `ConflictError` if another client stored something at the same time (with `replace`). A schedule whose last fire
-    is stored counts as absent, and what was removed at the same time is no conflict: a worker that receives a fire may
-    store the next schedule before the last one is purged.
+    Raises `RejectedError` if it would never fire or a value hides a header, `AlreadyExistsError` if something else
+    is there (without `replace`), and `ConflictError` if another client stored something at the same time (with
+    `replace`). A schedule whose last fire is stored counts as absent, and what was removed at the same time is no
+    conflict: a worker that receives a fire may store the next schedule before the last one is purged.
     """
     served = await store.served(stream)
     wanted = check_schedule(served, subject, block, body, store.now())
@@ -141,7 +142,7 @@ async def edit(
     inexact = judged_edit(served, active, edit, store.now()) if found.is_fired_by_server else ()
     active, notes = _with_grid(found, before, active, edit)
     block = paused_block(active, found.dialect) if found.is_paused else active
-    wanted = check_schedule(served, subject, block, body, store.now())
+    wanted = check_schedule(served, subject, block, body, store.now(), before=found.message.block)
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
     notes = (*notes, *ends_by_age(served, wanted, store.now()))
     notes = (*unfired(served, found, block, body, store.now()), *notes)

@@ -8,7 +8,7 @@ are in memory.
 from typing import NamedTuple
 
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.declared import Declared, as_text, declare
+from nats_scheduler.control.declared import Declared, declare, is_text
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.paused import paused_block
@@ -46,7 +46,7 @@ async def exported(
 
 def is_subject_of_files(subject: str) -> bool:
     """Return whether a file can name a subject."""
-    return as_text(subject.encode("utf-8", "surrogateescape")) is not None
+    return is_text(subject)
 
 
 def _reason_to_leave_out(current: Current) -> str | None:

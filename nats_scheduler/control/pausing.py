@@ -21,6 +21,7 @@ from nats_scheduler.control.storing import (
     check_rights,
     check_schedule,
     check_subject,
+    check_written,
     delete_message,
     recorded,
     store_schedule,
@@ -59,11 +60,12 @@ async def pause(
     if found.is_fired_by_server and not header_value(block, MSG_ROLLUP):
         # A server that builds its index anew would find an older version, if one was left, and fire it.
         block = with_header(block, MSG_ROLLUP, b"sub")
-    sequence = found.sequence
+    paused, sequence = paused_block(block, found.dialect), found.sequence
+    check_written(paused, before=block)
     change = Change(Kind.PAUSED, stream, subject, sequence, sequence, author, store.now(), notes=notes)
     if dry_run:
         return change
-    return await store_schedule(store, served, change, paused_block(block, found.dialect), found.message.body or b"")
+    return await store_schedule(store, served, change, paused, found.message.body or b"")
 
 
 async def resume(
@@ -91,7 +93,7 @@ async def resume(
         await delete_message(store, stream, found.message)
         return await recorded(store, change)
     block, body = publishable_again(found.active_block), found.message.body or b""
-    resumed = check_schedule(served, subject, block, body, now)
+    resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
     notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
     change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes)
     return change if dry_run else await store_schedule(store, served, change, block, body)

@@ -25,18 +25,15 @@ from nats_scheduler.control.current import Current, is_marker, read_current
 from nats_scheduler.control.declared import (
     OWNER,
     Declared,
-    Readable,
     dialect_of,
     owner_of,
-    reserved_names,
-    usual_headers,
     written,
 )
 from nats_scheduler.control.edits import doubts
 from nats_scheduler.control.pausing import has_passed
 from nats_scheduler.control.schedule_errors import RejectedError, ScheduleError
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.control.storing import check_schedule, unfired
+from nats_scheduler.control.storing import check_schedule, check_written, unfired
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
@@ -231,13 +228,10 @@ def _owner_fault(one: Declared, owner: str | None, current: Current | None, *, t
 def _read(one: Declared, block: bytes, served: Served, now: int) -> Current | Fault:
     """Read what would be stored, as whatever fires it will."""
     subject = one.subject
-    if isinstance(one.content, Readable):
-        for name, value in usual_headers(one.content):
-            if name in reserved_names(one.content.dialect) and header_value(block, name) != value.lstrip(b" "):
-                text = f"{decoded(name)} is hidden from the server by the value of another header"
-                return Fault(subject, decoded(name), text)
     try:
         found = check_schedule(served, subject, block, one.body, now)
+        if one.paused:
+            check_written(paused_block(block, dialect_of(one.content)))
     except RejectedError as error:
         return Fault(subject, error.rejection.header, str(error), error.code or None)
     except ScheduleError as error:

@@ -17,10 +17,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nats_scheduler.control.schedule_errors import NotPossibleError, NotServedError
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import Header, header_value, one_line
 from nats_scheduler.message.policies import LABELS, extension_prefix, policy_header
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern

@@ -38,6 +38,7 @@ from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
 from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.rejection import SCHEDULES_DISABLED
 from nats_scheduler.message.rights import lent_header, wide_rollup
+from nats_scheduler.message.schedule_form import hidden_fault, hidden_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.patterns import At
@@ -198,19 +199,30 @@ def check_subject(served: Served, subject: str) -> None:
         raise NotPossibleError(f"{subject} is not a subject of stream {served.name}: expected one of {expected}")
 
 
-def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now: int) -> Current:
-    """Return the schedule that a message would be if it was stored now (ns); raise the reason if it would be none."""
+def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now: int, before: bytes = b"") -> Current:
+    """Return the schedule that a message would be if it was stored now (ns); raise the reason if it would be none.
+
+    `before` is the block in whose place it is stored, if it is made of that.
+    """
     check_subject(served, subject)
     found = read_current(StoredMessage(subject, 0, now, block, body), served)
+    if found is not None:
+        served.admit(found)
+    check_written(block, before)
     if found is None:
         raise _no_schedule(served, block)
-    served.admit(found)
     if found.rejection is not None:
         raise RejectedError(found.rejection)
     check_rights(subject, block)
     if not found.is_fired_by_server:
         check_no_request(served, found)
     return found
+
+
+def check_written(block: bytes, before: bytes = b"") -> None:
+    """Raise `RejectedError` if a value of a block hides a header that is not hidden in the block `before` it."""
+    if (fault := hidden_fault(block, but_for=hidden_headers(before))) is not None:
+        raise RejectedError(fault)
 
 
 IS_REQUEST = "one of the server's own subjects, or of the sidecars', on which they take requests"

@@ -12,25 +12,23 @@ The rules:
 Cost: some microseconds. Limit: the size of a block is not checked here.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from nats_scheduler.control.schedule_errors import NotPossibleError
+from nats_scheduler.control.schedule_errors import NotPossibleError, RejectedError
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import (
     CRLF,
     MSG_ID,
     MSG_ROLLUP,
-    Header,
     decoded,
     header_items,
-    header_value,
     with_headers,
     without_headers,
     without_status,
 )
 from nats_scheduler.message.policies import POLICY_NAMES, policy_header
 from nats_scheduler.message.rights import without_lent
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN, Edit, hidden_fault, hidden_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.patterns import At, Every, parse_pattern
 
@@ -38,30 +36,12 @@ MAX_SHOWN_CHARS = 80
 """Characters of a header's name that an error message shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """The changes of a schedule that an edit makes; all else stays as it is."""
-
-    set: Sequence[Header] = ()
-    """Headers with their new values. `Nats-Schedule` is the pattern, also of a schedule that is paused."""
-    unset: Sequence[bytes] = ()
-    """The names of headers to remove."""
-    body: bytes | None = None
-    """The new body; None to keep it."""
-
-
 def named_header(dialect: Dialect, name: str) -> bytes:
-    """Return the header that a name stands for: `target`, `source`, `ttl`, `tz`, `rollup`, a policy such as `X-Jitter`.
+    """Return the header that a name stands for: that of a field, such as `ttl` or `tz`, or a policy such as `X-Jitter`.
 
     The case of a policy does not matter. Any other name is that of a header as it is written.
     """
-    shorts = {
-        "target": dialect.target,
-        "source": dialect.source,
-        "ttl": dialect.ttl,
-        "tz": dialect.time_zone,
-        "rollup": dialect.rollup,
-    }
+    shorts = {field.typed: field.header(dialect) for field in BESIDE_PATTERN}
     policy = next((one for one in POLICY_NAMES if one.lower() == name.lower()), None)
     if policy is not None:
         return policy_header(policy, dialect)
@@ -107,7 +87,11 @@ def is_same_pattern(one: bytes, other: bytes) -> bool:
 
 
 def edited(block: bytes, edit: Edit) -> bytes:
-    """Return the block with headers set and removed; raises `NotPossibleError` if one of them is no header."""
+    """Return the block with headers set and removed.
+
+    Raises `NotPossibleError` if one of them is no header, and `RejectedError` if a value hides a header that was found
+    before, or that is set.
+    """
     new, gone = dict(edit.set), frozenset(edit.unset)
     _check(edit, new)
     lines = (without_status(block) or b"NATS/1.0\r\n\r\n").split(CRLF)
@@ -121,9 +105,8 @@ def edited(block: bytes, edit: Edit) -> bytes:
         elif not colon or name not in gone:
             kept.append(line)
     changed = with_headers(CRLF.join([*kept, b"", b""]), [(n, v) for n, v in new.items() if n not in placed])
-    for name, value in new.items():
-        if header_value(changed, name) != value.strip(b" \t"):
-            raise NotPossibleError(f"the value of another header hides {decoded(name)} from the server")
+    if fault := hidden_fault(changed, but_for=set(hidden_headers(block)) - new.keys()):
+        raise RejectedError(fault)
     return changed
 
 

@@ -19,16 +19,16 @@ from nats_scheduler.control.declared import (
     Declared,
     Order,
     Readable,
-    block_of_lines,
     order_fault,
     policy_key,
     reserved_names,
 )
 from nats_scheduler.files.document import FileDocument, FilePlace, Path, Problem, TextError, place_in
 from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
-from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
-from nats_scheduler.message.headers import Header
-from nats_scheduler.message.policies import POLICY_NAMES, PolicyText
+from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect, dialect_named
+from nats_scheduler.message.headers import block_of_lines, decoded
+from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN, ScheduleForm
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 _POLICIES = {policy_key(name): name for name in POLICY_NAMES}
@@ -48,10 +48,10 @@ _EXPECTED: Mapping[str, str] = {
     "owner": "a text of 1 to 256 characters",
     "paused": "true or false",
     "policies": "a map of policies, such as {missed: skip}",
-    "rollup": "true or false",
     "schedules": "a list of schedules",
     "spelling": "adr51 or portable",
-    "ttl": "a text such as '5m', or whole seconds",
+    **{field.name: "true or false" for field in BESIDE_PATTERN if field.on},
+    **{field.name: "a text such as '5m', or whole seconds" for field in BESIDE_PATTERN if field.kind == "duration"},
 }
 _ITEMS = {"schedules": "a schedule", "headers": "a header", "order": "a name", "lines": "a line"}
 """The name of an item of a list, by the key of the list."""
@@ -128,7 +128,7 @@ class _Reading:
         if not isinstance(schedules, list):
             self._add(("schedules",), f"schedules of {_shown(schedules)}: expected {_EXPECTED['schedules']}")
             return None
-        dialect = _dialect(whole.spelling if whole else None) or ADR51
+        dialect = dialect_named(whole.spelling if whole else None) or ADR51
         declared: list[Declared] = []
         for index, one in enumerate(schedules):
             found = self._declared(one, ("schedules", index), dialect)
@@ -145,7 +145,7 @@ class _Reading:
         one = self._validated(ScheduleModel, given, path)
         if one is None:
             return None
-        content = self._content(one, path, _dialect(one.spelling) or dialect)
+        content = self._content(one, path, dialect_named(one.spelling) or dialect)
         body = (one.body_base64 or b"") if one.body is None else one.body.encode()
         return Declared(one.subject, content, body, one.paused)
 
@@ -169,28 +169,19 @@ class _Reading:
         return block_of_lines([line.encode() if isinstance(line, str) else line.base64 for line in one.lines])
 
     def _readable(self, one: ScheduleModel, path: Path, dialect: Dialect) -> Readable:
-        headers, policies = self._headers(one, path, dialect), _policies(one)
         order: Order = "sorted" if one.order == "sorted" else tuple(name.encode() for name in one.order or ())
         pattern = one.cron or ""
         if one.at is not None or one.every is not None:
             pattern = f"{AT}{one.at}" if one.at is not None else f"{EVERY}{one.every}"
-        readable = Readable(
-            pattern,
-            dialect,
-            one.time_zone,
-            one.target,
-            one.source,
-            None if one.ttl is None else str(one.ttl),
-            one.rollup is True,
-            tuple(policies),
-            tuple(headers),
-            "usual" if one.order is None else order,
-        )
+        fields: dict[str, Any] = {field.name: field.text(getattr(one, field.name)) for field in BESIDE_PATTERN}
+        headers = tuple(self._headers(one, path, dialect))
+        form = replace(ScheduleForm(pattern, policies=tuple(_policies(one)), headers=headers), **fields)
+        readable = Readable(form, dialect, "usual" if one.order is None else order)
         if fault := order_fault(readable):
             self._add((*path, "order"), f"order of {_shown(one.order)}: expected {fault}")
         return readable
 
-    def _headers(self, one: ScheduleModel, path: Path, dialect: Dialect) -> Iterator[Header]:
+    def _headers(self, one: ScheduleModel, path: Path, dialect: Dialect) -> Iterator[tuple[str, str]]:
         reserved = reserved_names(dialect)
         for at, header in enumerate(one.headers or ()):
             place, name = (*path, "headers", at), header.name.encode()
@@ -198,7 +189,7 @@ class _Reading:
                 self._add(place, f"header {header.name}: expected the key {reserved[name]} instead")
             if (header.value is None) == (header.value_base64 is None):
                 self._add(place, f"header {header.name}: expected either value or value_base64")
-            yield name, (header.value_base64 or b"") if header.value is None else header.value.encode()
+            yield header.name, decoded(header.value_base64 or b"") if header.value is None else header.value
 
     # -- problems ---------------------------------------------------------------------------------------------------
 
@@ -265,14 +256,10 @@ def _declared_twice(files: Sequence[StreamFile]) -> Iterator[Problem]:
                 first[key] = one.place(index)
 
 
-def _policies(one: ScheduleModel) -> Iterator[PolicyText]:
+def _policies(one: ScheduleModel) -> Iterator[tuple[str, str]]:
     given = {} if one.policies is None else one.policies.model_dump(exclude_none=True)
     for key, value in sorted(given.items(), key=lambda item: _POLICIES[item[0]]):
-        yield PolicyText(_POLICIES[key], str(value).lower() if isinstance(value, bool) else str(value))
-
-
-def _dialect(spelling: str | None) -> Dialect | None:
-    return next((one for one in DIALECTS if one.name == spelling), None)
+        yield _POLICIES[key], str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _model_at(path: Path) -> type[BaseModel]:

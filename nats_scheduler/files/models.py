@@ -25,7 +25,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from nats_scheduler.control.declared import policy_key
+from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN
+from nats_scheduler.message.schedule_form import Field as FormField
 
 PATTERNS = ("at", "every", "cron")
 """The keys of which a schedule has one, unless its headers are raw."""
@@ -107,8 +110,8 @@ class RawLine(_Model):
     base64: Base64
 
 
-class ScheduleModel(_Model):
-    """One schedule: the subject of its message, its headers, and its body."""
+class _ScheduleKeys(_Model):
+    """The keys of a schedule, but for those that are headers with a field of the form."""
 
     model_config = ConfigDict(json_schema_extra=_exclusive_keys)
 
@@ -116,11 +119,6 @@ class ScheduleModel(_Model):
     at: Line | None = Field(None, description="When it fires once, RFC 3339: the pattern `@at …`.")
     every: Line | None = Field(None, description="The interval, such as 5m: the pattern `@every …`.")
     cron: Line | None = Field(None, description="Any other pattern: six fields, or such as @daily.")
-    time_zone: Line | None = Field(None, description="Nats-Schedule-Time-Zone.")
-    target: Line | None = Field(None, description="Nats-Schedule-Target: the subject of its fires.")
-    source: Line | None = Field(None, description="Nats-Schedule-Source: the subject whose last message is sent.")
-    ttl: Line | Number | None = Field(None, description="Nats-Schedule-TTL: how long a fire is kept, such as 5m.")
-    rollup: bool | None = Field(None, description="Nats-Schedule-Rollup: whether a fire replaces those before it.")
     policies: PoliciesModel | None = Field(None, description="How it wants to be treated.")
     paused: bool | None = Field(None, description="Whether it is paused; without the key that stays as it is.")
     spelling: Literal["adr51", "portable"] | None = Field(
@@ -138,6 +136,20 @@ class ScheduleModel(_Model):
     block_base64: Base64 | None = Field(None, description="All headers as one raw block, if it has no lines.")
     body: str | None = Field(None, description="The body, as text.")
     body_base64: Base64 | None = Field(None, description="The body, if it is not text.")
+
+
+def _key(field: FormField) -> Any:
+    kind: Any = bool if field.on else Line | Number if field.kind == "duration" else Line
+    return kind | None, Field(None, description=f"{field.header(ADR51).decode()}: {field.words}")
+
+
+_FIELDS: dict[str, Any] = {field.name: _key(field) for field in BESIDE_PATTERN}
+ScheduleModel: type[_ScheduleKeys] = create_model(
+    "ScheduleModel",
+    __base__=_ScheduleKeys,
+    __doc__="One schedule: the subject of its message, its headers, and its body.",
+    **_FIELDS,
+)
 
 
 class DocumentModel(_Model):

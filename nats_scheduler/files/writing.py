@@ -10,9 +10,21 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from nats_scheduler.control.declared import AT, EVERY, Content, Declared, Readable, as_text, lines_of, policy_key
+from nats_scheduler.control.declared import (
+    AT,
+    EVERY,
+    Content,
+    Declared,
+    Readable,
+    as_text,
+    is_text,
+    lines_of,
+    policy_key,
+)
 from nats_scheduler.files.yaml_writing import yaml_lines
 from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.headers import encoded
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN
 
 Format = Literal["yaml", "json"]
 
@@ -61,30 +73,27 @@ def _headers(content: Content, spelling: Dialect) -> dict[str, Any]:
 
 def _readable(content: Readable, spelling: Dialect) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    pattern = content.pattern
+    form, pattern = content.form, content.form.pattern or ""
     if pattern.startswith((AT, EVERY)):
         found["at" if pattern.startswith(AT) else "every"] = pattern.partition(" ")[2]
     else:
         found["cron"] = pattern
-    for key in ("time_zone", "target", "source", "ttl"):
-        if (value := getattr(content, key)) is not None:
-            found[key] = value
-    if content.rollup:
-        found["rollup"] = True
-    if content.policies:
-        found["policies"] = {policy_key(name): value for name, value in content.policies}
+    for field in BESIDE_PATTERN:
+        if (value := getattr(form, field.name)) is not None:
+            found[field.name] = True if field.on else value
+    if form.policies:
+        found["policies"] = {policy_key(name): value for name, value in form.policies}
     if content.dialect is not spelling:
         found["spelling"] = content.dialect.name
-    if content.headers:
-        found["headers"] = [_header(name, value) for name, value in content.headers]
+    if form.headers:
+        found["headers"] = [_header(name, value) for name, value in form.headers]
     if content.order != "usual":
         found["order"] = content.order if content.order == "sorted" else [name.decode() for name in content.order]
     return found
 
 
-def _header(name: bytes, value: bytes) -> dict[str, str]:
-    text = as_text(value)
-    return {"name": name.decode(), **({"value_base64": _base64(value)} if text is None else {"value": text})}
+def _header(name: str, value: str) -> dict[str, str]:
+    return {"name": name, **({"value": value} if is_text(value) else {"value_base64": _base64(encoded(value))})}
 
 
 def _body(body: bytes) -> dict[str, str]:

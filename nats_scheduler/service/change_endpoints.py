@@ -41,8 +41,8 @@ from nats_scheduler.control.schedule_errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.observe.documents import ChangeDocument, change_document
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown

@@ -12,8 +12,9 @@ from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, at, cron, every
 from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest
 from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.words import Edit, publishable_again
+from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.schedule_form import Edit
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
 from tests.conftest import SharedServer

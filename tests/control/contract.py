@@ -30,8 +30,9 @@ from nats_scheduler.control.schedule_errors import (
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import EVER, Published
-from nats_scheduler.control.words import Edit, is_same
+from nats_scheduler.control.words import is_same
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -15,10 +15,14 @@ from nats_scheduler.control.schedule_errors import (
     NotPossibleError,
     RejectedError,
 )
-from nats_scheduler.control.words import Edit
+from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value, with_header
+from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.schedule_form import Edit
 from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block, instant
+from tests.harness.blocks import block_of
+from tests.harness.hiding import HIDES, HIDING, twice
 
 AUTHOR = Author("jane", "why not")
 
@@ -30,6 +34,36 @@ async def test_an_addition_is_recorded_with_its_author(world: World) -> None:
     change = await add(world.store, "S", SUBJECT, block(), b"body", author=AUTHOR)
     assert (change.kind, change.author, change.at) == (Kind.ADDED, AUTHOR, world.time)
     assert world.store.recorded == [change]
+
+
+@pytest.mark.parametrize("name", HIDING)
+async def test_a_value_that_hides_a_header_is_refused(world: World, name: str) -> None:
+    hiding = block_of(*HIDING[name].items(ADR51))
+    for wanted in (hiding, paused_block(hiding, ADR51)):
+        with pytest.raises(RejectedError, match=HIDES):
+            await add(world.store, "S", SUBJECT, wanted, b"")
+    assert world.stream.last(SUBJECT) is None
+
+
+async def test_what_another_client_has_hidden_can_still_be_changed(world: World) -> None:
+    """It can be paused, resumed and edited; but an edit hides no other header, and sets none that is not found."""
+    source = f"S.{twice('Nats-Schedule-Rollup')}"
+    world.put(block(Nats_Schedule_Source=source, Nats_Schedule_Rollup="sub", Kind="1"))
+    await pause(world.store, "S", SUBJECT)
+    await resume(world.store, "S", SUBJECT)
+    await edit(world.store, "S", SUBJECT, Edit([(b"Kind", b"2")]))
+    assert header_value(world.last().block, b"Kind") == b"2"
+    target = f"S.{twice('Nats-Schedule-Source')}".encode()
+    for hiding in (Edit([(b"Nats-Schedule-Target", target)]), Edit([(b"Nats-Schedule-Rollup", b"sub")])):
+        with pytest.raises(RejectedError, match=HIDES):
+            await edit(world.store, "S", SUBJECT, hiding)
+
+
+async def test_a_pause_that_would_hide_the_schedule_is_refused(world: World) -> None:
+    target = ("Nats-Schedule-Target", f"S.{twice('Nats-Schedule-X-Paused')}")
+    world.put(block_of(target, ("Nats-Schedule", NEVER)))
+    with pytest.raises(RejectedError, match=HIDES):
+        await pause(world.store, "S", SUBJECT)
 
 
 async def test_what_is_there_already_keeps_its_phase_and_is_not_recorded(world: World) -> None:

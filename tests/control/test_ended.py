@@ -16,8 +16,8 @@ from nats_scheduler.control.past import MAX_READ_FOR_END
 from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.schedule_errors import AlreadyExistsError, ConflictError, NotFoundError, ScheduleError
 from nats_scheduler.control.standing import SETTLING_LIMIT_NS, SETTLING_WAITS_SECONDS, opened
-from nats_scheduler.control.words import Edit
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.control.memory_schedules import Fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +16,17 @@ from nats_scheduler.control.declared import Declared, Readable
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Action, Difference, Plan, planning
 from nats_scheduler.control.schedule_errors import ConflictError
-from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import PolicyText
+from nats_scheduler.message.schedule_form import ScheduleForm
 from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of
+from tests.harness.hiding import HIDES, HIDING
 from tests.harness.seeds import draws
 
-HOURLY = Readable("@every 1h", target="S.out")
+HOURLY = Readable(ScheduleForm("@every 1h", target="S.out"))
 
 
 def declared(
@@ -33,7 +36,11 @@ def declared(
 
 
 def owned(content: Readable, owner: str) -> Readable:
-    return replace(content, policies=(PolicyText("X-Owner", owner),))
+    return replace(content, form=replace(content.form, policies=(PolicyText("X-Owner", owner),)))
+
+
+def hourly(**changes: Any) -> Readable:
+    return replace(HOURLY, form=replace(HOURLY.form, **changes))
 
 
 async def planned(world: World, *some: Declared, **how: Any) -> Plan:
@@ -75,7 +82,7 @@ async def test_what_is_missing_is_added_and_then_nothing_is_to_do(world: World) 
 async def test_a_change_shows_each_header_before_and_after() -> None:
     world = World(allow_msg_ttl=True)
     world.put(block_of(("Nats-Schedule", "@every 2h"), ("Nats-Schedule-Target", "S.out"), ("A", "1"), ("A", "2")))
-    wanted = declared(replace(HOURLY, ttl="5m", headers=((b"A", b"2"), (b"A", b"1"))), body=b"other", paused=True)
+    wanted = declared(hourly(ttl="5m", headers=(("A", "2"), ("A", "1"))), body=b"other", paused=True)
     [step] = (await planned(world, wanted)).steps
     assert (step.action, step.expected) == (Action.REPLACE, world.last().sequence)
     assert step.differences == (
@@ -99,25 +106,25 @@ async def test_the_order_of_headers_is_no_change(world: World) -> None:
 async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid(world: World) -> None:
     await applied(world, declared())
     before = await world.found()
-    for content, body in ((HOURLY, b"other"), (HOURLY, b"third"), (replace(HOURLY, pattern="@every 60m"), b"third")):
+    for content, body in ((HOURLY, b"other"), (HOURLY, b"third"), (hourly(pattern="@every 60m"), b"third")):
         world.after(600.2)
         assert await applied(world, declared(content, body=body)) == NOTHING
         found = await world.found()
-        assert (found.pattern, found.message.body) == (content.pattern, body)
+        assert (found.pattern, found.message.body) == (content.form.pattern, body)
         assert found.timetable().first_fire() == before.timetable().first_fire()
 
 
 async def test_another_interval_begins_anew(world: World) -> None:
     await applied(world, declared())
     world.after(600)
-    await applied(world, declared(replace(HOURLY, pattern="@every 2h")))
+    await applied(world, declared(hourly(pattern="@every 2h")))
     assert header_value(world.last().block, b"Nats-Schedule-X-Anchor") is None
 
 
 async def test_a_time_that_has_passed_is_not_added_again(world: World) -> None:
     at, end = "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z"
-    past = declared(Readable(f"@at {at}", target="S.out"))
-    ended = declared(replace(HOURLY, policies=(PolicyText("X-End", end),)), "S.ended")
+    past = declared(hourly(pattern=f"@at {at}"))
+    ended = declared(hourly(policies=(PolicyText("X-End", end),)), "S.ended")
     plan = await planned(world, past, ended)
     assert (plan.steps, plan.faults, plan.ended) == ((), (), ("S.ended", SUBJECT))
     stored = await planned(world, replace(past, paused=True))
@@ -127,7 +134,7 @@ async def test_a_time_that_has_passed_is_not_added_again(world: World) -> None:
 
 
 async def test_what_is_stored_is_unchanged_also_after_its_end(world: World) -> None:
-    end = declared(replace(HOURLY, policies=(PolicyText("X-End", "2026-11-21T00:00:00Z"),)))
+    end = declared(hourly(policies=(PolicyText("X-End", "2026-11-21T00:00:00Z"),)))
     await applied(world, end)
     await pause(world.store, "S", SUBJECT)
     world.after(2 * 86_400)
@@ -141,13 +148,13 @@ async def test_what_is_stored_is_unchanged_also_after_its_end(world: World) -> N
 
 async def test_an_end_does_not_count_where_the_server_itself_fires() -> None:
     world = World(is_native=True)
-    end = declared(replace(HOURLY, policies=(PolicyText("X-End", "2026-11-20T00:00:00Z"),)))
+    end = declared(hourly(policies=(PolicyText("X-End", "2026-11-20T00:00:00Z"),)))
     assert actions(await planned(world, end)) == [(Action.ADD, SUBJECT)]
 
 
 async def test_what_is_stored_and_rejected_is_a_fault_also_if_the_file_says_the_same(world: World) -> None:
     world.put(block("@often"))
-    [fault] = (await planned(world, declared(replace(HOURLY, pattern="@often")))).faults
+    [fault] = (await planned(world, declared(hourly(pattern="@often")))).faults
     assert fault.code == 10189
 
 
@@ -232,15 +239,13 @@ async def test_what_has_no_owner_is_adopted(world: World) -> None:
 
 
 async def test_what_would_be_rejected_is_a_fault_with_the_servers_code() -> None:
-    hidden = replace(HOURLY, headers=(), source="Nats-Schedule-TTLNats-Schedule-TTL", ttl="5m")
     wrong: list[tuple[Any, str, int | None, str]] = [
-        (replace(HOURLY, pattern="@often"), "Nats-Schedule", 10189, "Nats-Schedule of '@often' is not a valid pattern"),
-        (replace(HOURLY, target="other"), "Nats-Schedule-Target", 10190, "is not a subject of stream 'S'"),
-        (replace(HOURLY, ttl="5m"), "Nats-Schedule-TTL", 10166, "which has no message TTLs"),
+        (hourly(pattern="@often"), "Nats-Schedule", 10189, "Nats-Schedule of '@often' is not a valid pattern"),
+        (hourly(target="other"), "Nats-Schedule-Target", 10190, "is not a subject of stream 'S'"),
+        (hourly(ttl="5m"), "Nats-Schedule-TTL", 10166, "which has no message TTLs"),
         (owned(HOURLY, ""), "Nats-Schedule-X-Owner", None, "is empty: expected a text"),
-        (Readable(""), "", None, "it would be no schedule"),
+        (Readable(ScheduleForm("")), "", None, "it would be no schedule"),
         (b"NATS/1.0\r\n\r\n", "", None, "it would be no schedule"),
-        (hidden, "Nats-Schedule-TTL", None, "Nats-Schedule-TTL is hidden from the server"),
     ]
     for content, header, code, text in wrong:
         plan = await planned(World(), declared(), declared(content, "S.wrong"))
@@ -253,6 +258,15 @@ async def test_what_would_be_rejected_is_a_fault_with_the_servers_code() -> None
         assert fault.subject == subject, "the stream does not have it"
 
 
+@pytest.mark.parametrize("name", HIDING)
+@pytest.mark.parametrize("is_raw", [False, True])
+async def test_a_value_that_hides_a_header_is_a_fault(name: str, is_raw: bool) -> None:
+    form = HIDING[name]
+    content = block_of(*form.items(ADR51)) if is_raw else Readable(form)
+    [fault] = (await planned(World(allow_msg_ttl=True), declared(content))).faults
+    assert re.search(f"^{fault.header}{HIDES}", fault.text), fault
+
+
 async def test_an_ordinary_message_is_not_overwritten(world: World) -> None:
     world.put(b"", b"an order")
     [fault] = (await planned(world, declared())).faults
@@ -261,7 +275,7 @@ async def test_an_ordinary_message_is_not_overwritten(world: World) -> None:
 
 async def test_policies_without_effect_are_noted_where_the_server_fires() -> None:
     world = World(is_native=True)
-    wanted = replace(HOURLY, policies=(PolicyText("X-Jitter", "5m"), PolicyText("X-Owner", "me")))
+    wanted = hourly(policies=(PolicyText("X-Jitter", "5m"), PolicyText("X-Owner", "me")))
     [step] = (await planned(world, declared(wanted))).steps
     assert [("X-Jitter" in note, "X-Owner" in note) for note in step.notes] == [(True, False)]
     portable = replace(wanted, dialect=PORTABLE)

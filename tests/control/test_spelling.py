@@ -7,10 +7,11 @@ import pytest
 from nats_scheduler.control.schedule_errors import NotPossibleError, NotServedError
 from nats_scheduler.control.spelling import judged_edit, spelling_of
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.control.words import Edit, edited
+from nats_scheduler.control.words import edited
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 

@@ -28,10 +28,10 @@ from nats_scheduler.control.schedule_errors import (
 )
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
-from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

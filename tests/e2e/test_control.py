@@ -12,10 +12,10 @@ from nats_scheduler.control.fire_requests import backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.schedule_errors import ConflictError
 from nats_scheduler.control.standing import current
-from nats_scheduler.control.words import Edit
 from nats_scheduler.engine.events import FireConfirmed, FireForged, ScheduleRejected
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import parse_beside
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from tests.conftest import SharedServer, StartServer
@@ -171,7 +171,7 @@ KILLED = """
 import asyncio, sys
 from nats_scheduler.control.edits import edit
 from nats_scheduler.control.pausing import pause, resume
-from nats_scheduler.control.words import Edit
+from nats_scheduler.message.schedule_form import Edit
 from tests.control.test_connection_store import store_of
 from tests.harness.account import account_on
 

@@ -11,8 +11,8 @@ from nats_scheduler.control.fire_requests import backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.schedule_errors import ForbiddenError
 from nats_scheduler.control.store import matching
-from nats_scheduler.control.words import Edit
 from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer

@@ -4,8 +4,8 @@ import pytest
 
 from nats_scheduler.control.edits import add, edit
 from nats_scheduler.control.schedule_errors import NotPossibleError
-from nats_scheduler.control.words import Edit
 from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer

@@ -6,6 +6,7 @@ from nats_scheduler.control.declared import Declared, Readable, written
 from nats_scheduler.files.file_reading import StreamFile, read_files
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import PolicyText
+from nats_scheduler.message.schedule_form import ScheduleForm
 
 WRONG = """\
 stream: ORDERS
@@ -79,14 +80,18 @@ def test_all_problems_of_a_file_are_found_at_once_each_with_its_line() -> None:
 def test_keys_mean_headers() -> None:
     limited = PolicyText("X-Limit", "3"), PolicyText("X-Missed", "skip"), PolicyText("X-Report", "true")
     contents: dict[str, Readable | bytes] = {
-        "cron: 0 0 9 * * *, target: t": Readable("0 0 9 * * *", target="t"),
-        "at: 2030-01-01T00:00:00Z": Readable("@at 2030-01-01T00:00:00Z"),
-        "every: 5m, ttl: 60, rollup: true": Readable("@every 5m", ttl="60", rollup=True),
-        "every: 5m, rollup: false, spelling: portable": Readable("@every 5m", PORTABLE),
-        "every: 5m, policies: {report: true, limit: 3, missed: skip}": Readable("@every 5m", policies=limited),
-        "every: 5m, policies: {done_within: 1h}": Readable("@every 5m", policies=(PolicyText("X-Done-Within", "1h"),)),
+        "cron: 0 0 9 * * *, target: t": Readable(ScheduleForm("0 0 9 * * *", target="t")),
+        "at: 2030-01-01T00:00:00Z": Readable(ScheduleForm("@at 2030-01-01T00:00:00Z")),
+        "every: 5m, ttl: 60, rollup: true": Readable(ScheduleForm("@every 5m", ttl="60", rollup="sub")),
+        "every: 5m, rollup: false, spelling: portable": Readable(ScheduleForm("@every 5m"), PORTABLE),
+        "every: 5m, policies: {report: true, limit: 3, missed: skip}": Readable(
+            ScheduleForm("@every 5m", policies=limited)
+        ),
+        "every: 5m, policies: {done_within: 1h}": Readable(
+            ScheduleForm("@every 5m", policies=(PolicyText("X-Done-Within", "1h"),))
+        ),
         "every: 5m, headers: [{name: B, value: x}, {name: A, value_base64: /w==}, {name: B, value: y}]": Readable(
-            "@every 5m", headers=((b"B", b"x"), (b"A", b"\xff"), (b"B", b"y"))
+            ScheduleForm("@every 5m", headers=(("B", "x"), ("A", "\udcff"), ("B", "y")))
         ),
         'lines: ["A:b", {base64: /w==}]': b"NATS/1.0\r\nA:b\r\n\xff\r\n\r\n",
         "block_base64: /w==": b"\xff",

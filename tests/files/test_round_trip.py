@@ -12,6 +12,7 @@ from nats_scheduler.control.words import publishable_again
 from nats_scheduler.files.file_reading import read_files
 from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.schedule_form import ScheduleForm
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
 from tests.message.blocks import NAMES, VALUES, odd_blocks, proper_blocks
@@ -127,7 +128,7 @@ def test_a_body_is_text_only_if_it_is_text() -> None:
         b"\xff": {"body_base64": "/w=="},
         b"\x1b[2J": {"body_base64": "G1sySg=="},
     }.items():
-        exported = Declared("orders.s", Readable("@daily", target="t"), body)
+        exported = Declared("orders.s", Readable(ScheduleForm("@daily", target="t")), body)
         [schedule] = stream_document("ORDERS", [exported])["schedules"]
         assert {key: value for key, value in schedule.items() if key.startswith("body")} == written_as
 
@@ -136,17 +137,19 @@ def test_what_belongs_to_one_publish_is_not_exported() -> None:
     block = block_of(
         ("Nats-Msg-Id", "1"), ("Nats-Schedule", "@daily"), ("Nats-Schedule-Target", "t"), ("Nats-Expected-Stream", "S")
     )
-    assert declare(block, ADR51) == Readable("@daily", target="t")
+    assert declare(block, ADR51) == Readable(ScheduleForm("@daily", target="t"))
 
 
 def test_the_roll_up_that_a_server_adds_is_not_exported() -> None:
     items = [("Nats-Schedule", "@daily"), ("Nats-Schedule-Target", "t"), ("Nats-Rollup", "sub")]
-    assert declare(block_of(*items), ADR51, is_fired_by_server=True) == Readable("@daily", target="t")
-    assert declare(block_of(*items), ADR51) == Readable("@daily", target="t", headers=((b"Nats-Rollup", b"sub"),))
+    assert declare(block_of(*items), ADR51, is_fired_by_server=True) == Readable(ScheduleForm("@daily", target="t"))
+    assert declare(block_of(*items), ADR51) == Readable(
+        ScheduleForm("@daily", target="t", headers=(("Nats-Rollup", "sub"),))
+    )
 
 
 def test_two_exports_have_the_same_bytes_whatever_the_order() -> None:
-    some = [Declared(f"s.{name}", Readable("@daily", target="t", dialect=PORTABLE)) for name in "bca"]
+    some = [Declared(f"s.{name}", Readable(ScheduleForm("@daily", target="t"), PORTABLE)) for name in "bca"]
     one, other = (
         written_file([stream_document("S", order, spelling=PORTABLE)], "yaml") for order in (some, some[::-1])
     )
