@@ -37,6 +37,7 @@ from nats_scheduler.control.schedule_errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.message.schedule_form import FormArguments, ScheduleForm
 
 __all__ = [
     "Action",
@@ -54,6 +55,7 @@ __all__ = [
     "FileProblem",
     "Fire",
     "ForbiddenError",
+    "FormArguments",
     "InvalidFileError",
     "InvalidScheduleError",
     "Kind",
@@ -69,6 +71,7 @@ __all__ = [
     "ReplacesUnfiredWarning",
     "Schedule",
     "ScheduleError",
+    "ScheduleForm",
     "Schedules",
     "Serving",
     "Sidecar",

@@ -18,6 +18,7 @@ from nats_scheduler.control.storing import check_subject, recorded
 from nats_scheduler.message.effective_headers import with_effective_headers
 from nats_scheduler.message.generated import PURGE, guard_headers
 from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.schedule_form import ScheduleForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ async def publish_and_cancel(
     name = schedule.encode("utf-8", "surrogateescape")
     guard = guard_headers(schedule, found.sequence) if served.server.has_guard else ()
     ending = [(found.dialect.scheduler, name), (found.dialect.next, PURGE), *guard]
-    block = with_effective_headers(with_headers(None, headers_of(headers)), ending)
+    own = ScheduleForm(headers=headers_of(headers)).items(found.dialect)
+    block = with_effective_headers(with_headers(None, own), ending)
     if block is None:
         raise NotPossibleError("a value of the headers contains the name of another one, and hides it from the server")
     published = await store.publish(stream, subject, block, body, expected=None)

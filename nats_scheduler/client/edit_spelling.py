@@ -9,19 +9,16 @@ The rules:
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from nats_scheduler.client.policy_arguments import PolicyArguments, policy_texts
-from nats_scheduler.client.schedule_block import Headers, headers_of, line_of, target_header, ttl_text
-from nats_scheduler.client.values import Elsewhere, named_policies
+from nats_scheduler.client.schedule_block import Headers, headers_of, line_of, texts_of, with_target
+from nats_scheduler.client.values import Elsewhere
 from nats_scheduler.client.when import When
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.words import is_same_pattern, named_header
-from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.policies import policy_header
-from nats_scheduler.message.schedule_form import Edit
+from nats_scheduler.message.headers import encoded
+from nats_scheduler.message.schedule_form import Edit, FormArguments, ScheduleForm, diff
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +28,7 @@ class Wish:
     when: When | None = None
     body: bytes | None = None
     target: str | Elsewhere | None = None
-    source: str | None = None
-    ttl: timedelta | Literal["never"] | None = None
-    rollup: bool | None = None
+    given: FormArguments = field(default_factory=FormArguments)
     headers: Headers = ()
     policies: PolicyArguments = field(default_factory=PolicyArguments)
     unset: Collection[str] = ()
@@ -42,55 +37,39 @@ class Wish:
         """Raise what is wrong whatever the schedule is: `ValueError` if nothing is to be changed, and `TypeError`."""
         if isinstance(self.unset, str) or not all(isinstance(name, str) for name in self.unset):
             raise TypeError(f"unset of {self.unset!r}: names of headers are expected, such as ['ttl', 'X-Jitter']")
-        values = (self.when, self.body, self.target, self.source, self.ttl, self.rollup)
+        values = (self.when, self.body, self.target, *self.given.values())
         if all(value is None for value in values) and not (self.headers or self.policies or self.unset):
             raise ValueError("nothing is to be changed: name it, such as when=every(…), body=b'…' or unset=['ttl']")
         headers_of(self.headers)
-        ttl_text(self.ttl)
+        texts_of(self.given)
 
 
 def edit_of(wish: Wish, found: Current, now: int) -> Edit:
     """Return the edit of a stored schedule that a wish is, now (ns)."""
     dialect = found.dialect
-    changes: dict[bytes, str | None] = {
-        dialect.source: wish.source,
-        dialect.ttl: ttl_text(wish.ttl),
-        dialect.rollup: "sub" if wish.rollup else None,
-    }
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if wish.rollup is False:
-        changes[dialect.rollup] = None
-    changes |= _target(wish.target, dialect) | _when(wish, found, now)
-    own = headers_of(wish.headers)
-    ours = [(name, line_of(name.decode(), value)) for name, value in changes.items() if value is not None]
-    removed = [name for name, value in changes.items() if value is None]
-    removed += [named_header(dialect, name) for name in wish.unset]
-    return Edit([*ours, *own], removed, wish.body)
+    # Other headers than those that are named stay: an edit does not compare them.
+    stored = replace(ScheduleForm.from_block(found.active_block, dialect), headers=())
+    form = replace(stored, headers=headers_of(wish.headers), body=wish.body, **texts_of(wish.given))
+    form = _with_policies(wish, _with_pattern(wish.when, form, now))
+    edit = diff(stored, form if wish.target is None else with_target(form, wish.target), dialect)
+    return replace(edit, unset=[*edit.unset, *(named_header(dialect, name) for name in wish.unset)])
 
 
-def _target(target: str | Elsewhere | None, dialect: Dialect) -> dict[bytes, str | None]:
-    """Return the headers of both kinds of targets, of which a schedule has one."""
-    if target is None:
-        return {}
-    name, subject = target_header(target, dialect)
-    return {dialect.target: None, policy_header("X-Target", dialect): None} | {name: subject}
+def _with_pattern(when: When | None, stored: ScheduleForm, now: int) -> ScheduleForm:
+    """Return the form with another pattern, its time zone and its syntax."""
+    if when is None:
+        return stored
+    others = [one for one in stored.policies if one[0] != "X-Syntax"]
+    syntax = [] if when.syntax is None else [("X-Syntax", when.syntax)]
+    pattern = when.text(now)
+    if stored.pattern is not None and is_same_pattern(encoded(pattern), encoded(stored.pattern)):
+        pattern = stored.pattern  # it says the same already, perhaps as `1h` for `1h0m0s`
+    return replace(stored, pattern=pattern, time_zone=when.time_zone, policies=tuple(sorted([*others, *syntax])))
 
 
-def _when(wish: Wish, found: Current, now: int) -> dict[bytes, str | None]:
-    """Return the headers of the pattern, if it is changed, and of the policies that are."""
-    dialect, stored = found.dialect, dict(named_policies(found))
-    changes: dict[bytes, str | None] = {}
-    written: dict[str, str] = {}
-    if wish.when is not None:
-        pattern = wish.when.text(now)
-        changes = {
-            dialect.schedule: pattern,
-            dialect.time_zone: wish.when.time_zone,
-            policy_header("X-Syntax", dialect): wish.when.syntax,
-        }
-        if is_same_pattern(pattern.encode(), found.pattern.encode("utf-8", "surrogateescape")):
-            del changes[dialect.schedule]  # it says the same already, perhaps as `1h` for `1h0m0s`
-        written = dict(wish.when.written_policies)
+def _with_policies(wish: Wish, form: ScheduleForm) -> ScheduleForm:
+    """Return the form with the policies of a new `when`, and those that are named beside it."""
+    stored, written = dict(form.policies), {} if wish.when is None else dict(wish.when.written_policies)
     texts = dict(policy_texts(stored | written, wish.policies))
-    named = {name for name in stored | texts if stored.get(name) != texts.get(name)} | written.keys()
-    return changes | {policy_header(name, dialect): texts.get(name) for name in sorted(named)}
+    new = {name: line_of(name, value) for name, value in texts.items() if value != stored.get(name)}
+    return replace(form, policies=tuple((texts | new).items()))

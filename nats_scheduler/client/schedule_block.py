@@ -1,25 +1,25 @@
-"""The header block of a schedule that a Python program says, for the stream that stores it.
+"""The form of a schedule that a Python program says, and its header block for the stream that stores it.
 
 The rule: which headers are written is decided where the command line decides it too (`control.spelling`). The block
-reads to what was written: a value that would hide another header from a server is refused.
+reads to what was written (`ScheduleForm.to_block`): a value that would hide another header from a server is refused.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Any
 
 from nats_scheduler.client.serving import Serving, Sidecar
 from nats_scheduler.client.times import nanoseconds_of
 from nats_scheduler.client.values import Elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, When
 from nats_scheduler.control.spelling import spelling_of
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
-from nats_scheduler.message.headers import Header, one_line, with_headers
-from nats_scheduler.message.policies import X_TARGET, policy_header
-from nats_scheduler.message.rejection import TTL_INVALID
+from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.rejection import TTL_INVALID, Rejection
 from nats_scheduler.message.rights import lent_header
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN, Field, FormArguments, ScheduleForm
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 
@@ -35,19 +35,26 @@ class Wanted:
 
     when: When
     target: str | Elsewhere
-    source: str | None = None
-    ttl: timedelta | Literal["never"] | None = None
-    rollup: bool = False
+    given: FormArguments = field(default_factory=FormArguments)
     headers: Headers = ()
+
+    def form(self, now: int) -> ScheduleForm:
+        """Return its form if it is stored now (ns); raises `InvalidScheduleError`, and `TypeError`."""
+        form = replace(self.when.form(now), headers=headers_of(self.headers), **texts_of(self.given))
+        return with_target(form, self.target)
 
 
 def spelled(wanted: Wanted, serving: Serving, now: int) -> tuple[bytes, tuple[str, ...]]:
     """Return the header block of a schedule that is stored now (ns) on a stream, and what to know of it.
 
-    Raises `NotServedError` if nothing would fire it.
+    Raises `NotServedError` if nothing would fire it, and `InvalidScheduleError`.
     """
-    dialect, notes = spelling_of(serving.served, _headers(wanted, ADR51, now), now, missing=_missing(serving))
-    return _block(wanted, dialect, now), notes
+    form = wanted.form(now)
+    dialect, notes = spelling_of(serving.served, form.items(ADR51), now, missing=_missing(serving))
+    block = form.to_block(dialect)
+    if isinstance(block, Rejection):
+        raise InvalidScheduleError(str(block), block.code or None)
+    return block, notes
 
 
 def _missing(serving: Serving) -> str:
@@ -58,55 +65,47 @@ def _missing(serving: Serving) -> str:
     return "no sidecar answers"
 
 
-def _block(wanted: Wanted, dialect: Dialect, now: int) -> bytes:
-    """Return the header block; subjects come last where their texts would hide other headers."""
-    headers, others = _headers(wanted, dialect, now), headers_of(wanted.headers)
-    subjects = [header for header in headers if header[0] in (dialect.target, dialect.source, X_TARGET)]
-    rest = [header for header in headers if header not in subjects]
-    expected = {name: one_line(value).decode("utf-8", "surrogateescape") for name, value in headers}
-    for order in (headers, [*rest, *subjects], [*rest, *subjects[::-1]]):
-        block = with_headers(None, [*order, *others])
-        if schedule_fields(block, dialect) == expected:
-            return block
-    raise InvalidScheduleError("a value of the schedule contains the name of another header, and hides it from servers")
+def with_target(form: ScheduleForm, target: str | Elsewhere) -> ScheduleForm:
+    """Return a form with a target of either kind, in place of the one that it has."""
+    policies = [one for one in form.policies if one[0] != "X-Target"]
+    if not isinstance(target, Elsewhere):
+        return replace(form, target=line_of("target", target), policies=tuple(policies))
+    policies.append(("X-Target", line_of("target", target.subject)))
+    return replace(form, target=None, policies=tuple(sorted(policies)))
 
 
-def _headers(wanted: Wanted, dialect: Dialect, now: int) -> list[Header]:
-    named: list[tuple[bytes, str | None]] = [
-        target_header(wanted.target, dialect),
-        (dialect.source, wanted.source),
-        (dialect.ttl, ttl_text(wanted.ttl)),
-        (dialect.rollup, "sub" if wanted.rollup else None),
-    ]
-    values = [(name, line_of(name.decode(), value)) for name, value in named if value is not None]
-    return [*wanted.when.headers(dialect, now), *values]
+def texts_of(given: FormArguments) -> dict[str, Any]:
+    """Return the fields that a program names, as a form has them; None for one that is switched off.
+
+    Raises `InvalidScheduleError` for a value that no header has, and `TypeError` also for a name that is no field.
+    """
+    values, fields = dict(given), {one.name: one for one in BESIDE_PATTERN if one.name in FormArguments.__annotations__}
+    if unknown := values.keys() - fields.keys():
+        raise TypeError(f"{min(unknown)!r} is no argument: expected one of {', '.join(fields)}")
+    return {name: _text_of(fields[name], value) for name, value in values.items() if value is not None}
 
 
-def target_header(target: str | Elsewhere, dialect: Dialect) -> tuple[bytes, str]:
-    """Return the header that names a target, and its value."""
-    if isinstance(target, Elsewhere):
-        return policy_header("X-Target", dialect), target.subject
-    return dialect.target, target
+def _text_of(field: Field, value: Any) -> str | None:
+    if field.on:
+        return field.text(value)
+    return line_of(field.name, _duration_text(field.name, value) if field.kind == "duration" else value)
 
 
-def ttl_text(ttl: timedelta | Literal["never"] | None) -> str | None:
-    """Return a TTL as a header has it; raises `InvalidScheduleError` for less than a second."""
-    if ttl is None:
-        return None
-    if not isinstance(ttl, timedelta):
-        if ttl == "never":
-            return "never"
-        raise InvalidScheduleError(f"ttl of {ttl!r}: expected a timedelta, or 'never'", TTL_INVALID.code)
-    nanoseconds = nanoseconds_of(ttl, "ttl")
+def _duration_text(name: str, value: Any) -> str:
+    if value == "never":
+        return "never"
+    if not isinstance(value, timedelta):
+        raise InvalidScheduleError(f"{name} of {value!r}: expected a timedelta, or 'never'", TTL_INVALID.code)
+    nanoseconds = nanoseconds_of(value, name)
     if nanoseconds < SECOND:
-        raise InvalidScheduleError(f"ttl of {ttl} is less than a second", TTL_INVALID.code)
+        raise InvalidScheduleError(f"{name} of {value} is less than a second", TTL_INVALID.code)
     return format_duration(nanoseconds)
 
 
-def headers_of(headers: Headers) -> list[Header]:
+def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
     """Return further headers of the program; raises `ValueError` for what is none, or is one of a schedule."""
     items: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
-    return [(checked_name(name).encode(), line_of(name, value)) for name, value in items]
+    return tuple((checked_name(name), line_of(name, value)) for name, value in items)
 
 
 def checked_name(name: str) -> str:
@@ -120,10 +119,13 @@ def checked_name(name: str) -> str:
     return name
 
 
-def line_of(name: str, value: str) -> bytes:
-    """Return the value of a header as bytes; raises `InvalidScheduleError` if it has a line break, and `TypeError`."""
+def line_of(name: str, value: str) -> str:
+    """Return a value as a header has it, without blanks around it.
+
+    Raises `InvalidScheduleError` if it has a line break, and `TypeError`.
+    """
     if not isinstance(value, str):
         raise TypeError(f"{name} of {value!r} is no text")
     if _BREAK(value):
         raise InvalidScheduleError(f"{name} of {value[:80]!r} has a line break: a header is one line")
-    return value.encode("utf-8", "surrogateescape")
+    return value.strip(" \t")

@@ -17,8 +17,8 @@ Cost: two requests for each read of a schedule, four for each change, six for an
 
 import warnings
 from collections.abc import AsyncIterator, Collection, Sequence
-from datetime import datetime, timedelta
-from typing import Literal, Self
+from datetime import datetime
+from typing import Literal, Self, Unpack
 
 from nats.aio.client import Client
 
@@ -41,6 +41,7 @@ from nats_scheduler.control.plan import Plan
 from nats_scheduler.control.schedule_errors import AlreadyExistsError, NotServedError, ReplacesUnfiredWarning
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
+from nats_scheduler.message.schedule_form import FormArguments
 
 
 class Schedules:
@@ -93,22 +94,21 @@ class Schedules:
         body: bytes = b"",
         *,
         target: str | Elsewhere,
-        source: str | None = None,
-        ttl: timedelta | Literal["never"] | None = None,
-        rollup: bool = False,
         headers: Headers = (),
         reason: str = "",
+        **given: Unpack[FormArguments],
     ) -> Change:
         """Store a schedule on a subject of the stream where there is none.
 
         Each fire is a message on `target`, with `body` and `headers`, or with those of the last message on `source`.
-        `ttl` (a second or more, or `"never"`) is the TTL of each fire; with `rollup` a fire replaces the earlier ones.
+        `ttl` (a second or more, or `"never"`) is the TTL of each fire; with `rollup` a fire replaces the earlier ones
+        (`FormArguments`).
         A schedule whose last fire is stored counts as absent, although a sidecar removes it a moment later: a worker
         that is given a fire may create the next schedule on the same subject.
         Raises `AlreadyExistsError` if the subject has a schedule, with its time if that is still to fire once;
         `RejectedError` or `InvalidScheduleError` for what would never fire, with the server's code.
         """
-        wanted = Wanted(when, target, source, ttl, rollup, headers)
+        wanted = Wanted(when, target, given, headers)
         change = await self._add(subject, wanted, body, reason, is_replacing=False)
         if change.kind is Kind.UNCHANGED:
             raise AlreadyExistsError(f"{subject}: the same schedule is stored there already", change.sequence)
@@ -121,11 +121,9 @@ class Schedules:
         body: bytes = b"",
         *,
         target: str | Elsewhere,
-        source: str | None = None,
-        ttl: timedelta | Literal["never"] | None = None,
-        rollup: bool = False,
         headers: Headers = (),
         reason: str = "",
+        **given: Unpack[FormArguments],
     ) -> Change:
         """Store a schedule on a subject, in place of what is there; the parameters are those of `create`.
 
@@ -135,7 +133,7 @@ class Schedules:
         If a schedule that fires once is there, has not fired and has another body, a `ReplacesUnfiredWarning` is given
         before it is replaced; where warnings are errors, nothing is stored.
         """
-        wanted = Wanted(when, target, source, ttl, rollup, headers)
+        wanted = Wanted(when, target, given, headers)
         return await self._add(subject, wanted, body, reason, is_replacing=True)
 
     # -- change ---------------------------------------------------------------------------------------------------
@@ -147,15 +145,13 @@ class Schedules:
         when: When | None = None,
         body: bytes | None = None,
         target: str | Elsewhere | None = None,
-        source: str | None = None,
-        ttl: timedelta | Literal["never"] | None = None,
-        rollup: bool | None = None,
         headers: Headers = (),
         policies: PolicyArguments | None = None,
         unset: Collection[str] = (),
         expected: int | None = None,
         dry_run: bool = False,
         reason: str = "",
+        **given: Unpack[FormArguments],
     ) -> Change:
         """Change what is named of the schedule on a subject, paused or not; all else stays.
 
@@ -169,7 +165,7 @@ class Schedules:
         Raises `NotFoundError`, `RejectedError` if it would never fire then, and `NotPossibleError` if the server fires
         it and would ignore what is set: its spelling is not changed. Then use `upsert`.
         """
-        wish = Wish(when, body, target, source, ttl, rollup, headers, policies or {}, unset)
+        wish = Wish(when, body, target, given, headers, policies or {}, unset)
         wish.check()
         change = await edit_latest(
             self._store,

@@ -14,10 +14,9 @@ from nats_scheduler.client.when import When
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.changes import Change as ControlChange
 from nats_scheduler.control.current import Current
-from nats_scheduler.message.dialect import PORTABLE, schedule_fields
-from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.past_fires import FiredBy, PastFire
-from nats_scheduler.message.policies import X_TARGET, extension_prefix
+from nats_scheduler.message.schedule_form import ScheduleForm
 
 Spelling = Literal["adr51", "portable"]
 
@@ -43,21 +42,9 @@ class Schedule:
     sequence: int
     """Stream sequence of its message: a version of the schedule. Operations take it as `expected`."""
     stored_at_ns: int
-    pattern: str
-    """As it is written, such as `@every 1h0m0s`."""
-    time_zone: str | None
-    policies: tuple[tuple[str, str], ...]
-    """Names without the prefix, such as `X-Jitter`, and values, by name."""
-    target: str
-    """The subject of its fires; "" if a schedule that is rejected has none."""
-    source: str | None
-    ttl: str | None
-    """`Nats-TTL` of its fires, as it is written."""
-    rollup: bool
-    """True if each fire replaces the earlier ones on the target."""
+    form: ScheduleForm
+    """Its headers as they are written, a field for each: `form.ttl`, `form.policies`, `form.headers`."""
     body: bytes
-    headers: tuple[tuple[str, str], ...]
-    """The other headers of the message, in their order; each fire has them too."""
     is_paused: bool
     rejection: str | None
     """Why it never fires, in a sentence; None if it is valid."""
@@ -74,15 +61,26 @@ class Schedule:
         return datetime_of(self.stored_at_ns)
 
     @property
+    def pattern(self) -> str:
+        """As it is written, such as `@every 1h0m0s`."""
+        return self.current.pattern
+
+    @property
+    def target(self) -> str:
+        """The subject of its fires, in its stream or in another one; "" if a schedule that is rejected has none."""
+        elsewhere = dict(self.form.policies).get("X-Target") if self.current.dialect is PORTABLE else None
+        return self.form.target or elsewhere or ""
+
+    @property
     def when(self) -> When:
         """Its timing, for storing another schedule with the same words.
 
         Raises `InvalidScheduleError` if it is rejected.
         """
-        named = dict(self.policies)
+        named = dict(self.form.policies)
         named.pop("X-Target", None)
         syntax: Literal["crontab", "quartz"] | None = named.pop("X-Syntax", None)  # type: ignore[assignment]
-        when = When(self.pattern, self.time_zone, syntax, written_policies=tuple(sorted(named.items())))
+        when = When(self.pattern, self.form.time_zone, syntax, written_policies=tuple(sorted(named.items())))
         when.read(self.stored_at_ns)
         return when
 
@@ -164,43 +162,20 @@ class Change:
 
 def schedule_of(stream: str, current: Current) -> Schedule:
     """Return a schedule that was read."""
-    message, dialect = current.message, current.dialect
-    fields = schedule_fields(current.active_block, dialect)
-    others = [
-        (name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
-        for name, value in header_items(message.block)
-        if not name.startswith(dialect.schedule)
-    ]
-    elsewhere = fields.get(X_TARGET) if dialect is PORTABLE else None
+    message = current.message
     return Schedule(
         stream=stream,
         subject=message.subject,
         sequence=message.sequence,
         stored_at_ns=message.stored_at,
-        pattern=current.pattern,
-        time_zone=fields.get(dialect.time_zone),
-        policies=named_policies(current),
-        target=fields.get(dialect.target) or elsewhere or "",
-        source=fields.get(dialect.source) or None,
-        ttl=fields.get(dialect.ttl) or None,
-        rollup=fields.get(dialect.rollup) == "sub",
+        form=ScheduleForm.from_block(current.active_block, current.dialect),
         body=message.body or b"",
-        headers=tuple(others),
         is_paused=current.is_paused,
         rejection=None if current.rejection is None else str(current.rejection),
-        spelling=dialect.name,
+        spelling=current.dialect.name,
         is_fired_by_server=current.is_fired_by_server,
         current=current,
     )
-
-
-def named_policies(current: Current) -> tuple[tuple[str, str], ...]:
-    """Return the policies of a schedule as they are written, by their names without the prefix."""
-    dialect = current.dialect
-    fields = schedule_fields(current.active_block, dialect)
-    prefix, short = extension_prefix(dialect), len(dialect.schedule) + 1
-    named = ((name[short:].decode("utf-8", "replace"), fields[name]) for name in fields if name.startswith(prefix))
-    return tuple(sorted(named))
 
 
 def fire_of(fire: PastFire) -> Fire:

@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo
 from nats_scheduler.client.policy_arguments import PolicyArguments, policy_texts
 from nats_scheduler.client.times import datetime_of, instant_of, nanoseconds_of
 from nats_scheduler.control.schedule_errors import ScheduleError
-from nats_scheduler.message.dialect import PORTABLE, Dialect
-from nats_scheduler.message.headers import Header
+from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import policy_header, read_policies, with_policies
 from nats_scheduler.message.rejection import PATTERN_INVALID, TIME_ZONE_INVALID, Rejection
+from nats_scheduler.message.schedule_form import ScheduleForm
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.cron_syntax import Syntax
 from nats_scheduler.schedule.durations import format_duration
@@ -100,13 +100,10 @@ class When:
         """Return the pattern of a schedule that is stored now (ns since the Unix epoch)."""
         return self.pattern if self.delay is None else _at_text(now + nanoseconds_of(self.delay, "the delay"))
 
-    def headers(self, dialect: Dialect, now: int) -> list[Header]:
-        """Return the headers of a schedule that is stored now (ns), in one spelling, without its subjects."""
-        items = [(dialect.schedule, self.text(now))]
-        if self.time_zone is not None:
-            items.append((dialect.time_zone, self.time_zone))
-        items += [(policy_header(name, dialect), value) for name, value in self._named_policies()]
-        return [(name, value.encode("utf-8", "surrogateescape")) for name, value in items]
+    def form(self, now: int) -> ScheduleForm:
+        """Return the form of a schedule that is stored now (ns), with nothing else."""
+        policies = ((name, value.strip(" \t")) for name, value in self._named_policies())
+        return ScheduleForm(self.text(now).strip(" \t"), self.time_zone, policies=tuple(policies))
 
     def read(self, now: int) -> Pattern:
         """Return the pattern, with the bounds of its policies, of a schedule that is stored now (ns).

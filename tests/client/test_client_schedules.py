@@ -85,8 +85,8 @@ async def test_a_schedule_is_read_as_it_was_stored_and_changed_only_if_it_differ
     first = await schedules.create(subject, at(FAR), b"\x00\xff", target=out, headers=headers, ttl=ttl)
     found = await schedules.get(subject)
     assert (found.sequence, found.pattern, found.target) == (first.sequence, "@at 2200-01-01T00:00:00Z", out)
-    assert (found.body, found.ttl, found.rejection, found.is_paused) == (b"\x00\xff", "5m0s", None, False)
-    assert [pair for pair in found.headers if not pair[0].startswith("Nats-")] == headers
+    assert (found.body, found.form.ttl, found.rejection, found.is_paused) == (b"\x00\xff", "5m0s", None, False)
+    assert [pair for pair in found.form.headers if not pair[0].startswith("Nats-")] == headers
     assert (found.when, found.next(2, after=found.stored_at)) == (at(FAR), [FAR])
     assert found.stored_at == datetime.fromtimestamp(found.stored_at_ns // 1_000 / 1_000_000, UTC)
     assert [one async for one in schedules.list(world.subject(">"))] == [found]

@@ -19,6 +19,7 @@ from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
 from tests.conftest import SharedServer
 from tests.control.world import SUBJECT, World, block
+from tests.harness.hiding import HIDES, TARGET_HIDING_TTL
 from tests.harness.servers import V2_11, V2_12, V2_15
 
 HOUR = timedelta(hours=1)
@@ -42,11 +43,11 @@ async def test_only_what_is_named_is_changed(prefix: str) -> None:
     cases: list[tuple[Wish, dict[str, str | None]]] = [
         (Wish(body=b"new"), {}),
         (Wish(target="S.other"), {"-Target": "S.other"}),
-        (Wish(source="S.in"), {"-Source": "S.in"}),
-        (Wish(ttl=HOUR), {"-TTL": "1h0m0s"}),
-        (Wish(ttl="never"), {"-TTL": "never"}),
-        (Wish(rollup=True), {"-Rollup": "sub"}),
-        (Wish(rollup=False), {}),
+        (Wish(given={"source": "S.in"}), {"-Source": "S.in"}),
+        (Wish(given={"ttl": HOUR}), {"-TTL": "1h0m0s"}),
+        (Wish(given={"ttl": "never"}), {"-TTL": "never"}),
+        (Wish(given={"rollup": True}), {"-Rollup": "sub"}),
+        (Wish(given={"rollup": False}), {}),
         (Wish(headers={"Trace": "b", "Order": "7"}), {"Trace": "b", "Order": "7"}),
         (Wish(policies={"jitter": HOUR}), {"-X-Jitter": "1h0m0s"}),
         (Wish(policies={"missed": None, "note": "x"}), {"-X-Missed": None, "-X-Note": "x"}),
@@ -106,7 +107,7 @@ async def test_a_target_of_either_kind_takes_the_place_of_the_other() -> None:
     edit = edit_of(wish, await world.found(), world.time)
     assert edit == Edit([(b"X-Nats-Schedule-X-Target", b"jobs.run")], [b"X-Nats-Schedule-Target"])
     back = edit_of(Wish(target="S.other"), await world.found(), world.time)
-    assert back == Edit([(b"X-Nats-Schedule-Target", b"S.other")], [b"X-Nats-Schedule-X-Target"])
+    assert back == Edit([(b"X-Nats-Schedule-Target", b"S.other")], [])
     world.put(block())
     with pytest.raises(RejectedError, match="read beside X-Nats-Schedule only"):
         await edited(world, wish)
@@ -116,7 +117,7 @@ async def test_an_edit_is_made_to_what_another_client_has_stored() -> None:
     world = World(allow_msg_ttl=True)
     world.put(block("@daily"))
     world.store.wire.interruptions.append(lambda: world.put(block("@hourly", "X-"), b"theirs"))
-    assert await edited(world, Wish(ttl=HOUR), "X-") == {"": "@hourly", "-Target": "S.out", "-TTL": "1h0m0s"}
+    assert await edited(world, Wish(given={"ttl": HOUR}), "X-") == {"": "@hourly", "-Target": "S.out", "-TTL": "1h0m0s"}
     assert world.last().body == b"theirs"
 
 
@@ -138,6 +139,15 @@ async def test_a_paused_schedule_stays_paused() -> None:
     assert await edited(world, Wish(when=every(HOUR))) == {"-X-Paused": "@every 1h0m0s", "-Target": "S.out"}
 
 
+@pytest.mark.parametrize("wish", [Wish(target=TARGET_HIDING_TTL), Wish(given={"source": TARGET_HIDING_TTL})])
+async def test_a_value_that_would_hide_a_header_is_refused(wish: Wish) -> None:
+    world = World(allow_msg_ttl=True)
+    sequence = world.put(block(Nats_Schedule_Source="S.in", Nats_Schedule_TTL="5m"))
+    with pytest.raises(RejectedError, match=HIDES):
+        await edited(world, wish)
+    assert world.last().sequence == sequence
+
+
 async def test_what_would_break_the_schedule_changes_nothing() -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({}, ValueError),
@@ -147,7 +157,8 @@ async def test_what_would_break_the_schedule_changes_nothing() -> None:
         ({"headers": {"Nats-Schedule-TTL": "1h"}}, InvalidScheduleError),
         ({"headers": {"A": "x\r\ny"}}, InvalidScheduleError),
         ({"headers": {"Nats-Trace-Only": "true"}}, InvalidScheduleError),
-        ({"ttl": timedelta(milliseconds=5)}, InvalidScheduleError),
+        ({"given": {"ttl": timedelta(milliseconds=5)}}, InvalidScheduleError),
+        ({"given": {"tll": HOUR}}, TypeError),
     ]
     for given, error in wrong:
         with pytest.raises(error):
@@ -157,7 +168,7 @@ async def test_what_would_break_the_schedule_changes_nothing() -> None:
     breaking: list[tuple[Wish, type[Exception]]] = [
         (Wish(target="S.a\r\nX: y"), InvalidScheduleError),
         (Wish(policies={"start": datetime(2027, 1, 1)}), ValueError),  # noqa: DTZ001
-        (Wish(ttl=HOUR, unset=["ttl"]), NotPossibleError),
+        (Wish(given={"ttl": HOUR}, unset=["ttl"]), NotPossibleError),
         (Wish(headers=[("A", "1"), ("A", "2")]), NotPossibleError),
         (Wish(unset=["Nats-Schedule"]), NotPossibleError),
         (Wish(unset=["target"]), RejectedError),
@@ -193,8 +204,8 @@ async def test_a_program_edits_a_schedule_and_it_fires_so(
         again = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"})
         assert (again.kind, again.sequence) == (Kind.UNCHANGED, change.sequence)
         found = await schedules.get(subject)
-        own = [pair for pair in found.headers if not pair[0].startswith("Nats-")]
-        assert (found.when, found.body, found.ttl, own) == (
+        own = [pair for pair in found.form.headers if not pair[0].startswith("Nats-")]
+        assert (found.when, found.body, found.form.ttl, own) == (
             at(FAR),
             b"new",
             "1h0m0s",
@@ -209,7 +220,7 @@ async def test_a_program_edits_a_schedule_and_it_fires_so(
                 await schedules.edit(subject, policies={"limit": 3})
         else:
             await schedules.edit(subject, policies={"limit": 3})
-            assert (await schedules.get(subject)).policies == (("X-Limit", "3"),)
+            assert (await schedules.get(subject)).form.policies == (("X-Limit", "3"),)
         await schedules.edit(subject, when=at(datetime(2020, 1, 1, tzinfo=UTC)), unset=["ttl", "A"])
         (fired,) = await world.account.wait_for(world.stream, out)
         names = {name for name, _value in header_items(fired.block)}

@@ -75,8 +75,8 @@ def stored(world: World) -> dict[str, tuple[bytes, bytes]]:
 
 def said(one: Schedule) -> tuple[object, ...]:
     """Return what a program has said of a schedule; not what was added to publish it."""
-    own = [header for header in one.headers if not header[0].startswith("Nats-")]
-    return one.pattern, one.target, one.rollup, one.spelling, one.body, one.is_paused, own
+    own = [header for header in one.form.headers if not header[0].startswith("Nats-")]
+    return one.pattern, one.target, one.form.rollup, one.spelling, one.body, one.is_paused, own
 
 
 def actions(diff: Diff) -> dict[str, Action]:

@@ -16,6 +16,7 @@ from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.headers import header_items, header_value
 from nats_scheduler.message.stream_rules import StreamRules
+from tests.harness.hiding import HIDES, HIDING, twice
 
 NOW = instant_of(datetime(2026, 11, 20, 12, tzinfo=UTC), "now")
 RULES = StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)
@@ -43,11 +44,11 @@ def test_each_schedule_is_spelled_so_that_it_fires_as_it_says() -> None:
     for wanted, spellings in (
         (Wanted(AT, out), (A, P, A, A, A, A)),
         (Wanted(after(timedelta(minutes=1)), out), (A, P, A, A, A, A)),
-        (Wanted(AT, out, ttl=timedelta(hours=1)), (A, P, A, A, A, A)),
+        (Wanted(AT, out, {"ttl": timedelta(hours=1)}), (A, P, A, A, A, A)),
         (Wanted(EVERY, out), (A, P, NONE, P, A, A)),
         (Wanted(cron("@daily", "Europe/Berlin"), out), (A, P, NONE, P, A, A)),
-        (Wanted(AT, out, source="orders.in"), (A, P, NONE, P, A, A)),
-        (Wanted(AT, out, rollup=True), (A, P, NONE, P, A, A)),
+        (Wanted(AT, out, {"source": "orders.in"}), (A, P, NONE, P, A, A)),
+        (Wanted(AT, out, {"rollup": True}), (A, P, NONE, P, A, A)),
         (Wanted(EVERY.policies(jitter=timedelta(minutes=1)), out), (A, P, NONE, P, NONE, P)),
         (Wanted(AT.policies(missed="skip"), out), (A, P, NONE, P, NONE, P)),
         (Wanted(EVERY.policies(note="x", owner="y"), out), (A, P, NONE, P, A, A)),
@@ -90,9 +91,7 @@ def test_all_that_is_said_is_in_the_block() -> None:
     wanted = Wanted(
         cron("0 9 * * 1-5", "Europe/Berlin", syntax="crontab").policies(missed="all"),
         "orders.out",
-        source="orders.in",
-        ttl="never",
-        rollup=True,
+        {"source": "orders.in", "ttl": "never", "rollup": True},
         headers=[("Trace", "a"), ("Trace", "b")],
     )
     block = spelled(wanted, EMULATED, NOW)[0]
@@ -111,8 +110,8 @@ def test_all_that_is_said_is_in_the_block() -> None:
 
 def test_what_would_be_another_header_is_refused() -> None:
     for wanted, code in (
-        (Wanted(AT, "orders.out", ttl=timedelta(milliseconds=999)), 10191),
-        (Wanted(AT, "orders.out", ttl="5m"), 10191),  # type: ignore[arg-type]
+        (Wanted(AT, "orders.out", {"ttl": timedelta(milliseconds=999)}), 10191),
+        (Wanted(AT, "orders.out", {"ttl": "5m"}), 10191),  # type: ignore[typeddict-item]
         (Wanted(AT, "orders.out\r\nNats-Rollup: all"), None),
         (Wanted(AT, "orders.out", headers={"A": "x\r\nNats-Rollup: all"}), None),
         (Wanted(AT, "orders.out", headers={"A B": "x"}), None),
@@ -132,8 +131,20 @@ def test_what_would_be_another_header_is_refused() -> None:
     assert [checked_name(name) for name in ("Nats-TTL", "Nats-Msg-Id")] == ["Nats-TTL", "Nats-Msg-Id"]
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(AT, HIDING["subjects"].target or "", {"source": HIDING["subjects"].source}),
+        Wanted(AT.policies(note=twice("Nats-TTL")), "orders.out", headers={"Nats-TTL": "5m"}),
+    ],
+)
+def test_a_value_that_hides_a_header_is_refused(wanted: Wanted) -> None:
+    with pytest.raises(InvalidScheduleError, match=HIDES):
+        spelled(wanted, EMULATED, NOW)
+
+
 def test_a_subject_that_names_a_header_hides_none() -> None:
     for target in ("orders.Nats-Schedule-TTL", "orders.Nats-Schedule-Source"):
-        block = spelled(Wanted(AT, target, source="orders.in", ttl="never"), EMULATED, NOW)[0]
+        block = spelled(Wanted(AT, target, {"source": "orders.in", "ttl": "never"}), EMULATED, NOW)[0]
         found = schedule_fields(block, ADR51)
         assert (found[ADR51.target], found[ADR51.source], found[ADR51.ttl]) == (target, "orders.in", "never")

@@ -36,15 +36,15 @@ def stored(block: bytes) -> Schedule:
 
 
 def test_a_schedule_is_read_back_as_it_was_said() -> None:
-    wanted = Wanted(EVERY, elsewhere("jobs.run"), source="orders.in", headers={"A": "ü"})
+    wanted = Wanted(EVERY, elsewhere("jobs.run"), {"source": "orders.in"}, headers={"A": "ü"})
     schedule = stored(spelled(wanted, EMULATED, STORED_AT)[0])
     assert (schedule.stored_at_ns, schedule.stored_at) == (STORED_AT, NOON)
-    assert (schedule.when, schedule.target, schedule.source) == (EVERY, "jobs.run", "orders.in")
-    assert (schedule.spelling, schedule.is_fired_by_server, schedule.rollup) == ("portable", False, False)
-    assert dict(schedule.policies) == {"X-Jitter": "1m0s", "X-Note": "x", "X-Target": "jobs.run"}
-    assert (schedule.headers, schedule.body) == ((("A", "ü"),), b"body")
+    assert (schedule.when, schedule.target, schedule.form.source) == (EVERY, "jobs.run", "orders.in")
+    assert (schedule.spelling, schedule.is_fired_by_server, schedule.form.rollup) == ("portable", False, None)
+    assert dict(schedule.form.policies) == {"X-Jitter": "1m0s", "X-Note": "x", "X-Target": "jobs.run"}
+    assert (schedule.form.headers, schedule.body) == ((("A", "ü"),), b"body")
     with pytest.raises(FrozenInstanceError):
-        schedule.target = "other"  # type: ignore[misc]
+        schedule.body = b"other"  # type: ignore[misc]
     first, hour = datetime(2026, 11, 20, 13, tzinfo=UTC), timedelta(hours=1)
     assert schedule.next(2, after=schedule.stored_at) == [first, first + hour]
     assert (schedule.next(after=first), schedule.next_ns(after=STORED_AT)) == ([first + hour], [instant_of(first, "")])

@@ -149,8 +149,8 @@ def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
         "X-Note": "hourly import",
         "X-Owner": "billing",
     }
-    assert (b"Nats-Schedule-X-Limit", b"10") in said.headers(ADR51, 0)
-    assert (b"X-Nats-Schedule-X-Limit", b"10") in said.headers(PORTABLE, 0)
+    assert (b"Nats-Schedule-X-Limit", b"10") in said.form(0).items(ADR51)
+    assert (b"X-Nats-Schedule-X-Limit", b"10") in said.form(0).items(PORTABLE)
 
 
 def test_policies_add_up_and_none_removes_one() -> None:

@@ -180,7 +180,7 @@ async def state_of(schedules: Schedules, subject: str) -> tuple[int, State]:
             found = await schedules.get(subject)
         except ScheduleError:
             return None
-        return found.sequence, State(found.is_paused, dict(found.headers).get(MARK, ""))
+        return found.sequence, State(found.is_paused, dict(found.form.headers).get(MARK, ""))
 
     return await eventually(read, describe=f"{subject} is read")
 
