@@ -1,17 +1,17 @@
 """`nats-scheduler add` and `edit`: store a schedule, or change parts of one.
 
-Rule: an option becomes one header, whose value is written as it was given; whether it is valid is decided by the code
-that reads stored messages, and what that would reject is not stored (`control.edits`). The spelling of the headers is
-decided as for Python programs (`control.spelling`). `edit` changes only what is named, byte for byte; an edit of
-another client in between is kept, or refuses this one if the operator expects a version.
+Rule: an option is a field of a form (`message.schedule_form`), whose value is written as it was given; whether it is
+valid is decided by the code that reads stored messages, and what that would reject is not stored (`control.edits`).
+The spelling of the headers is decided as for Python programs (`control.spelling`). `edit` changes only what is named,
+byte for byte; an edit of another client in between is kept, or refuses this one if the operator expects a version.
 The next fire that is reported is that of the message as it is stored, by the code of the sidecar; after a dry run, that
 of the message as it would be stored now.
 Cost: some requests. Limit: a value is one line, as every header is; the days of calendars are not known here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import wraps
 from pathlib import Path
@@ -26,18 +26,19 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, dec
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.edits import add, edit_latest
-from nats_scheduler.control.schedule_errors import ScheduleError
+from nats_scheduler.control.schedule_errors import RejectedError, ScheduleError
 from nats_scheduler.control.spelling import spelling_of
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import edited, named_header
-from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, header_value, with_headers
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.headers import decoded, encoded, header_value
 from nats_scheduler.message.paused import paused_block
-from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix, policy_header
+from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix
 from nats_scheduler.message.reading import Reading
-from nats_scheduler.message.schedule_form import Edit
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN, Edit, Field, ScheduleForm, diff, names_of_form
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.documents import change_document, next_fire_document
 from nats_scheduler.observe.message_warnings import warnings_about
@@ -46,56 +47,35 @@ from nats_scheduler.observe.times import span_text, time_text
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-Header = tuple[bytes, bytes]
-
 PATTERN_OPTIONS = "--at, --after, --every or --cron"
+
+
+NOTHING = ScheduleForm()
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A schedule as the options describe it; None for an option that is not given."""
+    """A schedule as the options describe it: what is not given is None, or empty, in its form."""
 
-    pattern: str | None = None
+    form: ScheduleForm = NOTHING
     after: int | None = None
-    """The time (ns) from now until the one fire."""
-    tz: str | None = None
-    target: str | None = None
-    source: str | None = None
-    ttl: str | None = None
-    rollup: bool = False
-    policies: Mapping[str, str] = field(default_factory=dict)
-    """By their names without the prefix of the spelling, such as `X-Jitter`."""
-    headers: tuple[Header, ...] = ()
-    """Headers of the publisher."""
-    body: bytes | None = None
+    """The time (ns) from now until the one fire, in place of a pattern."""
 
     @property
     def has_pattern(self) -> bool:
         """True if one of the options says when it fires."""
-        return self.pattern is not None or self.after is not None
+        return self.form.pattern is not None or self.after is not None
 
     @property
-    def is_empty(self) -> bool:
-        """True if nothing is given."""
-        return self == Given()
+    def has_target(self) -> bool:
+        """True if one of the options says where the fires go."""
+        return self.form.target is not None or "X-Target" in dict(self.form.policies)
 
-    def written(self, dialect: Dialect, now: int) -> list[Header]:
-        """Return the headers in a spelling; `now` (ns) is the time by the server's clock.
-
-        Values that may contain anything come last, so that no header of the schedule is hidden by them.
-        """
-        pattern = self.pattern if self.after is None else f"@at {format_rfc3339(now + self.after)}"
-        values = [
-            (dialect.schedule, pattern),
-            (dialect.time_zone, self.tz),
-            (dialect.ttl, self.ttl),
-            (dialect.rollup, "sub" if self.rollup else None),
-            (dialect.target, self.target),
-            (dialect.source, self.source),
-            *((policy_header(name, dialect), value) for name, value in sorted(self.policies.items())),
-        ]
-        ours = [(name, _encoded(value)) for name, value in values if value is not None]
-        return [*ours, *self.headers]
+    def at(self, now: int) -> ScheduleForm:
+        """Return the form at a time (ns) by the server's clock."""
+        if self.after is None:
+            return self.form
+        return replace_fields(self.form, pattern=f"@at {format_rfc3339(now + self.after)}")
 
 
 def definition_options(command: Command) -> Command:
@@ -109,6 +89,14 @@ def definition_options(command: Command) -> Command:
     return decorated(run, *_OPTIONS)
 
 
+def _option(field: Field) -> Callable[[Command], Command]:
+    """Return the option of a field of the form."""
+    name = f"--{field.typed.replace('_', '-')}"
+    if field.on:
+        return click.option(name, field.name, is_flag=True, help=field.words)
+    return click.option(name, field.name, metavar=field.kind.upper(), help=field.words)
+
+
 _OPTIONS: tuple[Callable[[Command], Command], ...] = (
     click.argument("body", required=False),
     click.option("--body-file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True), help="Its body."),
@@ -116,17 +104,13 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
     click.option("--after", metavar="DURATION", help="Fire once after this time, such as 90m."),
     click.option("--every", metavar="DURATION", help="Fire at this interval, such as 5m."),
     click.option("--cron", metavar="PATTERN", help="Fire by a cron pattern, such as '0 30 9 * * mon-fri' or @daily."),
-    click.option("--tz", metavar="ZONE", help="Time zone of the cron pattern, as Europe/Berlin."),
-    click.option("--target", metavar="SUBJECT", help="Where the fires go."),
-    click.option("--source", metavar="SUBJECT", help="Fires copy the last message here instead of the body."),
-    click.option("--ttl", metavar="DURATION", help="How long the stream keeps a fire, such as 5m, or never."),
-    click.option("--rollup", is_flag=True, help="A fire replaces the messages on its target."),
+    *map(_option, BESIDE_PATTERN),
     click.option("--policy", "policies", metavar="NAME=VALUE", multiple=True, help="A policy, such as Jitter=30s."),
     click.option("-H", "--header", "headers", metavar="NAME:VALUE", multiple=True, help="A header, as for `nats pub`."),
 )
 _NAMES = (
-    *("body", "body_file", "at", "after", "every", "cron", "tz"),
-    *("target", "source", "ttl", "rollup", "policies", "headers"),
+    *("body", "body_file", "at", "after", "every", "cron", "policies", "headers"),
+    *(field.name for field in BESIDE_PATTERN),
 )
 
 
@@ -149,17 +133,18 @@ def _given(
     pattern = f"@at {at}" if at is not None else f"@every {every}" if every is not None else cron
     if body is not None and body_file is not None:
         raise click.UsageError("expected a BODY or --body-file, not both")
-    for value in (pattern, *values.values(), *policies):
-        if isinstance(value, str):
-            one_line(value)
-    return Given(
-        pattern=pattern,
-        after=None if after is None else duration_of("--after", after),
-        policies=dict(_policies(policies)),
+    form = ScheduleForm(
+        _line(pattern),
+        policies=tuple(sorted(_policies(policies))),
         headers=tuple(map(_own_header, headers)),
-        body=file_content(body_file) if body_file is not None else None if body is None else _encoded(body),
-        **values,
+        body=file_content(body_file) if body_file is not None else None if body is None else encoded(body),
     )
+    fields: dict[str, Any] = {field.name: _line(field.text(values[field.name])) for field in BESIDE_PATTERN}
+    return Given(replace_fields(form, **fields), None if after is None else duration_of("--after", after))
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else decoded(one_line(text.strip(" \t")))
 
 
 def _policies(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -176,20 +161,15 @@ def _policies(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         if policy in seen:
             raise click.UsageError(f"--policy of {text!r}: {policy} is given twice")
         seen.add(policy)
-        yield policy, value
+        yield policy, _line(value) or ""
 
 
-def _own_header(text: str) -> Header:
+def _own_header(text: str) -> tuple[str, str]:
     name, value = split_header(text)
     for dialect in DIALECTS:
-        ours = (dialect.schedule, dialect.target, dialect.source, dialect.ttl, dialect.time_zone, dialect.rollup)
-        if name in ours or name.startswith(extension_prefix(dialect)):
+        if name in names_of_form(dialect) or name.startswith(extension_prefix(dialect)):
             raise click.UsageError(f"-H of {text!r}: the other options, such as --ttl and --policy, write this header")
-    return name, value
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    return decoded(name), decoded(value)
 
 
 # -- what is reported ----------------------------------------------------------------------------------------------
@@ -310,7 +290,7 @@ def add_command(
     """
     if not given.has_pattern:
         raise click.UsageError(f"expected one of {PATTERN_OPTIONS}")
-    if given.target is None and "X-Target" not in given.policies:
+    if not given.has_target:
         raise click.UsageError("expected --target with the subject where the fires go")
     stored = in_store(
         resolved, lambda access: _add(access, stream, subject, given, how, replace=replace, portable=portable)
@@ -325,9 +305,11 @@ async def _add(
     now = access.store.now()
     # Where the server fires nothing, it does not matter whether a sidecar serves the stream at the moment.
     has_sidecar = not served.is_native or bool(access.sidecars.serving(await access.session.served_stream(served.name)))
-    dialect, notes = spelling_of(served, given.written(ADR51, now), now, portable=portable, has_sidecar=has_sidecar)
-    block = with_headers(EMPTY_BLOCK, given.written(dialect, now))
-    body = given.body or b""
+    form = given.at(now)
+    dialect, notes = spelling_of(served, form.items(ADR51), now, portable=portable, has_sidecar=has_sidecar)
+    block, body = form.to_block(dialect), form.body or b""
+    if isinstance(block, Rejection):
+        raise RejectedError(block)
     change = await add(
         access.store, stream, subject, block, body, replace=replace, author=how.author, dry_run=how.dry_run
     )
@@ -345,7 +327,7 @@ async def _add(
     "--unset",
     metavar="NAME",
     multiple=True,
-    help="Remove target, source, ttl, tz, rollup, a policy such as X-Jitter, or a header; repeatable.",
+    help=f"Remove {', '.join(one.typed for one in BESIDE_PATTERN)}, a policy like X-Jitter, or a header; repeatable.",
 )
 @click.option("--expect", metavar="SEQ", type=click.IntRange(1), help="Change it only if this is its sequence.")
 @change_options
@@ -364,7 +346,7 @@ def edit_command(
     Exit codes: 0 done, 1 there is none, it would be invalid, another client changed it, or the server refuses or is
     not reached, 2 wrong use or settings.
     """
-    if given.is_empty and not unset:
+    if given == Given() and not unset:
         raise click.UsageError("nothing is to be changed: expected an option such as --every, --unset or a BODY")
     stored = in_store(resolved, lambda access: _edit(access, stream, subject, given, unset, expect, how))
     print_stored(stored, how)
@@ -408,9 +390,9 @@ def _wanted_edit(found: Current, given: Given, unset: Sequence[str], now: int) -
     for name in names:
         if header_value(found.active_block, name) is None:
             print_warning(printable(f"{found.subject} has no {decoded(name)}: there is nothing to remove"))
-    headers = given.written(found.dialect, now)
-    _check_repeated([*names, *(name for name, _value in headers)])
-    return Edit(headers, names, given.body)
+    edit = diff(NOTHING, given.at(now), found.dialect)
+    _check_repeated([*names, *(name for name, _value in edit.set)])
+    return replace_fields(edit, unset=names)
 
 
 def _check_repeated(names: Sequence[bytes]) -> None:

@@ -5,13 +5,18 @@ That edits of many at once are all kept is shown where it is decided: `control/c
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
+from nats_scheduler.message.schedule_form import BESIDE_PATTERN
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.changing_site import PORTABLE, Site
 from tests.cli.prompt import FAR, NEVER
 from tests.harness.account import CLOCK
+from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
@@ -106,6 +111,26 @@ async def test_what_would_be_rejected_is_refused_with_the_code_of_the_server(ord
     ):
         await orders.refuses(1, error, "add", ".s", "--target", orders.subject("out"), *options)
     assert await orders.last("s") is None
+
+
+@pytest.mark.parametrize("name", HIDING)
+async def test_a_value_that_hides_a_header_is_refused(orders: Site, name: str) -> None:
+    form, words = HIDING[name], ["--cron", "@daily"]
+    for field in BESIDE_PATTERN:
+        value = getattr(form, field.name)
+        words += [] if value is None else [f"--{field.typed}"] if field.on else [f"--{field.typed}", value]
+    words += [word for policy, value in form.policies for word in ("--policy", f"{policy}={value}")]
+    words += [word for header, value in form.headers for word in ("-H", f"{header}: {value}")]
+    said = await orders.refuses(1, " from the server: expected a value without this name", "add", ".s", *words)
+    assert re.search(HIDES, said), said
+    assert await orders.last("s") is None
+
+
+async def test_an_edit_that_would_hide_a_header_is_refused(orders: Site) -> None:
+    sequence = await orders.publish("s", NEVER, TTL="5m")
+    said = await orders.refuses(1, "Nats-Schedule-Target of ", "edit", ".s", "--target", TARGET_HIDING_TTL)
+    assert re.search(HIDES, said), said
+    assert (await orders.stored("s")).sequence == sequence
 
 
 async def test_a_dry_run_says_what_would_be_done_and_the_first_fire_and_stores_nothing(
