@@ -11,7 +11,7 @@ Cost: two requests for each preview, of which a script of the page asks for some
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nats_scheduler.message.dialect import DIALECTS, Dialect, dialect_named
+from nats_scheduler.message.schedule_form import FIELDS, ScheduleForm, diff
 from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.change_endpoints import ChangeAnswer
@@ -46,20 +48,7 @@ from nats_scheduler.web.request_checks import ADD, EDIT
 
 FIRES_SHOWN = 5
 
-HEADERS = {
-    "pattern": "Nats-Schedule",
-    "time_zone": "Nats-Schedule-Time-Zone",
-    "target": "Nats-Schedule-Target",
-    "source": "Nats-Schedule-Source",
-    "ttl": "Nats-Schedule-TTL",
-    "rollup": "Nats-Schedule-Rollup",
-}
-"""The header of each field, in the spelling of ADR-51."""
-
-SPELLINGS = {"adr51": "", "portable": "X-"}
-"""What stands before the names of the headers, by the name of the spelling."""
-
-SHOWN = (*HEADERS, "policies")
+SHOWN = (*(field.name for field in FIELDS), "policies")
 """The fields that show what is stored."""
 
 TYPED = ("set", "unset", "body", "replace")
@@ -75,16 +64,23 @@ def fields_of(schedule: ScheduleDocument | None) -> Fields:
         return dict.fromkeys(SHOWN, "")
     stored: Mapping[str, Any] = schedule
     policies = "\n".join(f"{name}: {value}" for name, value in schedule["policies"].items())
-    return {**{name: stored[name] or "" for name in HEADERS}, "policies": policies}
+    return {**{field.name: stored[field.name] or "" for field in FIELDS}, "policies": policies}
 
 
-def headers_of(fields: Fields, spelling: str) -> list[Header]:
-    """Return the headers that fields stand for; raises `ValueError` for a policy or a spelling that is none."""
-    if spelling not in SPELLINGS:
-        raise ValueError(f"a spelling of '{spelling[:40]}': expected {' or '.join(SPELLINGS)}")
-    before = SPELLINGS[spelling]
-    headers: list[Header] = [[before + header, fields[name]] for name, header in HEADERS.items() if fields[name]]
-    return headers + [[f"{before}Nats-Schedule-{name}", value] for name, value in lines_of(fields["policies"])]
+def form_of(fields: Fields) -> ScheduleForm:
+    """Return the form that fields stand for; raises `ValueError` for a line that is no policy."""
+    texts: dict[str, Any] = {field.name: fields[field.name] or None for field in FIELDS}
+    return replace(ScheduleForm(policies=pairs_of(fields["policies"])), **texts)
+
+
+def pairs_of(lines: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers in a text as pairs; raises `ValueError`."""
+    return tuple((name, value) for name, value in lines_of(lines))
+
+
+def shown(headers: Iterable[tuple[bytes, bytes]]) -> list[Header]:
+    """Return headers as a request has them."""
+    return [[name.decode(), value.decode()] for name, value in headers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +99,31 @@ class Written:
         """Return the keys of the request for what differs; raises `ValueError`."""
         if self.typed["body"] and not self.typed["replace"]:
             raise ValueError("a body is typed: choose to replace the stored one by it, or clear it")
-        before, after = headers_of(self.was, self.spelling), headers_of(self.typed, self.spelling)
-        others, names = lines_of(self.typed["set"]), {name for name, _value in after}
-        gone = [name for name, _value in before if name not in names]
+        edit = diff(form_of(self.was), form_of(self.typed), self.dialect)
         asked: dict[str, object] = {
-            "set": [one for one in after if one not in before] + others,
-            "unset": gone + names_of(self.typed["unset"]),
+            "set": shown(edit.set) + lines_of(self.typed["set"]),
+            "unset": [name.decode() for name in edit.unset] + names_of(self.typed["unset"]),
             "expected": self.sequence,
         }
         return {**asked, "body": self.typed["body"]} if self.typed["replace"] else asked
 
     def addition(self) -> dict[str, object]:
         """Return the keys of the request for a new schedule; raises `ValueError`."""
-        headers = headers_of(self.typed, self.spelling) + lines_of(self.typed["set"])
-        asked: dict[str, object] = {"headers": headers, "body": self.typed["body"]}
+        form = replace(form_of(self.typed), headers=pairs_of(self.typed["set"]))
+        headers = form.effective_items(self.dialect)
+        if not isinstance(headers, list):
+            raise ValueError(str(headers))
+        asked: dict[str, object] = {"headers": shown(headers), "body": self.typed["body"]}
         return {**asked, "replace": True, "expected": self.sequence} if self.typed["replace"] else asked
+
+    @property
+    def dialect(self) -> Dialect:
+        """The spelling of the headers; raises `ValueError` for what is none."""
+        dialect = dialect_named(self.spelling)
+        if dialect is None:
+            expected = " or ".join(one.name for one in DIALECTS)
+            raise ValueError(f"a spelling of '{self.spelling[:40]}': expected {expected}")
+        return dialect
 
     def beside(self, schedule: ScheduleDocument | None, sequence: int, *, is_new: bool) -> "Written":
         """Return it beside what is stored now; in an edit, a field in which nothing was typed has what is stored."""

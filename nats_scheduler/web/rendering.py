@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nats_scheduler.message.foreign_json import time_of
+from nats_scheduler.message.schedule_form import FIELDS
 from nats_scheduler.observe.times import (
     clock_text,
     count_text,
@@ -91,6 +92,7 @@ def templates() -> Environment:
         auto_reload=False,
     )
     environment.globals["address"] = address
+    environment.globals["fields"] = FIELDS
     environment.filters.update(
         instant=time_of,
         utc=utc_text,

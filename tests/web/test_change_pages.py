@@ -12,6 +12,7 @@ import pytest_asyncio
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.web.change_pages import MAX_SELECTED
 from nats_scheduler.web.rendering import address
+from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
 from tests.harness.servers import V2_11, V2_15, server_binary
 from tests.service.controlling import Controlled, controlled_on, far
 from tests.web.browsing import TOKEN, Browsing, browsing, fields_of
@@ -122,6 +123,11 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
     stored = await scene.controlled.stored("O.new")
     assert all(line in stored.block for line in (b"Nats-Schedule-TTL: 5m", b"Kind: order", b"mon-fri"))
     assert stored.body == b"\nline\n", "the body that nobody touched stays"
+    for do, more in (("add", {**typed, "source": HIDING["subjects"].source}), ("edit", {})):
+        form = new if do == "add" else await scene.form("/edit?stream=O&subject=O.new")
+        hiding = {**more, "target": HIDING["subjects"].target if do == "add" else TARGET_HIDING_TTL, "step": "store"}
+        shown = unescape(await scene.send(f"/{do}", form, 422, **WHO | hiding))
+        assert re.search(f"Nats-Schedule-Target{HIDES}", shown), shown
     part = await scene.page.client.post("/edit", data={**dict(fields), "step": "preview"}, headers={"X-Fragment": "1"})
     assert part.text.startswith('<div id="preview"'), "a script gets the preview alone"
 

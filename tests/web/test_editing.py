@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.message.schedule_form import FIELDS
 from nats_scheduler.web.change_pages import lines_of
 from nats_scheduler.web.editing import SHOWN, Written, fields_of
+from tests.harness.hiding import HIDES, HIDING
 
 STORED: Any = {
     "pattern": "@every 1h",
@@ -51,6 +53,16 @@ def test_a_new_schedule_replaces_only_what_was_seen() -> None:
     assert new.addition() == {"headers": headers, "body": "x"}
     replacing = written(spelling="adr51", policies="", ttl="", set="Kind: a:b", body="x", replace="1", sequence=9)
     assert replacing.addition() == {"headers": headers, "body": "x", "replace": True, "expected": 9}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_a_value_that_hides_a_header_is_not_sent(name: str) -> None:
+    form = HIDING[name]
+    lines = {"policies": form.policies, "set": form.headers}
+    typed: dict[str, Any] = {field.name: getattr(form, field.name) or "" for field in FIELDS}
+    typed |= {field: "\n".join(f"{name}: {value}" for name, value in pairs) for field, pairs in lines.items()}
+    with pytest.raises(ValueError, match=HIDES):
+        written(spelling="adr51", **typed).addition()
 
 
 def test_what_is_stored_meanwhile_is_taken_over_where_nothing_was_typed() -> None:
