@@ -44,6 +44,7 @@ from tests.house.test_documents import shell_blocks
 
 SYSTEMD = DEPLOY / "systemd"
 UNIT = SYSTEMD / "nats-scheduler.service"
+UNIT_OF_PAGE = SYSTEMD / "nats-scheduler-web.service"
 GUIDE = ROOT / "docs" / "operating" / "deploy.md"
 KNOWN = {
     *("ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
@@ -67,15 +68,20 @@ def understood(arguments: list[str]) -> None:
     command.make_context(command.name, words)
 
 
-def pairs_of(file: Path) -> list[tuple[str, str]]:
-    """Read the lines of a file of systemd that give a name a value, in order; a name may stand more than once."""
-    lines = [line.partition("=") for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
+def pairs_of(file: Path, *, commented: bool = False) -> list[tuple[str, str]]:
+    """Read the lines of a file of systemd that give a name a value, in order; a name may stand more than once.
+
+    With `commented` also those that are to be uncommented.
+    """
+    text = re.sub(r"^#(?=\w+=)", "", file.read_text("utf-8"), flags=re.M) if commented else file.read_text("utf-8")
+    lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
     return [(name, value) for name, separator, value in lines if separator]
 
 
 def test_the_commands_and_variables_of_the_files_are_those_of_the_program() -> None:
-    unit, sidecar = dict(pairs_of(UNIT)), compose()["services"]["scheduler"]
-    given = [json.loads(rests("CMD")[-1]), sidecar["command"], beside()["args"], shlex.split(unit["ExecStart"])[1:]]
+    sidecar = compose()["services"]["scheduler"]
+    given = [json.loads(rests("CMD")[-1]), sidecar["command"], beside()["args"]]
+    given += [shlex.split(dict(pairs_of(one))["ExecStart"])[1:] for one in (UNIT, UNIT_OF_PAGE)]
     for line in "\n".join(shell_blocks(GUIDE)).replace("\\\n", " ").splitlines():
         program, *arguments = shlex.split(line.removeprefix("sudo "), comments=True) or [""]
         given += [arguments] if Path(program).name == "nats-scheduler" else []
@@ -86,7 +92,8 @@ def test_the_commands_and_variables_of_the_files_are_those_of_the_program() -> N
             understood(wrong)
     known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
     in_pod = {one["name"] for one in beside()["env"]}
-    of_unit = [value.partition("=")[0] for name, value in pairs_of(UNIT) if name == "Environment"]
+    of_units = [pair for one in (UNIT, UNIT_OF_PAGE) for pair in pairs_of(one, commented=True)]
+    of_unit = [value.partition("=")[0] for name, value in of_units if name == "Environment"]
     in_file = dict(pairs_of(SYSTEMD / "environment"))
     for names in (image_variables(), sidecar["environment"], in_pod, of_unit, in_file):
         ours = {name for name in names if name.startswith("NATS")}
@@ -261,21 +268,22 @@ def test_docker_compose_reads_the_file() -> None:
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.fixture
-def unit(tmp_path: Path) -> Path:
-    """Copy the unit with the program of this environment, for systemd looks whether it can be started."""
+def startable(unit: Path, command: str, folder: Path) -> Path:
+    """Copy a unit with the program of this environment, for systemd looks whether it can be started."""
     installed = "/opt/nats-scheduler/bin/nats-scheduler"
-    text = UNIT.read_text("utf-8")
-    assert f"ExecStart={installed} run\n" in text
-    copy = tmp_path / UNIT.name
+    text = unit.read_text("utf-8")
+    assert f"ExecStart={installed} {command}\n" in text
+    copy = folder / unit.name
     copy.write_text(text.replace(installed, sidecar_command()[0]), encoding="utf-8")
     return copy
 
 
 @pytest.mark.server
-def test_systemd_understands_every_line_and_finds_little_exposed(unit: Path) -> None:
+@pytest.mark.parametrize(("file", "command"), [(UNIT, "run"), (UNIT_OF_PAGE, "web")], ids=["run", "web"])
+def test_systemd_understands_every_line_and_finds_little_exposed(file: Path, command: str, tmp_path: Path) -> None:
+    unit = startable(file, command, tmp_path)
     answer = run("systemd-analyze", "verify", "--man=no", unit)
-    assert [line for line in answer.stderr.splitlines() if UNIT.name in line] == []
+    assert [line for line in answer.stderr.splitlines() if unit.name in line] == []
     assert answer.returncode == 0, answer.stderr
     answer = run("systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", unit)
     if "unrecognized option" in answer.stderr:

@@ -8,7 +8,6 @@ differ from the page, and nothing else. It shows all of it, but a line that is o
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import os
 import re
@@ -21,12 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
-import nats
 import pytest
 
-from nats_scheduler.client import Schedules, cron
 from tests.harness.nats_cli import nats_cli_binary
 from tests.harness.processes import ChildProcess
 from tests.harness.waiting import eventually
@@ -93,8 +89,6 @@ class Reader:
                 self._save(name, block.text)
             elif block.kind == "sh" and reason_not_to_run(place(block.page), block.text) is None:
                 await self._type(block, printed)
-            elif block.kind == "python" and self.part == "README.md":
-                await self._run_python(block)
         for command, process in self.running:
             assert process.exit_code is None, f"it ended before the page: {command}\n{process.stdout}{process.stderr}"
             assert await process.interrupt() in FAREWELL, f"{command}\n{process.stdout}{process.stderr}"
@@ -179,16 +173,6 @@ class Reader:
         self.running.append((command, process))
         await process.wait_for_line(sign)
         return process
-
-    async def _run_python(self, block: Block) -> None:
-        """Run a block as `python -m asyncio` would, with what the sentence before it takes for granted."""
-        client = await nats.connect(self.machine.url)
-        known = {"nc": client, "Schedules": Schedules, "cron": cron, "ZoneInfo": ZoneInfo}
-        code = compile(self._here(block.text), block.where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        try:
-            await eval(code, known)  # noqa: S307
-        finally:
-            await client.close()
 
     def _here(self, text: str) -> str:
         """Write the addresses of this machine into a text of the page."""

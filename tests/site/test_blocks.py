@@ -61,7 +61,7 @@ def test_python_is_saved_and_run_or_run_by_the_test_that_is_named() -> None:
     tests = {name for module in (ROOT / "tests").rglob("test_*.py") for name in names_of_tests_in(module)}
     assert set(RUN_BY_OTHER_TESTS.values()) - tests == set()
     loose = {place(block.page) for block in blocks("python") if block.file is None}
-    assert loose - set(RUN_BY_OTHER_TESTS) == {"README.md"}, "the reader runs those of the README as they stand"
+    assert loose - set(RUN_BY_OTHER_TESTS) == set()
     typed = {place(block.page) for block in blocks("sh") if without_installing(block.text)}
     # One shows parts of a shell script that is run, one asks a file that a test wrote, one gives its server another
     # configuration, and one shows requests that are sent without the program.
