@@ -26,6 +26,7 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.ages import age_sentence
 from nats_scheduler.message.schedule_form import FIELDS, form_document
+from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import (
     counts_document,
     misnamed_document,
@@ -122,11 +123,26 @@ def command(
     if not listing.streams:
         click.echo("no stream carries schedules: `nats-scheduler stream add FILE` makes one")
         return
-    _print(listing, shown, invalid=invalid, wide=wide)
+    _print(listing, shown, query, invalid=invalid, wide=wide)
+
+
+def _nothing_text(listing: Listing, query: Query) -> str:
+    """Return that nothing was found: that there is none, or none that was asked for."""
+    if query == Query():
+        return f"no schedules on {_names(listing)}"
+    text = f"no schedule on {_names(listing)} is as you ask"
+    if query.subject is None or not is_literal_subject(query.subject):
+        return text
+    return f"{text}: --filter {query.subject} is one whole subject, and '{query.subject}.>' or '*.{query.subject}' more"
 
 
 def _print(
-    listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]], *, invalid: bool, wide: bool
+    listing: Listing,
+    shown: Sequence[tuple[ServedStream, ListedSchedule]],
+    query: Query,
+    *,
+    invalid: bool,
+    wide: bool,
 ) -> None:
     if not invalid and shown:
         _print_schedules(listing, shown, wide=wide)
@@ -142,7 +158,7 @@ def _print(
         click.echo(f"nothing is invalid on {_names(listing)}")
         return
     if not listing.schedules and not listing.rejected and not listing.misnamed:
-        click.echo(f"no schedules on {_names(listing)}")
+        click.echo(_nothing_text(listing, query))
     else:
         click.echo(f"\n{_total(listing, len(shown) if not invalid else None)}")
     _print_problems(listing)

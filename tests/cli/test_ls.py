@@ -229,6 +229,11 @@ async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(p
         *(("A", "portable"), ("A", "adr51"), ("B", "portable"), ("B", "adr51"), ("NAMED", "portable")),
     ]
     assert (await prompt.shows("ls")).startswith("stream  subject")
+    narrowed = "no schedule on A is as you ask"
+    assert (await prompt.shows("ls A --filter A.none.*")).splitlines()[0] == narrowed
+    assert (await prompt.shows("ls A --filter reminder")).splitlines()[0] == (
+        f"{narrowed}: --filter reminder is one whole subject, and 'reminder.>' or '*.reminder' more"
+    )
     for name, why in (
         (
             "PLAIN",

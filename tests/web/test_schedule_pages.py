@@ -88,6 +88,7 @@ async def test_schedules_are_searched_and_listed_soonest_first(scene: Scene) -> 
     for query, listed in found.items():
         assert subjects(await scene.page.shows(f"/schedules?stream=O&{query}", f"{listed[0]}</bdi>")) == listed
     assert subjects(await scene.page.shows("/schedules?stream=O&state=ended", "No schedule is as you search.")) == []
+    await scene.page.shows("/schedules?stream=O&filter=reminder", "<code>*.reminder</code> finds more")
 
 
 async def test_what_cannot_be_searched_is_said(scene: Scene) -> None:
