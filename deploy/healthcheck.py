@@ -1,6 +1,6 @@
-"""Report to a container engine whether the sidecar in this container is alive: exit code 0 or 1.
+"""Report to a container engine whether the sidecar, or the status page, in this container is alive: exit code 0 or 1.
 
-Rule: it uses no setting. It finds the sidecar's process and the address that it listens on in /proc, so the port may
+Rule: it uses no setting. It finds the process and the address that it listens on in /proc, so the port may
 come from a flag, a variable or a settings file, and variables that an orchestrator sets cannot mislead it.
 At that address it requests /healthz, which answers as long as the event loop runs.
 A sidecar that serves no pages is alive as long as its process is there and not stopped.
@@ -20,6 +20,8 @@ TIMEOUT_SECONDS = 3.0
 """Longest wait for an answer; below the timeout that the engine gives this check."""
 
 PROGRAM = "nats-scheduler"
+COMMANDS = ("run", "web")
+"""The commands that serve until they are ended."""
 PROC = Path("/proc")
 STOPPED = ("T", "t")
 """How /proc writes the state of a process that a signal or a debugger has stopped."""
@@ -28,8 +30,8 @@ LISTEN = "0A"
 
 
 def main() -> int:
-    """Check every sidecar of this container; print on stderr why one is not healthy."""
-    processes = [PROC / one for one in sys.argv[1:]] or list(sidecars())
+    """Check every sidecar and status page of this container; print on stderr why one is not healthy."""
+    processes = [PROC / one for one in sys.argv[1:]] or list(served())
     if not processes:
         print("no process of nats-scheduler runs here", file=sys.stderr)
         return 1
@@ -39,8 +41,8 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def sidecars() -> Iterator[Path]:
-    """Find the processes that run `nats-scheduler run` on the file system of this container."""
+def served() -> Iterator[Path]:
+    """Find the processes that run `nats-scheduler run` or `web` on the file system of this container."""
     here = os.readlink(PROC / "self" / "ns" / "mnt")
     for process in PROC.glob("[0-9]*"):
         try:
@@ -49,12 +51,12 @@ def sidecars() -> Iterator[Path]:
         except OSError:
             continue  # it has ended, or belongs to another user
         names = [Path(word).name for word in words[:2]]
-        if is_here and PROGRAM in names and words[names.index(PROGRAM) + 1] == "run":
+        if is_here and PROGRAM in names and words[names.index(PROGRAM) + 1] in COMMANDS:
             yield process
 
 
 def faults_of(process: Path) -> list[str]:
-    """Return what is wrong with one sidecar; an empty list if it is healthy."""
+    """Return what is wrong with one process; an empty list if it is healthy."""
     try:
         places = listens_on(process)
         if not places and is_stopped(process):
@@ -87,7 +89,7 @@ def fault_at(host: str, port: int) -> str:
     """Request /healthz once, and return what is wrong with the answer; "" if it is good."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
     try:
-        connection.request("GET", "/healthz")
+        connection.request("GET", "/healthz", headers={"Host": "localhost"})  # the page answers to no other name
         answer = connection.getresponse()
         body = answer.read(200).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:

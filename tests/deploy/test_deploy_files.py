@@ -230,7 +230,7 @@ def test_the_status_page_of_compose_is_for_this_machine_and_has_a_token() -> Non
     page = compose()["services"]["web"]
     port = str(setting_fields()["web_port"].default)
     assert page["ports"] == [f"{HOST}:{port}:{port}"]
-    assert port in page["healthcheck"]["test"][-1]
+    assert page["healthcheck"]["test"][1:] == ["python", "/opt/nats-scheduler/healthcheck.py"]
     assert "${NATS_SCHEDULER_WEB_TOKEN:-}" in page["environment"].values()
     assert "${NATS_SCHEDULER_WEB_CONTROL_TOKEN:-}" in page["environment"].values()
     assert (page["read_only"], page["cap_drop"], page["profiles"]) == (True, ["ALL"], ["web"])

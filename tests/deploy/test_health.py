@@ -80,6 +80,14 @@ async def test_health_is_found_wherever_the_settings_come_from_and_whatever_is_i
         assert (await check(tmp_path, str(process.pid), env=env))[0] == 1
 
 
+async def test_the_status_page_is_healthy_while_it_answers(tmp_path: Path) -> None:
+    with sidecar("web", "-s", "nats://127.0.0.1:1", "--web-port", "0", folder=tmp_path) as process:
+        await process.wait_for_line("web_served")
+        assert await check(tmp_path, str(process.pid)) == (0, "")
+        process.pause()
+        assert (await check(tmp_path, str(process.pid)))[0] == 1
+
+
 async def test_a_sidecar_that_stands_still_is_not_healthy_with_pages_and_without(tmp_path: Path) -> None:
     with sidecar(*NOWHERE, "--metrics-port", "0", folder=tmp_path) as process:
         await process.wait_for_line("connect_failed")
