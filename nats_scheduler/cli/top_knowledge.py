@@ -25,7 +25,7 @@ from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer, read_activity
 from nats_scheduler.service.schemas import InstanceDocument, StreamDocument
 from nats_scheduler.service.sidecar_answers import Answers, AnswerState, EndpointQuestion, health_of
-from nats_scheduler.service.verdict import Known, StatusVerdict, verdict
+from nats_scheduler.service.verdict import MAX_HEALTH_AGE_NS, Known, StatusVerdict, verdict
 
 T = TypeVar("T")
 
@@ -72,6 +72,8 @@ class Knowledge:
         self._answers = answers
         self._failures: dict[str, FailureDocument] = {}
         """By their content: several sidecars may publish the same."""
+        self._max_age = max(MAX_HEALTH_AGE_NS, int((interval + 1) * SECOND))
+        """The age (ns) of an answer about health that says nothing of now: it is asked for in each interval."""
         # A bit less than the interval: the next round must not come just before an answer may be asked for again.
         fresh, about = interval * 0.9, {} if stream is None else {"stream": stream}
         self._health: Asked = replace(asked.HEALTH, fresh_seconds=fresh), {}
@@ -191,7 +193,7 @@ class Knowledge:
             health = replace(health, fault=self.lost, is_connected=False)
         each = {name: self._answers.last(health_of(name), NO_KEYS) for name in names if len(names) > 1}
         streams, instances, findings = map(self._part, (self._listed, self._instances, self._findings))
-        return verdict(Known(self.now(), health, each, streams, instances, findings, self._stream))
+        return verdict(Known(self.now(), health, each, streams, instances, findings, self._stream, self._max_age))
 
     def _part(self, one: Asked) -> AnswerState[Any]:
         """Return what is known of an answer; one that is old counts as none, unless there is no connection."""

@@ -2,7 +2,8 @@
 
 The rules:
 
-- Nothing is well without an answer about health of the last two seconds. What is not known is never said to be well.
+- Nothing is well without an answer about health of the last two seconds, of each instance: what is not known is never
+  said to be well.
 - Each sentence names what is wrong and where, and the page that shows it.
 - What does not keep a valid schedule from firing (a rejected message) is a note, and changes no colour: publishers make
   mistakes all the time, and a page that is never green is not looked at.
@@ -142,6 +143,12 @@ class Known:
     findings: AnswerState[FindingsAnswer]
     stream: str | None = None
     """The only stream that is judged; None for all."""
+    max_age: int = MAX_HEALTH_AGE_NS
+    """The age (ns) from which on an answer about health says nothing: more only where nobody asks that often."""
+
+    def age(self, part: AnswerState[HealthAnswer]) -> int:
+        """Return the age (ns) of an answer about health, 0 if there is none."""
+        return 0 if part.at is None else self.now - part.at
 
     def listed(self) -> Sequence[StreamDocument]:
         """Return the streams that are judged."""
@@ -175,15 +182,16 @@ def _reach(known: Known) -> list[StatusReason] | None:
 
 def _of_health(known: Known) -> Iterator[StatusReason]:
     """Yield why instances are not ready; while another one is, its work is taken over."""
-    health = known.health
-    age = 0 if health.at is None else known.now - health.at
-    if age > MAX_HEALTH_AGE_NS:
+    health, age = known.health, known.age(known.health)
+    if age > known.max_age:
         why = f": {health.fault}" if health.fault else ""
         yield StatusReason("warn", f"No answer about health for {span_text(age)}{why}.")
-    answers = {name: part.data for name, part in known.each.items() if part.data is not None and not part.fault}
+    answers = {}
     for name, part in known.each.items():
-        if part.fault and part.is_connected:
+        if (part.fault and part.is_connected) or known.age(part) > known.max_age:
             yield StatusReason("warn", f"Instance {name} does not answer: what only it knows is missing.", "instances")
+        elif part.data is not None:
+            answers[name] = part.data
     told = answers or ({} if health.data is None else {"": health.data})
     level: Level = "warn" if any(one["ready"] for one in told.values()) else "bad"
     for name, answer in told.items():

@@ -118,6 +118,9 @@ def test_what_is_wrong_is_named() -> None:
         "Instance two does not answer: what only it knows is missing.": on(
             each={**each_of(health("one")), "two": AnswerState(None, None, "no answer within 10 s")}
         ),
+        "Instance old does not answer: what only it knows is missing.": on(
+            each={**each_of(health("one")), "old": AnswerState(health("old"), NOON - 3 * SECOND, "")}
+        ),
         "Nothing fires the schedules of stream P.": on(
             own=answered({**health(), "notes": ["nothing fires the schedules of stream P"]})
         ),
