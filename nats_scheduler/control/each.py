@@ -4,7 +4,8 @@ Rule: a schedule that cannot be changed does not stop the others, and is named a
 Cost: up to `MAX_AT_ONCE` changes at the same time.
 Limit: while the server answers nothing, one change is tried at a time, after a wait; if it has answered nothing for
 `SILENCE_LIMIT_SECONDS`, the rest is not tried, and fails for that reason. A change that the server did not answer is
-tried again, one of which nothing shows whether it was done is not.
+tried again, one of which nothing shows whether it was done is not: so changes come back to those that wait, and the
+workers are not those of other rooms, which begin each work once.
 """
 
 import asyncio

@@ -5,10 +5,10 @@ Cost: the sum of the streams, one after the other, so that an account of many st
 no more than a sidecar that starts.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from nats_scheduler.doctor.clock_reading import leader_of, read_clocks, zone_data_of, zones_in
@@ -36,6 +36,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.own_streams import REPLICAS, REQUIRED_BYTES, room_of, storage_for
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import inner, integer, server_time
 from nats_scheduler.message.stored import StoredMessage
@@ -343,12 +344,10 @@ class Gathering:
 
     async def _by_body(self, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
         same: dict[bytes, list[ListedSchedule]] = {}
-        for start in range(0, len(group), MAX_REQUESTS_IN_FLIGHT):
-            part = group[start : start + MAX_REQUESTS_IN_FLIGHT]
-            stored = await asyncio.gather(*(self._account.api.message(stream, seq=one.sequence) for one in part))
-            for one, message in zip(part, stored, strict=True):
-                if message is not None:
-                    same.setdefault(message.body or b"", []).append(one)
+        requests = [partial(self._account.api.message, stream, seq=one.sequence) for one in group]
+        for one, message in zip(group, await in_turn(requests, MAX_REQUESTS_IN_FLIGHT), strict=True):
+            if message is not None:
+                same.setdefault(message.body or b"", []).append(one)
         return list(same.values())
 
     async def _with_graduation(self, facts: StreamFacts) -> StreamFacts:

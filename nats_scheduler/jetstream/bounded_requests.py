@@ -2,6 +2,8 @@
 
 Reads and purges have in common that they come in bursts of thousands, and that the server should get some hundreds at
 once. The engine must receive an answer to each of them, also if the contact ends first.
+`task_group.in_turn` ends with the works that it was given; here requests come for as long as a contact lasts, and in a
+burst not every one costs a task.
 """
 
 import asyncio

@@ -6,6 +6,7 @@ Waiting hints on one subject become one: only the last message on a subject coun
 The rule: no hint is lost silently. If there are too many, all of them are dropped and `overflowed` is set; then
 everything that was stored meanwhile has to be read.
 A hint whose look-up failed is kept, and looked up again when `look_up` is called again.
+`task_group.in_turn` cannot look them up, because hints come and are combined while they wait.
 
 Cost: an object a subject. Limit: `MAX_WAITING_HINTS` of them.
 """

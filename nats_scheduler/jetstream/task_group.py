@@ -82,23 +82,23 @@ A work that waits for a leader keeps its place for seconds, and others wait for 
 Work = Callable[[], Awaitable[object]]
 
 
-async def in_turn(works: Iterable[Work], at_once: int = MAX_WORKS_AT_ONCE) -> None:
-    """Do all works, begun in this order, `at_once` at a time; the first error ends them and is raised.
+async def in_turn(works: Iterable[Callable[[], Awaitable[T]]], at_once: int = MAX_WORKS_AT_ONCE) -> list[T]:
+    """Do all works, begun in this order, `at_once` at a time, and return their results in the same order.
 
-    So with a thousand streams not all requests are sent at once.
+    The first error ends them and is raised. So with a thousand streams not all requests are sent at once.
     """
-    count, left = length_hint(works, at_once), iter(works)
+    count, left, results = length_hint(works, at_once), iter(works), list[Any]()
 
     async def go_on() -> None:
         for work in left:
-            await work()
+            place = len(results)
+            results.append(None)
+            results[place] = await work()
 
-    tasks = [asyncio.create_task(go_on()) for _ in range(min(at_once, count))]
-    if not tasks:
-        return
     try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        async with TaskGroup() as tasks:
+            for _ in range(min(at_once, count)):
+                tasks.create_task(go_on())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return results

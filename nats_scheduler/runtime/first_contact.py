@@ -12,13 +12,14 @@ Cost: two requests, and one for each message that is to be read again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
 
 from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.continuity import reaches
 from nats_scheduler.runtime.driver import StreamDriver
@@ -93,30 +94,12 @@ async def _fitting(
         raise _UnfitError("the last message that was read is not stored any more: the stream may have gone back")
     if (witness.subject, witness.stored_at) != (last.subject, last.stored_at):
         raise _UnfitError(f"another message than before has sequence {last.sequence}: the stream went back")
-    messages: list[StoredMessage] = []
-    for first in range(0, len(document.to_read), MAX_REQUESTS_AT_ONCE):
-        sequences = document.to_read[first : first + MAX_REQUESTS_AT_ONCE]
-        found = await _all([api.message(stream, seq=sequence) for sequence in sequences])
-        messages += [message._replace(body=None) for message in found if message is not None]
-    return witness, messages
 
+    async def read(sequence: int) -> StoredMessage | None:
+        return await _soon(api.message(stream, seq=sequence))
 
-async def _all(requests: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the answers to requests that are made at once; raises as the first that fails."""
-    async with TaskGroup() as tasks:
-        asked = [tasks.create_task(_settled(request)) for request in requests]
-    answers = [one.result() for one in asked]
-    for answer in answers:
-        if isinstance(answer, (JetStreamError, TimeoutError)):
-            raise answer
-    return [answer for answer in answers if not isinstance(answer, (JetStreamError, TimeoutError))]
-
-
-async def _settled(request: Awaitable[T]) -> T | JetStreamError | TimeoutError:
-    try:
-        return await _soon(request)
-    except (JetStreamError, TimeoutError) as error:
-        return error
+    found = await in_turn([partial(read, sequence) for sequence in document.to_read], MAX_REQUESTS_AT_ONCE)
+    return witness, [message._replace(body=None) for message in found if message is not None]
 
 
 async def _soon(answer: Awaitable[T]) -> T:

@@ -456,7 +456,8 @@ class Instances:
                 self._reporter.instance_lost(name, self._owners.alive, is_absent=is_absent)
             works: list[Work] = [partial(self._change, *each) for each in await self._to_change()]
             works += [partial(self._quietly, work) for work in judging]
-            await in_turn([*works, *(partial(self._quietly, partial(self._remove_key, name)) for name in gone)])
+            works += [partial(self._quietly, partial(self._remove_key, name)) for name in gone]
+            await in_turn(works)
             await self._check_is_due.wait()
 
     async def _to_change(self) -> list[tuple[str, StreamService]]:

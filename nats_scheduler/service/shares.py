@@ -16,6 +16,7 @@ The rules:
 
 A client can write any inbox. So the shares of clients are fair to clients that do not lie, and protect nothing from one
 that does; the sums, over all clients, hold for each.
+A semaphore would give places in the order in which requests came, and know neither clients nor process time.
 
 Cost: some microseconds for each request. Memory: the requests that may wait, with `WAITING_BYTES` for each of them, and
 `MAX_CLIENTS` numbers. There is no I/O here, and no clock.

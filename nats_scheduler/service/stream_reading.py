@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
@@ -22,11 +23,10 @@ from nats_scheduler.engine.stored_schedules import OBJECT_BYTES, StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import LOOKUPS_IN_FLIGHT, StretchReader
-from nats_scheduler.jetstream.task_group import TaskGroup, first_of
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
@@ -211,19 +211,12 @@ class StreamReading:
     async def _not_found(self) -> list[tuple[str, int]]:
         """Return what cannot be looked up any more, by subject and sequence."""
         gone: list[tuple[str, int]] = []
-        left = _places(self._stored)
 
-        async def look() -> None:
-            for subject, sequence in left:
-                if await self._access.api.message(self._state.name, seq=sequence) is None:
-                    gone.append((subject, sequence))
+        async def look(subject: str, sequence: int) -> None:
+            if await self._access.api.message(self._state.name, seq=sequence) is None:
+                gone.append((subject, sequence))
 
-        try:
-            async with TaskGroup() as tasks:
-                for _ in range(LOOKUPS_IN_FLIGHT):
-                    tasks.create_task(look())
-        except* JetStreamError as failures:
-            raise first_of(failures) from None
+        await in_turn((partial(look, *place) for place in _places(self._stored)), LOOKUPS_IN_FLIGHT)
         return gone
 
 

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -222,17 +223,16 @@ class Control:
 
     async def _asked(self, do: str, stream: str, rows: Iterable[FormRow], given: Mapping[str, object]) -> list[FormRow]:
         """Ask for an operation on each schedule, and return what was answered."""
-        places, ends = asyncio.Semaphore(MAX_AT_ONCE), asyncio.get_running_loop().time() + BEGIN_SECONDS
+        ends = asyncio.get_running_loop().time() + BEGIN_SECONDS
 
         async def answered(row: FormRow) -> FormRow:
-            async with places:
-                if asyncio.get_running_loop().time() > ends:
-                    return replace(row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, and not done: do it again")
-                asked = {"stream": stream, "subject": row.subject, "expected": row.sequence, **given}
-                answer, refusal, _code = await self.done(f"schedules.{do}", asked)
-                return replace(row, answer=answer, refusal=refusal)
+            if asyncio.get_running_loop().time() > ends:
+                return replace(row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, and not done: do it again")
+            asked = {"stream": stream, "subject": row.subject, "expected": row.sequence, **given}
+            answer, refusal, _code = await self.done(f"schedules.{do}", asked)
+            return replace(row, answer=answer, refusal=refusal)
 
-        return [*await asyncio.gather(*map(answered, rows))]
+        return await in_turn([partial(answered, row) for row in rows], MAX_AT_ONCE)
 
     async def done(self, endpoint: str, asked: Mapping[str, object]) -> tuple[ChangeAnswer | None, str, int]:
         """Send a control request, and return its answer, or why there is none and the code of the sidecar for it."""

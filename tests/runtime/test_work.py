@@ -7,11 +7,12 @@ import pytest
 
 from nats_scheduler.jetstream.api import consumer_name
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError, RequestUnansweredError
-from nats_scheduler.jetstream.task_group import TaskGroup, in_turn
+from nats_scheduler.jetstream.task_group import TaskGroup, Work, in_turn
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS, Background, Setbacks
 from tests.harness.log_lines import capture_logs
+from tests.harness.waiting import one_turn
 
 
 def denied(stream: str = "ORDERS") -> NotPermittedError:
@@ -105,12 +106,46 @@ async def test_all_is_done_in_order_and_no_more_than_allowed_at_once() -> None:
     works = Works()
     await in_turn([partial(works.do, number) for number in range(20)], at_once=3)
     assert (works.begun, sorted(works.ended), works.most_at_once) == (list(range(20)), list(range(20)), 3)
-    await in_turn([])
+    assert await in_turn([]) == []
+
+
+async def test_the_results_are_in_the_order_of_the_works_whichever_ends_first() -> None:
+    last_has_ended = asyncio.Event()
+
+    async def square(number: int) -> int:
+        if number == 9:
+            last_has_ended.set()
+        elif number == 0:
+            await last_has_ended.wait()
+        return number * number
+
+    for works in ([partial(square, number) for number in range(10)], (partial(square, number) for number in range(10))):
+        last_has_ended.clear()
+        assert await in_turn(works, at_once=2) == [number * number for number in range(10)]
 
 
 async def test_the_first_error_ends_all_and_is_raised() -> None:
     works, waiting = Works(), asyncio.Event()
+    kinds: list[Work] = [waiting.wait, partial(works.do, -1), partial(works.do, 1)]
     with pytest.raises(TimeoutError):
-        await in_turn([waiting.wait, partial(works.do, -1), partial(works.do, 1)], at_once=2)
+        await in_turn(kinds, at_once=2)
     assert works.begun == [-1]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_cancellation_is_not_lost_to_the_error_of_a_work_that_fails_at_the_same_time() -> None:
+    fails = asyncio.get_running_loop().create_future()
+
+    async def work(waited_for: asyncio.Future[None]) -> None:
+        await waited_for
+
+    never = asyncio.get_running_loop().create_future()
+    working = asyncio.create_task(in_turn([partial(work, fails), partial(work, never)]))
+    await one_turn()
+    await one_turn()
+    fails.set_exception(RequestUnansweredError("the connection is lost"))
+    await one_turn()  # the work has failed, and whoever waits for it does not know it yet
+    working.cancel()
+    await asyncio.wait((working,))
+    assert working.cancelled()
     assert asyncio.all_tasks() == {asyncio.current_task()}
