@@ -99,7 +99,7 @@ class StreamContact:
             last_read=last_read,
             is_standby=is_standby,
         )
-        reach = LeaderReach(api, stream, tasks, may_lag=may_lag(connection, config))
+        reach = LeaderReach(api, stream, may_lag=may_lag(connection, config))
         self._purger = Purger(connection, api, config, notify, tasks, reach)
         self._publisher = Publisher(
             connection,

@@ -27,7 +27,8 @@ from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.errors import ApiError
-from nats_scheduler.jetstream.reach import Combined, LeaderReach
+from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.jetstream.single_flight import SingleFlights, loop_time
 from nats_scheduler.message.foreign_json import inner, integer, is_expressible
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.stored import StoredMessage
@@ -58,12 +59,11 @@ class ConsumerProgress(NamedTuple):
 class FinishChecks:
     """Finds out what is finished in one stream."""
 
-    def __init__(self, api: JetStreamApi, stream: str, tasks: asyncio.TaskGroup, reach: LeaderReach) -> None:
+    def __init__(self, api: JetStreamApi, stream: str, reach: LeaderReach) -> None:
         self._api = api
         self._stream = stream
-        self._tasks = tasks
         self._reach = reach
-        self._consumers: dict[str, Combined[ConsumerProgress | None]] = {}
+        self._consumers = SingleFlights[ConsumerProgress | None](MAX_CHECKS_IN_FLIGHT)
 
     async def check(self, request: CheckFinished) -> Input:
         """Answer a question; raises `JetStreamError`."""
@@ -109,35 +109,29 @@ class FinishChecks:
 
     async def _progress(self, consumer: str) -> ConsumerProgress | None:
         """Return how far a consumer has come, None if it does not exist."""
-        combined = self._consumers.get(consumer)
-        if combined is None:
-            combined = self._consumers[consumer] = Combined(self._tasks, partial(self._ask_consumer, consumer))
-        try:
-            return await combined.answer()
-        finally:
-            if combined.is_idle:
-                self._consumers.pop(consumer, None)
+        ask = partial(self._ask_consumer, consumer)
+        return await self._consumers.of(consumer).get(ask, since=loop_time())
 
-    async def _ask_consumer(self, consumer: str) -> ConsumerProgress | None:
+    async def _ask_consumer(self, consumer: str) -> tuple[ConsumerProgress | None, float]:
         try:
             info = inner(await self._api.consumer(self._stream, consumer))
         except ApiError as error:
             if error.code == CONSUMER_NOT_FOUND:
-                return None
+                return None, 0.0
             raise
         config = inner(info.get("config"))
         has_work = integer(info.get("num_pending")) + integer(info.get("num_ack_pending")) > 0
         several = config.get("filter_subjects")
         filters = several if isinstance(several, list) else [config.get("filter_subject")]
         through = integer(inner(info.get("ack_floor")).get("stream_seq"))
-        return ConsumerProgress(through, has_work, tuple(str(one) for one in filters if one))
+        return ConsumerProgress(through, has_work, tuple(str(one) for one in filters if one)), 0.0
 
 
 def finish_checker(
     api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
 ) -> BoundedRequests[CheckFinished]:
     """Return what finds out whether fires of a stream are finished."""
-    checks = FinishChecks(api, stream, tasks, reach)
+    checks = FinishChecks(api, stream, reach)
     return BoundedRequests(notify, tasks, ask=checks.check, limit=MAX_CHECKS_IN_FLIGHT)
 
 

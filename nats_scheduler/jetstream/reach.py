@@ -12,65 +12,17 @@ Limit: between the two answers the same node might lose the lead and a part of i
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
 
 from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.inputs import Input, ProposalsApplied, Unanswered
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.bounded_requests import BoundedRequests, start_in_group
+from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
-
-Answer = TypeVar("Answer")
-
-
-class Combined(Generic[Answer]):
-    """A question that many ask: one request for all that ask it at the same moment.
-
-    An answer comes from a request that was sent after the question was asked, so it is never older than that.
-    """
-
-    def __init__(self, tasks: asyncio.TaskGroup, ask: Callable[[], Awaitable[Answer]]) -> None:
-        """Answer with what `ask` returns or raises; it runs in the task group."""
-        self._tasks = tasks
-        self._ask = ask
-        self._waiting: list[asyncio.Future[Answer]] = []
-        self._is_asking = False
-
-    async def answer(self) -> Answer:
-        """Return the answer of a request that is sent after this call began; raises `JetStreamError` as that does."""
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append(answer)
-        if not self._is_asking:
-            self._is_asking = start_in_group(self._answer_all(), self._tasks)
-        if not self._is_asking:
-            raise ConnectionLostError("the contact with the stream is ending")
-        return await answer
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no question waits for its answer."""
-        return not self._is_asking
-
-    async def _answer_all(self) -> None:
-        """Ask once for all that wait, and again for all that came meanwhile."""
-        try:
-            while self._waiting:
-                asked, self._waiting = self._waiting, []
-                try:
-                    found = await self._ask()
-                except JetStreamError as error:
-                    for answer in asked:
-                        answer.set_exception(error)
-                    continue
-                for answer in asked:
-                    answer.set_result(found)
-        finally:
-            self._is_asking = False
-
 
 LEADER_RETRY_WAITS_SECONDS = (0.01, 0.02, 0.05, 0.1)
 """Waits before the leader is asked again for its last sequence; after the last one the request fails."""
@@ -90,12 +42,12 @@ def may_lag(connection: Connection, config: Config) -> bool:
 class LeaderReach:
     """The progress of the leader of one stream, as asked through one connection."""
 
-    def __init__(self, api: JetStreamApi, stream: str, tasks: asyncio.TaskGroup, *, may_lag: bool) -> None:
+    def __init__(self, api: JetStreamApi, stream: str, *, may_lag: bool) -> None:
         """Ask about a stream; if its leader cannot lag, nothing is asked and every answer counts."""
         self._api = api
         self._stream = stream
         self.may_lag = may_lag
-        self._leader = Combined(tasks, self._state)
+        self._leader = SingleFlight[tuple[str, int]]()
 
     async def confirmed(self, sequence: int, read: Read) -> StoredMessage | None:
         """Return what `read` finds: a message at or behind `sequence`, or an older one or None if that is confirmed.
@@ -123,11 +75,12 @@ class LeaderReach:
 
     async def _ask(self) -> tuple[str, int]:
         """Return the leader's name and last sequence, from a request that is sent after this call began."""
-        return await self._leader.answer()
+        return await self._leader.get(self._state, since=loop_time())
 
-    async def _state(self) -> tuple[str, int]:
+    async def _state(self) -> tuple[tuple[str, int], float]:
         info = inner(await self._api.stream(self._stream))
-        return str(inner(info.get("cluster")).get("leader", "")), integer(inner(info.get("state")).get("last_seq"))
+        leader, last = inner(info.get("cluster")).get("leader", ""), inner(info.get("state")).get("last_seq")
+        return (str(leader), integer(last)), 0.0
 
 
 def _is_as_new_as(message: StoredMessage | None, sequence: int) -> bool:

@@ -77,7 +77,7 @@ def duplicate_reader(
     """
 
     async def ask(request: FetchDuplicate) -> Input:
-        return await _read_duplicate(api, request.stream or stream, request, tasks)
+        return await _read_duplicate(api, request.stream or stream, request)
 
     return BoundedRequests(notify, tasks, ask=ask, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
@@ -95,13 +95,13 @@ def body_comparer(
     return BoundedRequests(notify, tasks, ask=ask, limit=MAX_COMPARISONS_IN_FLIGHT)
 
 
-async def _read_duplicate(api: JetStreamApi, stream: str, request: FetchDuplicate, tasks: asyncio.TaskGroup) -> Input:
+async def _read_duplicate(api: JetStreamApi, stream: str, request: FetchDuplicate) -> Input:
     """Read a duplicate; if it is gone, the time of the next message is the latest at which it was there.
 
     That it is gone counts only from a leader that has reached its sequence, and leads (`jetstream.reach`).
     """
     fire, sequence = request.fire, request.sequence
-    leader = LeaderReach(api, stream, tasks, may_lag=True)
+    leader = LeaderReach(api, stream, may_lag=True)
     message = await leader.confirmed(sequence, lambda: api.message(stream, seq=sequence))
     if message is not None:
         return DuplicateFetched(fire, sequence, message, message.stored_at)

@@ -3,6 +3,7 @@
 The rule: everything on the target that was stored since an instant is read, from the newest message back; a later
 look reads only what was stored since, or what is older than what was read. What was read within the last second is
 not read again: while fires of thousands of schedules land on one target, each look would read those of the others.
+It is no `SingleFlight`, because looks want different parts, and each reading adds to what was read.
 
 Cost: 10 µs for each message on the target where a consumer is harmless, else one request for each; a few hundred
 bytes for each fire among them.

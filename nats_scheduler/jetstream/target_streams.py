@@ -30,7 +30,8 @@ from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
-from nats_scheduler.jetstream.reach import Combined, apply_all
+from nats_scheduler.jetstream.reach import apply_all
+from nats_scheduler.jetstream.single_flight import SingleFlights, loop_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.target_fires import FRESH_SECONDS, TargetFires
 from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
@@ -41,6 +42,9 @@ from nats_scheduler.message.subjects import is_covered
 
 MAX_LOOKS_IN_FLIGHT = 256
 """As many as fires in flight: each look stands for a fire."""
+
+MAX_LEADERS = 64
+"""Streams whose leaders are asked once for the looks of one moment; of more each look asks."""
 
 STREAM_KNOWN_SECONDS = 2.0
 """The subjects of a stream are known for this time; if it gives up a subject meanwhile, that is not noticed."""
@@ -73,8 +77,7 @@ class TargetStreamContact:
         """The streams that are known, and until when."""
         self._readings: dict[tuple[str, str, str], TargetFires] = {}
         """The readings of targets, by the name and the creation of a stream, and by target."""
-        self._tasks = tasks
-        self._leaders: dict[str, Combined[bool]] = {}
+        self._leaders = SingleFlights[bool](MAX_LEADERS)
         self._loop = asyncio.get_running_loop()
         self._clearing: asyncio.TimerHandle | None = None
         self._looks = BoundedRequests(notify, tasks, ask=self._ask, limit=MAX_LOOKS_IN_FLIGHT)
@@ -116,7 +119,7 @@ class TargetStreamContact:
         if reading is not None and reading.knows(since, not_before):
             return self._claims(reading, request)
         if request.was_sent and integer(stream.config.get("num_replicas"), 1) > 1:
-            await self._leader_of(stream.name).answer()
+            await self._leaders.of(stream.name).get(partial(self._apply_all, stream.name), since=loop_time())
             not_before = self._loop.time()
         last = await last_on(self._api, stream.name, fire.target)
         if last is None:
@@ -128,9 +131,8 @@ class TargetStreamContact:
         await reading.read_since(stream, since, last.sequence, not_before)
         return self._claims(reading, request)
 
-    def _leader_of(self, stream: str) -> Combined[bool]:
-        """Return what asks the leader of a stream to apply all, once for the looks of one moment."""
-        return self._leaders.setdefault(stream, Combined(self._tasks, lambda: apply_all(self._api, stream)))
+    async def _apply_all(self, stream: str) -> tuple[bool, float]:
+        return await apply_all(self._api, stream), 0.0
 
     def _claims(self, reading: TargetFires, request: LookForFire) -> Sequence[StoredMessage]:
         """Return which of the messages that were read matter to a look."""

@@ -247,7 +247,7 @@ async def scene(url: str, stream: str, *, create: bool = True, **config: Any) ->
         if create:
             await account.create(stream, allow_msg_schedules=False, **config)
         async with asyncio.TaskGroup() as tasks:
-            reach = LeaderReach(account.api, stream, tasks, may_lag=False)
+            reach = LeaderReach(account.api, stream, may_lag=False)
             config = {"name": stream, **config}
             note = made.inputs.append
             made.purger = Purger(account.connection, account.api, config, note, tasks, reach)

@@ -1,0 +1,226 @@
+"""What several ask for is done once, for as long as anybody waits for it, and its result is kept for its time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nats_scheduler.jetstream.single_flight import SingleFlight, SingleFlights, UnfinishedError
+from tests.harness.waiting import one_turn
+
+
+class Works:
+    """Works with the results 1, 2, …, which end when a test lets them; after each beginning the clock moves by 1 s."""
+
+    def __init__(self, kept_seconds: float = 0.0) -> None:
+        self.now = 0.0
+        self.begun = 0
+        self.kept_seconds = kept_seconds
+        self.error: Exception | None = None
+        self.may_end = asyncio.Event()
+        self.flight = SingleFlight[int](lambda: self.now)
+
+    async def do(self) -> tuple[int, float]:
+        self.begun += 1
+        self.now += 1
+        number = self.begun
+        await self.may_end.wait()
+        if self.error is not None:
+            raise self.error
+        return number, self.kept_seconds
+
+    def ask(self, **given: Any) -> asyncio.Task[int]:
+        return asyncio.create_task(self.flight.get(self.do, **given))
+
+    async def asked(self, number: int = 1, **given: Any) -> list[asyncio.Task[int]]:
+        """Have so many ask; the work is in progress then."""
+        asking = [self.ask(**given) for _ in range(number)]
+        await turns()
+        return asking
+
+    def end(self) -> None:
+        self.may_end.set()
+
+    def hold(self) -> None:
+        """Let no later work end yet."""
+        self.may_end = asyncio.Event()
+
+
+async def turns(count: int = 5) -> None:
+    """Let all go on that waits for nothing else."""
+    for _ in range(count):
+        await one_turn()
+
+
+async def cancelled(*tasks: asyncio.Task[int]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+
+
+def nothing_runs() -> bool:
+    return asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_who_asks_at_the_same_time_gets_the_result_of_one_work() -> None:
+    works = Works()
+    asking = [*await works.asked(3), works.ask()]
+    assert works.flight.is_running
+    works.end()
+    assert await asyncio.gather(*asking) == [1, 1, 1, 1]
+    assert (works.flight.is_running, works.flight.last) == (False, 1)
+    assert await works.ask() == 2, "it is not kept"
+
+
+async def test_a_result_is_kept_for_its_time_from_the_end_of_the_work_on() -> None:
+    works = Works(kept_seconds=10.0)
+    [asking] = await works.asked()
+    works.now = 100.0
+    works.end()
+    assert await asking == 1
+    for now, number in ((109.9, 1), (110.0, 2)):
+        works.now = now
+        assert await works.ask() == number
+
+
+async def test_an_error_is_that_of_all_who_wait_and_is_not_kept() -> None:
+    works = Works(kept_seconds=10.0)
+    works.end()
+    assert await works.ask() == 1
+    works.now, works.error = 100.0, ValueError("no")
+    assert await asyncio.gather(*(works.ask() for _ in range(2)), return_exceptions=True) == [works.error] * 2
+    assert works.flight.last == 1, "the result before may still be of use"
+    works.error = None
+    assert await works.ask() == 3
+
+
+async def test_who_is_cancelled_ends_the_work_only_if_nobody_else_waits() -> None:
+    works = Works()
+    first, second, third = await works.asked(3)
+    await cancelled(first, third)
+    assert works.flight.is_running
+    works.end()
+    assert (await second, works.begun) == (1, 1)
+    works.hold()
+    alone = await works.asked(2)
+    await cancelled(*alone)
+    assert (works.flight.is_running, nothing_runs()) == (False, True)
+    works.end()
+    assert await works.ask() == 3
+
+
+async def test_who_asks_while_work_is_being_ended_begins_it_again() -> None:
+    works = Works()
+    [first] = await works.asked()
+    works.end()
+    works.hold()
+    first.cancel()
+    second = works.ask()
+    await asyncio.wait((first,))
+    await turns()
+    works.end()
+    assert await second == works.begun
+
+
+async def test_work_goes_on_without_those_whose_patience_ended_until_it_is_closed() -> None:
+    works = Works(kept_seconds=10.0)
+    with pytest.raises(UnfinishedError):
+        await works.flight.get(works.do, patience=0)
+    assert works.flight.is_running
+    works.end()
+    assert await works.ask() == 1, "it was begun before"
+    works.now = 100.0
+    works.hold()
+    with pytest.raises(UnfinishedError):
+        await works.flight.get(works.do, patience=0)
+    await works.flight.close()
+    assert (works.flight.is_running, works.flight.last, nothing_runs()) == (False, 1, True)
+    await works.flight.close()
+
+
+async def test_an_error_that_nobody_waits_for_any_more_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    works = Works()
+    works.error = ValueError("no")
+    with pytest.raises(UnfinishedError):
+        await works.flight.get(works.do, patience=0)
+    works.end()
+    await turns()
+    assert (works.flight.is_running, nothing_runs(), caplog.records) == (False, True, [])
+
+
+async def test_who_names_an_instant_gets_a_result_of_work_that_began_after_it() -> None:
+    works = Works()
+    [before] = await works.asked()  # it began at 0 s
+    after = await works.asked(3, since=0.0)
+    assert works.begun == 1, "two of a kind are not done at once"
+    works.end()
+    assert await before == 1
+    assert await asyncio.gather(*after) == [2, 2, 2]
+    assert await works.ask(since=0.5) == 2, "it began at 1 s"
+    assert await works.ask(since=1.0) == 3
+
+
+async def test_an_error_of_work_that_began_too_early_concerns_the_others_only() -> None:
+    works = Works()
+    [before] = await works.asked()
+    [after] = await works.asked(since=0.0)
+    works.error = ValueError("no")
+    works.end()
+    with pytest.raises(ValueError, match="no"):
+        await before
+    works.error = None
+    assert await after == 2
+
+
+async def test_a_kept_result_is_enough_for_who_would_not_wait_for_work_in_progress() -> None:
+    works = Works(kept_seconds=10.0)
+    [before] = await works.asked()
+    [after] = await works.asked(since=0.0)
+    works.end()
+    assert [await before, await after] == [1, 1]
+
+
+async def test_what_was_begun_before_it_expired_is_given_to_nobody_who_asks_later() -> None:
+    works = Works(kept_seconds=10.0)
+    works.end()
+    assert await works.ask() == 1
+    works.flight.expire()
+    works.hold()
+    works.now += 1
+    [before] = await works.asked()
+    works.flight.expire()
+    works.now += 1
+    [after] = await works.asked()
+    works.end()
+    assert [await before, await after] == [2, 3]
+    assert await works.ask() == 3
+
+
+async def test_works_for_different_keys_are_kept_up_to_a_number_and_what_runs_is_not_dropped() -> None:
+    works, flights = Works(kept_seconds=10.0), SingleFlights[int](2)
+    first = asyncio.create_task(flights.of("a").get(works.do))
+    await turns()
+    running = flights.of("a")
+    for key in "bcd":
+        flights.of(key)
+    assert flights.of("a") is running
+    works.end()
+    assert await first == 1
+    of_b, of_c = flights.of("b"), flights.of("c")
+    assert flights.of("a") is not running, "it was asked for before b and c"
+    assert (flights.of("c") is of_c, flights.of("b") is of_b) == (True, False)
+
+
+async def test_all_keys_expire_and_are_closed() -> None:
+    works, flights = Works(kept_seconds=1_000.0), SingleFlights[int](10)
+    works.end()
+    assert [await flights.of(key).get(works.do) for key in "aab"] == [1, 1, 2]
+    flights.expire()
+    assert [await flights.of(key).get(works.do) for key in "ab"] == [3, 4]
+    works.hold()
+    for key in "cd":
+        with pytest.raises(UnfinishedError):
+            await flights.of(key).get(works.do, patience=0)
+    await flights.close()
+    assert nothing_runs()
