@@ -17,6 +17,7 @@ from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.observe.activity import Activity
@@ -38,7 +39,7 @@ from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import MAX_STREAMS
 from nats_scheduler.service.sidecar_port import AskedStream
-from nats_scheduler.service.turns import Reused, Turns
+from nats_scheduler.service.turns import Turns, reusable
 
 
 def asked_sidecar(
@@ -121,7 +122,7 @@ class ServerAlone:
             access, Owners(""), services, list, lambda: [SERVER_ALONE], clock, activity, examine_nothing, lambda: False
         )
         self._api = access.api
-        self._listed: Reused[list[StreamState]] = Reused()
+        self._listed = SingleFlight[list[StreamState]]()
         self._answering = {one.name: one.answering(self._asked) for one in ENDPOINTS}
         self.opened = self._asked.server_schedules.opened
 
@@ -136,7 +137,7 @@ class ServerAlone:
             raise NothingSubscribesError("none runs")
         streams: dict[str, AskedStream] = {}
         with suppress(JetStreamError):
-            for one in await self._listed.get("", self._native_streams):
+            for one in await self._listed.get(lambda: reusable(self._native_streams()), since=loop_time()):
                 streams[one.name] = self._asked.streams.get(one.name) or UnservedStream(one, _nothing_of(one))
         self._asked.streams = streams
         try:

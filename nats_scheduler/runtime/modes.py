@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nats_scheduler.engine.views.view import FiredBy
+from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
@@ -100,22 +101,18 @@ class SharedLookup:
 
     def __init__(self, look_up: Callable[[], Awaitable[list[ServedStream]]]) -> None:
         self._look_up = look_up
-        self._turn = asyncio.Lock()
-        self._found: list[ServedStream] = []
-        self._found_from = self._began_at = -math.inf
-        """The instants (s, of the event loop's clock) at which the look-up of `_found`, and the last one, began."""
+        self._lookup = SingleFlight[list[ServedStream]]()
+        self._began_at = -math.inf
 
     async def streams(self) -> list[ServedStream]:
         """Return what is stored when this is called or later; raises `JetStreamError`."""
-        now = asyncio.get_running_loop().time
-        asked_at = now()
-        async with self._turn:
-            if self._found_from < asked_at:
-                await asyncio.sleep(max(self._began_at + LOOKUP_INTERVAL_SECONDS - now(), 0))
-                self._began_at = began_at = now()
-                self._found = await self._look_up()
-                self._found_from = began_at
-            return self._found
+        asked_at = loop_time()
+        await asyncio.sleep(max(self._began_at + LOOKUP_INTERVAL_SECONDS - asked_at, 0))
+        return await self._lookup.get(self._found, since=asked_at)
+
+    async def _found(self) -> tuple[list[ServedStream], float]:
+        self._began_at = loop_time()
+        return await self._look_up(), 0.0
 
 
 def mode_document(one: ServedStream) -> StreamModeDocument:

@@ -172,7 +172,7 @@ class Sidecar:
         self._machine_clock = clock
         self._clock = ServerClock(clock)
         self._examine = examine
-        self._examinations = Examinations(clock.monotonic)
+        self._examinations = Examinations(clock.monotonic, partial(reporter.defect, "request_failed"))
         self._reporter = reporter
         reporter.late_after = settings.late_after
         reporter.lateness_budget = settings.most_budget

@@ -25,6 +25,7 @@ from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.single_flight import SingleFlights
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.observe.activity import Activity
@@ -38,7 +39,7 @@ from nats_scheduler.service.rules import Rule
 from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
 from nats_scheduler.service.sidecar_port import AskedStream, Fleet, KnownStream
-from nats_scheduler.service.turns import Reused, Turns
+from nats_scheduler.service.turns import MAX_RESULTS, Turns
 from nats_scheduler.settings.control_rules import ControlRule
 
 SUBJECTS = "nats_scheduler.v1"
@@ -122,9 +123,9 @@ class Asked:
     """Looks up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
     examination: Callable[[Turns], Awaitable[Examination]]
     """Returns what the doctor finds, at most five minutes old; raises `ServiceError` if it cannot be examined."""
-    timelines: Reused[tuple[Timeline, Views]] = field(default_factory=Reused)
+    timelines: SingleFlights[tuple[Timeline, Views]] = field(default_factory=lambda: SingleFlights(MAX_RESULTS))
     """The timelines that were counted for `timeline.list`."""
-    counts: Reused[Counts] = field(default_factory=Reused)
+    counts: SingleFlights[Counts] = field(default_factory=lambda: SingleFlights(MAX_RESULTS))
     """The counts for `streams.list`, by stream."""
     asks_others: bool = True
     """True if a handler may ask other instances."""

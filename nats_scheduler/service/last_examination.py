@@ -12,15 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.single_flight import SingleFlight
 from nats_scheduler.observe.documents import ReportDocument, UnexaminedDocument
-from nats_scheduler.schedule.instants import MINUTE, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 
-KEPT_NS = 5 * MINUTE
-"""An examination is answered for this time (ns) before another one is made."""
+KEPT_SECONDS = 300.0
+"""An examination is answered for this time before another one is made."""
 
-RETRY_NS = 10 * SECOND
-"""A failed examination, or one that could not see everything, is kept for this time (ns)."""
+RETRY_SECONDS = 10.0
+"""A failed examination, or one that could not see everything, is kept for this time."""
 
 LIMIT_SECONDS = 60.0
 """Longest time for one examination."""
@@ -41,41 +42,32 @@ class Examination:
 class Examinations:
     """The examinations of one process, over all its connections."""
 
-    def __init__(self, monotonic: Callable[[], int]) -> None:
-        """Examine nothing yet; `monotonic` returns ns that never go back."""
-        self._monotonic = monotonic
-        self._turn = asyncio.Lock()
-        self._last: Examination | str | None = None
-        """The last one, or why it failed."""
-        self._made_at = 0
+    def __init__(self, monotonic: Callable[[], int], defect: Callable[[Exception], None]) -> None:
+        """Examine nothing yet; `monotonic` returns ns that never go back, `defect` takes errors of our own making."""
+        self._examination = SingleFlight[Examination | str](lambda: monotonic() / SECOND)
+        self._defect = defect
 
     async def latest(self, examine: Callable[[], Awaitable[Examination]]) -> Examination:
         """Return the last examination, or make one; raises `ServiceError` if it fails, or failed a moment ago."""
-        if self._turn.locked() and isinstance(self._last, Examination):
-            return self._last
-        async with self._turn:
-            if self._last is None or self._monotonic() - self._made_at >= _kept_for(self._last):
-                await self._make(examine)
-            if isinstance(self._last, Examination):
-                return self._last
-            raise ServiceError(UNAVAILABLE, f"the examination failed: {self._last}")
+        found = self._examination.last if self._examination.is_running else None
+        if not isinstance(found, Examination):
+            found = await self._examination.get(lambda: self._made(examine))
+        if isinstance(found, Examination):
+            return found
+        raise ServiceError(UNAVAILABLE, f"the examination failed: {found}")
 
-    async def _make(self, examine: Callable[[], Awaitable[Examination]]) -> None:
+    async def _made(self, examine: Callable[[], Awaitable[Examination]]) -> tuple[Examination | str, float]:
+        """Examine; return what was found, or why it failed, and for how long (s) that is kept."""
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                self._last = await examine()
+                found = await examine()
         except TimeoutError:
-            self._last = f"it was not finished within {LIMIT_SECONDS:.0f} s"
+            return f"it was not finished within {LIMIT_SECONDS:.0f} s", RETRY_SECONDS
         except JetStreamError as error:
-            self._last = str(error)
+            return str(error), RETRY_SECONDS
         except ServiceError as error:
-            self._last = error.sentence
-        except Exception:
-            self._last = "the log of the sidecar has the error"
-            raise
-        finally:
-            self._made_at = self._monotonic()
-
-
-def _kept_for(last: Examination | str) -> int:
-    return KEPT_NS if isinstance(last, Examination) and last.is_whole else RETRY_NS
+            return error.sentence, RETRY_SECONDS
+        except Exception as error:
+            self._defect(error)
+            return "the log of the sidecar has the error", RETRY_SECONDS
+        return found, KEPT_SECONDS if found.is_whole else RETRY_SECONDS

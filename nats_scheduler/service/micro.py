@@ -23,10 +23,11 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from types import coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
@@ -36,6 +37,8 @@ from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.instance_questions import INBOX
 from nats_scheduler.service.shares import Buckets, RequestPlaces, ShareRefused, Shares, client_of
+
+T = TypeVar("T")
 
 QUEUE_GROUP = "q"
 """The queue group of ADR-32: one of several sidecars answers a request."""
@@ -223,17 +226,17 @@ class _Subscription:
 
 @coroutine
 def _metered(
-    work: Generator[Any, Any, None], clock: Callable[[], float], spend: Callable[[float], None]
-) -> Generator[Any, Any, None]:
-    """Do the work of a coroutine, and report the time of each of its steps."""
+    work: Generator[Any, Any, T], clock: Callable[[], float], spend: Callable[[float], None]
+) -> Generator[Any, Any, T]:
+    """Do the work of a coroutine, return its result, and report the time of each of its steps."""
     given: Any = None
     thrown: BaseException | None = None
     while True:
         began = clock()
         try:
             awaited = work.send(given) if thrown is None else work.throw(thrown)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            return cast(T, end.value)
         finally:
             spend(max(0.0, clock() - began))
         given = thrown = None
@@ -241,6 +244,16 @@ def _metered(
             given = yield awaited
         except BaseException as error:
             thrown = error
+
+
+_meter: ContextVar[Callable[[Generator[Any, Any, Any]], Awaitable[Any]]] = ContextVar("meter")
+"""Reports the time of the steps of a coroutine as that of the request in work."""
+
+
+async def metered(work: Awaitable[T]) -> T:
+    """Do work in a task of its own; its process time counts as that of the request that began the task, if one did."""
+    meter = _meter.get(None)
+    return await work if meter is None else cast(T, await meter(work.__await__()))
 
 
 class MicroService:
@@ -424,7 +437,9 @@ class MicroService:
 
         spend(BEGINNING_SECONDS)
         try:
-            await _metered(answering, self._process_seconds, spend)
+            meter = partial(_metered, clock=self._process_seconds, spend=spend)
+            _meter.set(meter)
+            await meter(answering)
         finally:
             self._shares.end(places, client)
             one.seconds += self._loop.time() - began

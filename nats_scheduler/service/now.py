@@ -30,6 +30,7 @@ from nats_scheduler.engine.views.cursors import NO_FIRE
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, LastMinutes, Minute, ReadFires, total_of
 from nats_scheduler.observe.documents import (
@@ -51,6 +52,7 @@ from nats_scheduler.service.endpoint import Asked, Document, Views, ask_each, as
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, StreamNames, SubjectFilter
 from nats_scheduler.service.server_schedules import MAX_STREAMS, READ_WAIT_SECONDS
+from nats_scheduler.service.turns import reusable
 
 DEFAULT_RECENT_FIRES = 50
 MAX_RECENT_FIRES_LISTED = 200
@@ -313,7 +315,7 @@ async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
         return timeline, views
 
     (timeline, views), (answers, unanswered) = await asyncio.gather(
-        asked.timelines.get((tuple(names), request.minutes), count),
+        asked.timelines.of((tuple(names), request.minutes)).get(lambda: reusable(count()), since=loop_time()),
         ask_owners(asked, asked.left.keys() & names, "timeline.list", TimelineAnswer, {"minutes": request.minutes}),
     )
     read = Counter[str]()

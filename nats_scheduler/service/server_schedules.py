@@ -27,10 +27,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.single_flight import SingleFlight, UnfinishedError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.activity import ReadFires
@@ -80,16 +82,12 @@ class KeptStream:
         """The start (by the loop's clock) of the last update of `read`: what was stored until then is in it."""
         self.asked_at = float("-inf")
         """The time of the last question about it."""
-        self.reading: asyncio.Task[Exception | None] | None = None
+        self.reading = SingleFlight[None]()
+        """What brings it up to date."""
         self.progress = (0, 0)
         """The sequence that was reached, and the one that is to be reached."""
         self.refused: tuple[float, str] = float("-inf"), ""
         """Until when it is refused, and why."""
-
-    @property
-    def is_being_read(self) -> bool:
-        """True if a task reads it now."""
-        return self.reading is not None and not self.reading.done()
 
     @property
     def readings(self) -> list[StreamReading]:
@@ -104,7 +102,7 @@ class KeptStream:
     @property
     def is_in_use(self) -> bool:
         """True if it is being read, or a request has a view of it."""
-        return self.is_being_read or (self.read is not None and self.read.is_in_use)
+        return self.reading.is_running or (self.read is not None and self.read.is_in_use)
 
     def released(self) -> list[StreamReading]:
         """Hold nothing any more; returns what is to be emptied when no request has a view of it."""
@@ -125,23 +123,23 @@ class ServerSchedules:
         self._kept: dict[str, KeptStream] = {}
         self._released: list[StreamReading] = []
         """The readings that are to be emptied."""
-        self._tasks: TaskGroup | None = None
+        self._is_open = False
         self._loop = asyncio.get_running_loop()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Read for those who ask, and release what nobody asks about; at the end all is released."""
         try:
-            async with TaskGroup() as self._tasks:
-                releasing = self._tasks.create_task(self._keep_releasing())
+            async with TaskGroup() as tasks:
+                releasing, self._is_open = tasks.create_task(self._keep_releasing()), True
                 try:
                     yield
                 finally:
-                    self._tasks = None
-                    for task in (releasing, *(kept.reading for kept in self._kept.values())):
-                        if task is not None:
-                            task.cancel()
+                    self._is_open = False
+                    releasing.cancel()
         finally:  # no request is answered any more, and nothing fires through this connection
+            for kept in list(self._kept.values()):
+                await kept.reading.close()
             for kept in self._kept.values():
                 self._released += kept.released()
             self._kept.clear()
@@ -194,18 +192,11 @@ class ServerSchedules:
         kept.asked_at = asked_at
         while kept.fresh_at < asked_at or kept.read is None:
             kept = self._kept.setdefault(name, kept)  # it may have been released while it was waited for
-            until, why = kept.refused
-            if asked_at < until:
-                raise ServiceError(UNAVAILABLE, why)
-            left = asked_at + within - self._loop.time()
-            if kept.reading is None or kept.reading.done():
-                kept.reading = self._begin(name, kept, fired_by)
-            reading = kept.reading
-            await asyncio.wait((reading,), timeout=max(left, 0.0))
-            if not reading.done():
+            update, left = partial(self._bring_up_to_date, name, kept, fired_by), asked_at + within - self._loop.time()
+            try:
+                await kept.reading.get(update, since=asked_at, patience=left)
+            except UnfinishedError:
                 return self._latest(name, kept)
-            if (error := reading.result()) is not None:
-                raise error
         return kept.read
 
     def _latest(self, name: str, kept: KeptStream) -> StreamReading:
@@ -216,23 +207,14 @@ class ServerSchedules:
         sentence = f"stream {name!r} is being read, and sequence {reached} of {last} is reached: ask again"
         raise ServiceError(UNAVAILABLE, sentence)
 
-    def _begin(self, name: str, kept: KeptStream, fired_by: FiredBy) -> asyncio.Task[Exception | None]:
-        if self._tasks is None:
-            raise ServiceError(UNAVAILABLE, "the service is not ready: ask again")
-        return self._tasks.create_task(self._concluded(name, kept, fired_by))
-
-    async def _concluded(self, name: str, kept: KeptStream, fired_by: FiredBy) -> Exception | None:
-        """Read what is new, and return what went wrong: it concerns those who asked, and nothing else."""
-        try:
-            await self._bring_up_to_date(name, kept, fired_by)
-        except Exception as error:  # also a defect: it is reported for the request, and the next request reads again
-            return error
-        return None
-
     # -- one stream ----------------------------------------------------------------------------------------------
 
-    async def _bring_up_to_date(self, name: str, kept: KeptStream, fired_by: FiredBy) -> None:
-        began = self._loop.time()
+    async def _bring_up_to_date(self, name: str, kept: KeptStream, fired_by: FiredBy) -> tuple[None, float]:
+        if not self._is_open:
+            raise ServiceError(UNAVAILABLE, "the service is not ready: ask again")
+        began, (refused_until, why) = self._loop.time(), kept.refused
+        if began < refused_until:
+            raise ServiceError(UNAVAILABLE, why)
         if (info := await self._access.api.stream(name)) is None:
             self._released += kept.released()
             raise ServiceError(NOT_FOUND, f"stream {name!r} does not exist")
@@ -253,6 +235,7 @@ class ServerSchedules:
         if kept.read is not None and kept.read is not read:
             self._released.append(kept.read)
         kept.read, kept.begun, kept.fresh_at = read, None, began
+        return None, 0.0
 
     def _is_to_be_read_anew(self, read: StreamReading, numbers: Numbers) -> bool:
         return self._loop.time() - read.began > AGE_LIMIT_SECONDS or read.is_cheaper_anew(numbers)

@@ -9,11 +9,11 @@ Cost: at most `MAX_KEPT` answers in memory, the least recently used one is dropp
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from nats_scheduler.jetstream.single_flight import SingleFlight, SingleFlights, UnfinishedError, loop_time
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.service.client import (
@@ -119,15 +119,6 @@ NOTHING: AnswerState[Any] = AnswerState(None, None, "")
 """The part of a question that was not asked."""
 
 
-class _Entry:
-    """One question as it was asked: the last answer, and the request that is in work."""
-
-    def __init__(self) -> None:
-        self.part = NOTHING
-        self.fresh_until = 0.0
-        self.task: asyncio.Task[None] | None = None
-
-
 class Answers:
     """The answers to all questions, by endpoint and request."""
 
@@ -147,16 +138,14 @@ class Answers:
         self._offset = 0
         """The server's clock minus that of this machine (ns)."""
         self._places = asyncio.Semaphore(MAX_REQUESTS)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+        self._parts = SingleFlights[AnswerState[Any]](MAX_KEPT)
+        """The answers, by endpoint and request."""
         self.last_good_at: int | None = None
         """The instant (ns) at which the last answer of any kind came."""
 
     async def close(self) -> None:
         """End the requests that are in work."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._parts.close()
 
     def now(self) -> int:
         """Return the time by the server's clock, as of the last answer about health (ns since the Unix epoch)."""
@@ -164,12 +153,11 @@ class Answers:
 
     def last(self, question: EndpointQuestion[T], request: Mapping[str, object] | None = None) -> AnswerState[T]:
         """Return what is known of the answer to a question, without asking."""
-        return self._entry(question.endpoint, request or {}).part
+        return self._part(question, request or {}).last or NOTHING
 
     def ask_again(self) -> None:
-        """Ask for each answer anew: there is another connection."""
-        for entry in self._entries.values():
-            entry.fresh_until = 0.0
+        """Ask for each answer anew: there is another connection, or something was changed."""
+        self._parts.expire()
 
     async def get(
         self,
@@ -178,45 +166,37 @@ class Answers:
         patience: float | None = PATIENCE_SECONDS,
     ) -> AnswerState[T]:
         """Return the answer to a question: a fresh one if it comes within `patience` (s), or else the last one."""
-        entry = self._entry(question.endpoint, request or {})
-        now = asyncio.get_running_loop().time()
-        if entry.task is None and now >= entry.fresh_until:
-            entry.task = asyncio.create_task(self._answer(entry, question, request or {}))
-            self._tasks.add(entry.task)
-            entry.task.add_done_callback(self._tasks.discard)
-        if entry.task is not None:
-            await asyncio.wait([entry.task], timeout=patience)
-        part: AnswerState[T] = entry.part
-        if entry.task is not None and part.data is None and not part.fault:
-            return AnswerState(None, None, "", is_waiting=True)
-        return part
+        asked = request or {}
+        part = self._part(question, asked)
+        try:
+            return await part.get(lambda: self._answered(part.last or NOTHING, question, asked), patience=patience)
+        except UnfinishedError:
+            return part.last or replace(NOTHING, is_waiting=True)
 
-    def _entry(self, endpoint: str, request: Mapping[str, object]) -> _Entry:
-        key = endpoint, json.dumps(request, sort_keys=True)
-        entry = self._entries.setdefault(key, _Entry())
-        self._entries.move_to_end(key)
-        while len(self._entries) > MAX_KEPT:
-            self._entries.popitem(last=False)
-        return entry
+    def _part(self, question: EndpointQuestion[T], request: Mapping[str, object]) -> SingleFlight[AnswerState[T]]:
+        return self._parts.of((question.endpoint, json.dumps(request, sort_keys=True)))
 
-    async def _answer(self, entry: _Entry, question: EndpointQuestion[Any], request: Mapping[str, object]) -> None:
-        before, began = entry.part, asyncio.get_running_loop().time()
+    async def _answered(
+        self, before: AnswerState[Any], question: EndpointQuestion[Any], request: Mapping[str, object]
+    ) -> tuple[AnswerState[Any], float]:
+        """Ask; return the answer, or why there is none beside the one `before`, and for how long (s) it is kept."""
+        began = loop_time()
         factor = 1.0  # silence is no work
         try:
             async with self._places:
-                began = asyncio.get_running_loop().time()
+                began = loop_time()
                 answer = await self._ask(question.endpoint, request)
             found = read(question.form, answer)
             factor = question.pause_factor
             if question.form is HealthAnswer:
                 self._offset = instant_of(found["at"]) - self._now()
-            entry.part = AnswerState(found, self.now(), "")
-            self.last_good_at = entry.part.at
+            self.last_good_at = self.now()
+            part = AnswerState(found, self.last_good_at, "")
         except RequestRefusedError as error:
             kept = before if error.code in PASSING_CODES else NOTHING
-            entry.part = AnswerState(kept.data, kept.at, str(error), error.code)
+            part = AnswerState(kept.data, kept.at, str(error), error.code)
         except QuestionError as error:
-            entry.part = AnswerState(
+            part = AnswerState(
                 before.data,
                 before.at,
                 str(error),
@@ -225,8 +205,5 @@ class Answers:
             )
         except Exception as error:
             self._defect(error)
-            entry.part = AnswerState(before.data, before.at, f"the answer cannot be read: {error!r}")
-        finally:
-            now = asyncio.get_running_loop().time()
-            entry.fresh_until = now + max(question.fresh_seconds, factor * (now - began))
-            entry.task = None
+            part = AnswerState(before.data, before.at, f"the answer cannot be read: {error!r}")
+        return part, max(question.fresh_seconds, factor * (loop_time() - began))

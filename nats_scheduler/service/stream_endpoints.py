@@ -18,11 +18,12 @@ from typing import TypeVar
 
 from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoded_items import encode_item, with_items
 from nats_scheduler.service.endpoint import Asked, Document, ask_owners, name_cursor, page_by_name, read_name_cursor
-from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.micro import UNAVAILABLE, ServiceError, metered
 from nats_scheduler.service.schemas import (
     HealthAnswer,
     InstanceDocument,
@@ -35,6 +36,7 @@ from nats_scheduler.service.schemas import (
 )
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.sidecar_port import Fleet, Instance
+from nats_scheduler.service.turns import reusable
 
 T = TypeVar("T")
 
@@ -82,7 +84,8 @@ async def _described(asked: Asked, name: str, until: float) -> StreamDocument | 
             unread = str(error)
     now = asked.now()
     if is_ready and unread is None:
-        counts = await asked.counts.get(name, lambda: asked.turns.ask(view.counts(now)))
+        counting = asked.counts.of(name)
+        counts = await counting.get(lambda: reusable(metered(asked.turns.ask(view.counts(now)))), since=loop_time())
         page = await asked.turns.ask(view.page(now, limit=1))
         following = next((one for one in page.schedules if one.next_fire is not None), None)
     return {

@@ -19,12 +19,12 @@ Cost: two reads of the loop's clock for each slice, and one for each unit of wor
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.views.seen import Part, Question, Work
+from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 
 T = TypeVar("T")
@@ -174,44 +174,16 @@ REUSE_FACTOR = 10
 REUSE_LIMIT_SECONDS = 30.0
 SHORT_WORK_SECONDS = 0.02
 MAX_RESULTS = 64
-"""Different requests whose results are kept; the least recent one is dropped first."""
+"""Different requests whose results are kept."""
 
 
-class _Result(Generic[T]):
-    """The result of one request, once there is one."""
+async def reusable(work: Awaitable[T]) -> tuple[T, float]:
+    """Do long work for a `SingleFlight`: an open page asks for the same again and again.
 
-    __slots__ = ("lock", "until", "value")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.value: list[T] = []
-        self.until = 0.0
-        """Until when (s, by the loop's clock) the value may be reused."""
-
-
-class Reused(Generic[T]):
-    """The results of one kind of long work, given to several requesters: an open page asks the same again and again.
-
-    A result is reused for `REUSE_FACTOR` times as long as its work took, so that requests for the same take at most a
-    tenth of the time, and not for longer than `REUSE_LIMIT_SECONDS`. Work that took less than `SHORT_WORK_SECONDS` is
-    done for each request. Requesters of the same wait for the same work.
+    Its result is reused for `REUSE_FACTOR` times as long as it took, so that requests for the same take at most a tenth
+    of the time, and not for longer than `REUSE_LIMIT_SECONDS`; if it took less than `SHORT_WORK_SECONDS`, not at all.
     """
-
-    def __init__(self) -> None:
-        self._results: OrderedDict[Hashable, _Result[T]] = OrderedDict()
-
-    async def get(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result for a key, of work that was done before or is done now; raises as the work does."""
-        result = self._results.setdefault(key, _Result())
-        self._results.move_to_end(key)
-        if len(self._results) > MAX_RESULTS:
-            self._results.popitem(last=False)
-        async with result.lock:
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            if began >= result.until:
-                result.value = [await work()]
-                took = loop.time() - began
-                is_long = took >= SHORT_WORK_SECONDS
-                result.until = loop.time() + min(REUSE_FACTOR * took, REUSE_LIMIT_SECONDS) if is_long else 0.0
-            return result.value[0]
+    began = loop_time()
+    result = await work
+    took = loop_time() - began
+    return result, min(REUSE_FACTOR * took, REUSE_LIMIT_SECONDS) if took >= SHORT_WORK_SECONDS else 0.0

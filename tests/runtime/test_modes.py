@@ -1,12 +1,18 @@
 """The mode of a stream is decided in one place, and whether it needs a new engine in another."""
 
+import asyncio
 from itertools import product
 from typing import Any
 
+import pytest
+
+from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.jetstream.streams import Remembered, StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, NATIVE_LEVEL, Capabilities
+from nats_scheduler.runtime import modes
 from nats_scheduler.runtime.engine_basis import EngineBasis, basis_of
-from nats_scheduler.runtime.modes import Mode, mode_of
+from nats_scheduler.runtime.modes import Mode, ServedStream, SharedLookup, mode_of
+from tests.harness.waiting import eventually
 
 CREATED = "2026-01-01T00:00:00Z"
 CONFIG: dict[str, Any] = {"name": "ORDERS", "subjects": ["orders.>"], "retention": "limits", "num_replicas": 1}
@@ -76,3 +82,25 @@ def test_expired_messages_are_removed_by_us_only_where_the_server_does_not() -> 
     assert not basis(server=V2_10).removes_expired
     assert basis(server=V2_10, allow_msg_ttl=True, retention="workqueue").has_buried
     assert not basis(server=V2_10, allow_msg_ttl=True).has_buried
+
+
+async def test_requests_at_once_look_up_once_not_too_often_and_see_what_was_stored_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(modes, "LOOKUP_INTERVAL_SECONDS", 0.05)
+    began, may_end = list[float](), asyncio.Event()
+
+    async def look_up() -> list[ServedStream]:
+        began.append(loop_time())
+        found = [ServedStream(StreamState(CONFIG, str(len(began)), 0, 0), Mode.EMULATED)]
+        await may_end.wait()
+        return found
+
+    lookup = SharedLookup(look_up)
+    before = [asyncio.create_task(lookup.streams()) for _ in range(3)]
+    await eventually(lambda: began, describe="the first look-up has begun")
+    after = [asyncio.create_task(lookup.streams()) for _ in range(3)]
+    may_end.set()
+    seen = [found.state.created for [found] in await asyncio.gather(*before, *after, lookup.streams())]
+    assert seen == ["1"] * 3 + ["2"] * 4
+    assert began[1] - began[0] >= modes.LOOKUP_INTERVAL_SECONDS * 0.99

@@ -12,12 +12,20 @@ from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Rep
 from nats_scheduler.jetstream.errors import NoJetStreamError, RequestUnansweredError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.instance_questions import Questions
-from nats_scheduler.service.micro import CONFLICT, FLOOD_REQUESTS, CountedEndpoint, MicroService, ServiceError, error_of
+from nats_scheduler.service.micro import (
+    CONFLICT,
+    FLOOD_REQUESTS,
+    CountedEndpoint,
+    MicroService,
+    ServiceError,
+    error_of,
+    metered,
+)
 from nats_scheduler.service.shares import Budget, RequestPlaces
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, one_turn
 
 NAME = "tested-service"
 
@@ -228,3 +236,32 @@ async def test_the_clients_of_another_account_are_told_apart_by_their_account(st
         answers = await asyncio.gather(*tasks)
         assert [answer.body for answer in answers if not answer.block] == [b"{}", b"{}"]
         await found.end()
+
+
+async def test_work_in_a_task_of_its_own_takes_the_process_time_of_the_request_for_which_it_is_done(
+    trial: Trial,
+) -> None:
+    taken, share, subject = 0.0, 0.001, f"tested.{trial.number}.works"
+
+    async def work() -> bytes:
+        nonlocal taken
+        for _ in range(2):
+            taken += 0.1
+            await one_turn()
+        return b"done"
+
+    async def answer(_body: bytes) -> bytes:
+        return await asyncio.create_task(metered(work()))
+
+    assert await metered(work()) == b"done", "also without a request"
+    budget = Budget(share, share)
+    works = CountedEndpoint("works", subject, RequestPlaces(1, 1, 1, budget), answer)
+    identity = {"name": NAME, "id": "works", "version": "1.0.0"}
+    connection = trial.account.connection
+    service = MicroService(connection, identity, "for a test", [works], CLOCK.now, fail, process_seconds=lambda: taken)
+    serving = asyncio.create_task(service.serve())
+    assert (await replied(connection, subject, b"{}")).body == b"done"
+    debt = budget.seconds(None, asyncio.get_running_loop().time()) * share
+    assert debt == pytest.approx(0.2, abs=0.01)
+    serving.cancel()
+    await asyncio.wait((serving,))

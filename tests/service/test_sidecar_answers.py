@@ -128,6 +128,19 @@ async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
         assert (await again).data == ANSWER
 
 
+async def test_a_question_of_before_a_change_is_asked_again_for_who_asks_after_it() -> None:
+    sidecar, later = Sidecar(), {**ANSWER, "ready": False}
+    before = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+    await sidecar.asked()
+    sidecar.answers.ask_again()
+    after = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+    sidecar.give(ANSWER)
+    assert (await before).data == ANSWER
+    await sidecar.asked()
+    sidecar.give(later)
+    assert (await after).data == later
+
+
 async def test_requests_that_are_given_up_can_be_asked_again() -> None:
     sidecar = Sidecar()
     await sidecar.answers.get(HEALTH, patience=0.01)

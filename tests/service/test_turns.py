@@ -1,4 +1,4 @@
-"""Long work is done in slices and once for several requesters, between other work of the loop and not beside fires."""
+"""Long work is done in slices, between other work of the loop and not beside fires, and its result is reused."""
 
 import asyncio
 from collections.abc import Generator, Iterable, Iterator
@@ -11,11 +11,12 @@ from nats_scheduler.service import turns
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import (
     BEGINNINGS_APART_SECONDS,
-    MAX_RESULTS,
+    REUSE_LIMIT_SECONDS,
+    SHORT_WORK_SECONDS,
     SLICE_SECONDS,
     SPARE_SECONDS,
-    Reused,
     Turns,
+    reusable,
 )
 
 
@@ -119,65 +120,15 @@ async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert await shared.run(steps(1, "next", [])) == "next", "the others go on"
 
 
-class Work:
-    """Work that takes `takes` seconds, by a clock that moves only then, or when it is set."""
+async def test_a_result_is_reusable_for_ten_times_as_long_as_its_work_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, now = asyncio.get_running_loop(), 1_000.0
+    monkeypatch.setattr(loop, "time", lambda: now)
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, takes: float) -> None:
-        self.now = 1_000.0
-        self.takes = takes
-        self.done = 0
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: self.now)
+    async def work(takes: float) -> str:
+        nonlocal now
+        now += takes
+        return "result"
 
-    async def do(self) -> int:
-        self.done += 1
-        self.now += self.takes
-        return self.done
-
-
-async def test_a_result_is_reused_for_ten_times_as_long_as_its_work_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    for takes, last in ((0.5, 5.0), (20.0, 30.0)):  # and not for more than half a minute
-        reused, work = Reused[int](), Work(monkeypatch, takes)
-        assert [await reused.get("key", work.do) for _ in range(3)] == [1, 1, 1]
-        work.now += last - 0.1
-        assert await reused.get("key", work.do) == 1
-        work.now += 0.2
-        assert await reused.get("key", work.do) == 2
-        assert await reused.get("another", work.do) == 3
-    reused, short = Reused[int](), Work(monkeypatch, turns.SHORT_WORK_SECONDS / 2)
-    assert [await reused.get("key", short.do) for _ in range(3)] == [1, 2, 3], "short work is done for each"
-
-
-async def test_requesters_of_the_same_wait_for_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    reused, work, go = Reused[int](), Work(monkeypatch, 1.0), asyncio.Event()
-
-    async def wait_and_do() -> int:
-        await go.wait()
-        return await work.do()
-
-    both = [asyncio.create_task(reused.get("key", wait_and_do)) for _ in range(2)]
-    asyncio.get_running_loop().call_soon(go.set)  # after both have begun
-    assert await asyncio.gather(*both) == [1, 1]
-
-
-async def test_work_that_fails_is_done_again() -> None:
-    reused = Reused[int]()
-
-    async def fail() -> int:
-        raise ValueError("no")
-
-    async def succeed() -> int:
-        return 1
-
-    with pytest.raises(ValueError, match="no"):
-        await reused.get("key", fail)
-    assert await reused.get("key", succeed) == 1
-
-
-async def test_the_results_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    reused, work, count = Reused[int](), Work(monkeypatch, 1.0), MAX_RESULTS + 10
-    for key in range(count):
-        await reused.get(key, work.do)
-        work.now -= 1.0
-    assert await reused.get(count - 1, work.do) == count, "the last one is kept"
-    assert await reused.get(count - MAX_RESULTS, work.do) == count - MAX_RESULTS + 1
-    assert await reused.get(0, work.do) == count + 1, "and the first one is not"
+    for takes, kept in ((0.5, 5.0), (20.0, REUSE_LIMIT_SECONDS), (SHORT_WORK_SECONDS / 2, 0.0)):
+        result, seconds = await reusable(work(takes))
+        assert (result, round(seconds, 6)) == ("result", kept)
