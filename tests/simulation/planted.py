@@ -136,7 +136,7 @@ def breaks(
 # -- fires, and what carries out the actions of the engine -------------------------------------------------------------
 
 
-@breaks("Complete", 64, answers, "publish_concluded")
+@breaks("Complete", 33, answers, "publish_concluded")
 def unknown_outcome_taken_for_stored(original: Any, state: EngineState, given: PublishConcluded) -> None:
     original(state, PublishConcluded(given.fire, Stored(0)))
 
