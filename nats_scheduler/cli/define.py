@@ -10,7 +10,7 @@ Cost: some requests. Limit: a value is one line, as every header is; the days of
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import wraps
@@ -35,7 +35,7 @@ from nats_scheduler.control.words import edited, named_header
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.headers import decoded, encoded, header_value
 from nats_scheduler.message.paused import paused_block
-from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix
+from nats_scheduler.message.policies import extension_prefix, named_policies
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import BESIDE_PATTERN, Edit, Field, ScheduleForm, diff, names_of_form
@@ -147,21 +147,15 @@ def _line(text: str | None) -> str | None:
     return None if text is None else decoded(one_line(text.strip(" \t")))
 
 
-def _policies(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Read the values of `--policy`; a name may be written without `X-`, and in any case."""
-    seen = set()
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise click.UsageError(f"--policy of {text!r}: expected NAME=VALUE, such as Jitter=30s")
-        wanted = name.strip().lower()
-        policy = next((one for one in POLICY_NAMES if wanted in (one.lower(), one.lower().removeprefix("x-"))), None)
-        if policy is None:
-            raise click.UsageError(f"--policy of {text!r}: expected one of {', '.join(POLICY_NAMES)}")
-        if policy in seen:
-            raise click.UsageError(f"--policy of {text!r}: {policy} is given twice")
-        seen.add(policy)
-        yield policy, _line(value) or ""
+def _policies(texts: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Read the values of `--policy`."""
+    if wrong := [text for text in texts if "=" not in text]:
+        raise click.UsageError(f"--policy of {wrong[0]!r}: expected NAME=VALUE, such as Jitter=30s")
+    pairs = [text.split("=", 1) for text in texts]
+    found = named_policies((name, _line(value) or "") for name, value in pairs)
+    if isinstance(found, Rejection):
+        raise click.UsageError(f"--policy: {found}")
+    return found
 
 
 def _own_header(text: str) -> tuple[str, str]:

@@ -131,6 +131,7 @@ async def edit(
     and `NotPossibleError` if the server that fires it would not do what is set.
     """
     served, found = await opened(store, stream, subject, expected)
+    edit = edit.spelled(found.dialect)
     _check_names(edit, found.dialect)
     body = (found.message.body or b"") if edit.body is None else edit.body
     before = publishable_again(found.active_block)

@@ -35,6 +35,7 @@ from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import is_same, publishable
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
+from nats_scheduler.message.misnamed import misnamed_fault
 from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.rejection import SCHEDULES_DISABLED
 from nats_scheduler.message.rights import lent_header, wide_rollup
@@ -220,8 +221,12 @@ def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now:
 
 
 def check_written(block: bytes, before: bytes = b"") -> None:
-    """Raise `RejectedError` if a value of a block hides a header that is not hidden in the block `before` it."""
-    if (fault := hidden_fault(block, but_for=hidden_headers(before))) is not None:
+    """Raise `RejectedError` if a block has a header that is not read, or not as it is written.
+
+    What is so in the block `before` it does not count.
+    """
+    fault = hidden_fault(block, but_for=hidden_headers(before)) or misnamed_fault(block, before)
+    if fault is not None:
         raise RejectedError(fault)
 
 

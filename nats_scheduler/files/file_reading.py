@@ -24,10 +24,20 @@ from nats_scheduler.control.declared import (
     reserved_names,
 )
 from nats_scheduler.files.document import FileDocument, FilePlace, Path, Problem, TextError, place_in
-from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
+from nats_scheduler.files.models import (
+    BODIES,
+    PATTERNS,
+    RAW,
+    DocumentModel,
+    HeaderModel,
+    PoliciesModel,
+    ScheduleModel,
+    read_policy_key,
+)
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect, dialect_named
 from nats_scheduler.message.headers import block_of_lines, decoded
 from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import BESIDE_PATTERN, ScheduleForm
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
@@ -215,6 +225,8 @@ class _Reading:
                 self._add(path, f'{path[-1]} is empty: expected a value ("" for an empty text), or no key')
             elif one["type"] == "string_unicode":
                 self._add(path, f"{_named(path)} of {_shown(value)}: expected text without half of a surrogate pair")
+            elif one["type"] == "extra_forbidden" and _model_at(path) is PoliciesModel:
+                self._add(path, f"policy {path[-1]} of {_shown(value)} {_policy_fault(str(path[-1]))}")
             elif one["type"] == "extra_forbidden":
                 keys = [field.alias or name for name, field in _model_at(path).model_fields.items()]
                 self._add(path, f"{path[-1]} is an unknown key: expected one of {', '.join(keys)}")
@@ -227,11 +239,12 @@ class _Reading:
         path: Path = ()
         value: Any = self._document.value
         for part in location:
-            in_list = isinstance(value, list) and isinstance(part, int) and part < len(value)
-            if not in_list and not (isinstance(value, dict) and part in value):
+            key = _written(value, part) if path[-1:] == ("policies",) else part
+            in_list = isinstance(value, list) and isinstance(key, int) and key < len(value)
+            if not in_list and not (isinstance(value, dict) and key in value):
                 break
-            value = value[part]
-            path = (*path, part)
+            value = value[key]
+            path = (*path, key)
         return path, value
 
     def _add(self, path: Path, text: str) -> None:
@@ -262,6 +275,19 @@ def _policies(one: ScheduleModel) -> Iterator[tuple[str, str]]:
         yield _POLICIES[key], str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _written(policies: Any, key: str | int) -> str | int:
+    """Return the key of a policy as a file has it."""
+    if not isinstance(policies, dict) or key in policies:
+        return key
+    return next((one for one in policies if read_policy_key(str(one)) == key), key)
+
+
+def _policy_fault(key: str) -> str:
+    """Return what is wrong with a name of a policy that stays beside those that were read."""
+    read = read_policy_key(key)
+    return read.reason if isinstance(read, Rejection) else f"is given twice: {read} is the same policy"
+
+
 def _model_at(path: Path) -> type[BaseModel]:
     if "headers" in path:
         return HeaderModel
@@ -289,7 +315,8 @@ def _key_of(header: str, given: Mapping[str, Any]) -> Path:
         if name == dialect.schedule:
             return tuple(key for key in PATTERNS if key in given)[:1]
         if (key := reserved_names(dialect).get(name)) is not None:
-            return tuple(key.split("."))
+            first, *rest = key.split(".")
+            return (first, *(_written(given.get(first), one) for one in rest))
     return ()
 
 

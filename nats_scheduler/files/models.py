@@ -21,12 +21,14 @@ from pydantic import (
     WithJsonSchema,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from nats_scheduler.control.declared import policy_key
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.policies import POLICY_NAMES, named_policies
+from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import BESIDE_PATTERN
 from nats_scheduler.message.schedule_form import Field as FormField
 
@@ -93,13 +95,42 @@ class HeaderModel(_Model):
     value_base64: Base64 | None = Field(None, description="Its value, if that is not text of one line.")
 
 
+def read_policy_key(key: str) -> str | Rejection:
+    """Return the key of the policy that a name stands for: `done_within` for `Done-Within`."""
+    found = named_policies([(key.replace("_", "-"), "")])
+    return found if isinstance(found, Rejection) else policy_key(found[0].name)
+
+
+def _all_names(schema: dict[str, Any], _model: object) -> None:
+    """Add to the schema of policies the other names that each of them may have."""
+    for key, value in schema["properties"].items():
+        name = "".join("[_-]" if one == "_" else f"[{one.upper()}{one}]" for one in key)
+        schema.setdefault("patternProperties", {})[f"^([Xx][_-])?{name}$"] = value
+
+
+class _PolicyKeys(_Model):
+    model_config = ConfigDict(json_schema_extra=_all_names)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """Read the names of policies as people write them; one that is none, or is there already, stays as it is."""
+        if not isinstance(given, dict):
+            return given
+        named = dict[Any, Any]()
+        for key, value in given.items():
+            read = read_policy_key(str(key))
+            named[key if isinstance(read, Rejection) or read in named else read] = value
+        return named
+
+
 _POLICIES: dict[str, Any] = {
     policy_key(name): (Line | Number | bool | None, Field(None, description=name)) for name in sorted(POLICY_NAMES)
 }
 PoliciesModel: type[BaseModel] = create_model(
     "PoliciesModel",
-    __base__=_Model,
-    __doc__="Policies by their names in lower case: missed for X-Missed.",
+    __base__=_PolicyKeys,
+    __doc__="Policies by their names, in any case, with or without X-: missed for X-Missed.",
     **_POLICIES,
 )
 

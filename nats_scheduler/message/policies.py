@@ -405,10 +405,14 @@ def _policy(short: str, dialect: Dialect) -> Policy:
     if short == PAUSED:
         name = dialect.schedule.decode()
         raise FaultError(f"is no policy: a paused schedule has its pattern in this header, and no {name}")
+    raise FaultError(f"is an unknown policy, and names are case-sensitive: {_expected(short)}")
+
+
+def _expected(short: str) -> str:
+    """Return which policy is meant by a name that is none, or all of them if it is near none."""
     near = get_close_matches(short[:MAX_GUESSED_CHARS].lower(), [name.lower() for name in POLICIES], n=1, cutoff=0.7)
     meant = next((name for name in POLICIES if near and name.lower() == near[0]), None)
-    known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(POLICIES))}"
-    raise FaultError(f"is an unknown policy, and names are case-sensitive: {known}")
+    return f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(POLICIES))}"
 
 
 def _value(field: str, read: Callable[[str], Any]) -> Callable[[Policies, str, Beside], Policies]:
@@ -580,6 +584,28 @@ POLICIES: Mapping[str, Policy] = {
 
 POLICY_NAMES = tuple(POLICIES)
 """The names of all policies, without the prefix."""
+
+_BY_SHORT_NAME = {name.lower().removeprefix("x-"): name for name in POLICIES}
+_PREFIX = re.compile(r"(x-)?nats-schedule-|x-")
+
+
+def named_policies(pairs: Iterable[tuple[str, str]]) -> tuple[PolicyText, ...] | Rejection:
+    """Return policies by the names that people write, without `X-` too and in any case, and their values.
+
+    A name that is no policy, or that is given twice, is a rejection.
+    """
+    named = dict[str, str]()
+    for given, value in pairs:
+        written = given.strip().lower()
+        name = _BY_SHORT_NAME.get(written.removeprefix("x-"))
+        if name is None:
+            short = f"X-{_PREFIX.sub('', written[:MAX_NAME_CHARS], count=1)}"
+            return POLICY_INVALID.rejection(given.strip(), value, f"is no policy: {_expected(short)}")
+        if name in named:
+            return POLICY_INVALID.rejection(given.strip(), value, f"is given twice: {name} of {named[name]!r} is too")
+        named[name] = value
+    return tuple(PolicyText(name, value) for name, value in named.items())
+
 
 LABELS = frozenset(name for name, policy in POLICIES.items() if policy.is_label)
 """The policies that change no fire."""

@@ -77,6 +77,7 @@ POLICY_INVALID = ServerError(0, "schedule policy is invalid")
 # For what is written (`message.schedule_form`): a server stores it, and reads something else.
 HEADER_HIDDEN = ServerError(0, "a value hides a header of the schedule")
 HEADER_UNREADABLE = ServerError(0, "a value is not read as it is written")
+HEADER_MISNAMED = ServerError(0, "a header looks like one of a schedule and has no effect")
 
 # For the operator's restrictions: the server has no such limit.
 TOO_MANY_SCHEDULES = ServerError(10023, "insufficient resources", 503)

@@ -173,6 +173,15 @@ class Edit:
     """The names of headers to remove."""
     body: bytes | None = None
     """The new body; None to keep it."""
+    policies: Sequence[tuple[str, str | None]] = ()
+    """Policies by names such as `X-Limit`, in whichever spelling the schedule has: the new value, or None to remove."""
+
+    def spelled(self, dialect: Dialect) -> "Edit":
+        """Return the same edit with its policies among the headers."""
+        headers = [(policy_header(name, dialect), value) for name, value in self.policies]
+        new = [(header, encoded(value)) for header, value in headers if value is not None]
+        gone = [header for header, value in headers if value is None]
+        return Edit([*self.set, *new], [*self.unset, *gone], self.body)
 
 
 def diff(before: ScheduleForm, after: ScheduleForm, dialect: Dialect) -> Edit:

@@ -26,6 +26,7 @@ from pydantic import Field, model_validator
 
 from nats_scheduler.control import fire_requests
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
+from nats_scheduler.control.declared import dialect_of
 from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL
 from nats_scheduler.control.schedule_errors import (
     ConflictError,
@@ -41,7 +42,9 @@ from nats_scheduler.control.schedule_errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, with_headers
+from nats_scheduler.message.policies import named_policies, policy_header
+from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.observe.documents import ChangeDocument, change_document
 from nats_scheduler.schedule.instants import SECOND
@@ -170,6 +173,14 @@ class AddRequest(BodyRequest, ChangeRequest):
             description="The headers in their order, each as a list of name and value; those of the schedule too.",
         ),
     ]
+    policies: Annotated[
+        dict[str, str],
+        Field(
+            max_length=MAX_HEADERS,
+            description="Policies by their names, in any case, with or without `X-`, such as `limit`: written in the "
+            "spelling of the headers.",
+        ),
+    ] = {}  # noqa: RUF012 - pydantic copies it
     replace: Annotated[bool, Field(description="Whether to replace another schedule on this subject.")] = False
     expected: Annotated[
         int | None,
@@ -182,8 +193,10 @@ class AddRequest(BodyRequest, ChangeRequest):
     ] = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the operation gets; raises `ServiceError` for what is no header."""
+        """Return what the operation gets; raises `ServiceError` for no header, and `RejectedError` for no policy."""
         block, body = with_headers(EMPTY_BLOCK, headers_of(self.headers)), self.content() or b""
+        names = [(decoded(policy_header(name, dialect_of(block))), value) for name, value in policies_of(self.policies)]
+        block = with_headers(block, headers_of(names))
         return {**super().arguments(), "block": block, "body": body, "replace": self.replace}
 
 
@@ -195,11 +208,19 @@ class EditRequest(BodyRequest, ChangeRequest):
         Field(max_length=MAX_HEADERS, description="Headers to add or replace, each as a list of name and value."),
     ] = []  # noqa: RUF012 - pydantic copies it
     unset: Annotated[list[str], Field(max_length=MAX_HEADERS, description="Names of headers to remove.")] = []  # noqa: RUF012
+    policies: Annotated[
+        dict[str, str | None],
+        Field(
+            max_length=MAX_HEADERS,
+            description="Policies to add or replace, null to remove: by their names, in any case, with or without "
+            "`X-`, such as `limit`; written in the spelling of the schedule.",
+        ),
+    ] = {}  # noqa: RUF012
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the operation gets; raises `ServiceError` for what is no header."""
+        """Return what the operation gets; raises `ServiceError` for no header, and `RejectedError` for no policy."""
         unset = [header(name, "")[0] for name in self.unset]
-        edit = Edit(set=headers_of(self.set), unset=unset, body=self.content())
+        edit = Edit(set=headers_of(self.set), unset=unset, body=self.content(), policies=policies_of(self.policies))
         return {**super().arguments(), "edit": edit}
 
 
@@ -275,6 +296,7 @@ def is_exact(body: bytes) -> bool:
 # -- operations ------------------------------------------------------------------------------------------------
 
 R = TypeVar("R", bound=ChangeRequest)
+V = TypeVar("V", str, str | None)
 
 Operation = Callable[..., Awaitable[Change]]
 """Gets the store, stream and subject of the schedule, the author, and the arguments of the request."""
@@ -294,6 +316,14 @@ def headers_of(pairs: Sequence[Sequence[str]]) -> list[tuple[bytes, bytes]]:
         if not _NAME.fullmatch(name):
             raise ServiceError(BAD_REQUEST, f"a header named {shown(name)}: a name of a header is expected")
     return [header(name, value) for name, value in pairs]
+
+
+def policies_of(given: Mapping[str, V]) -> list[tuple[str, V]]:
+    """Return policies by their names such as `X-Limit`; raises `RejectedError` for a name that is none."""
+    found = named_policies((name, value or "") for name, value in given.items())
+    if isinstance(found, Rejection):
+        raise RejectedError(found)
+    return [(one.name, value) for one, value in zip(found, given.values(), strict=True)]
 
 
 # -- answers ---------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from starlette.responses import Response
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.message.policies import named_policies
 from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.change_endpoints import ChangeAnswer
@@ -205,7 +206,8 @@ class Control:
         if do == "fire":  # in the form, so that it fires once however often it is sent
             return {"fire_time": query.text("fire_time") or format_rfc3339(self.source.now())}
         if do == "edit":
-            return {"set": lines_of(query.text("set")), "unset": names_of(query.text("unset"))}
+            headers, policies = headers_of(query.text("set")), policies_of(query.text("policies"))
+            return {"set": headers, "unset": names_of(query.text("unset")), "policies": dict(policies)}
         return {"drop": True} if do == "resume" and query.text("drop") else {}
 
     async def _selected(self, query: Form) -> tuple[list[FormRow], str | None]:
@@ -254,12 +256,29 @@ def sequence_of(text: str) -> int:
     return int(text or 0)
 
 
-def lines_of(text: str) -> list[Header]:
-    """Return the headers of a text with one a line; raises `ValueError`, which shows what is expected."""
+def headers_of(text: str) -> list[Header]:
+    """Return the headers of a text with one a line, of which none has the name of a policy; raises `ValueError`."""
+    headers = lines_of(text, "Kind: order")
+    for name, value in headers:
+        if name.lower().startswith("x-") and isinstance(named_policies([(name, value)]), tuple):
+            raise ValueError(f"a header '{name}: {value[:60]}': expected this policy in the field of policies")
+    return headers
+
+
+def policies_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the policies of a text with one a line, by names such as `X-Limit`; raises `ValueError`."""
+    found = named_policies((name, value) for name, value in lines_of(text, "Limit: 3"))
+    if not isinstance(found, tuple):
+        raise ValueError(str(found))
+    return found
+
+
+def lines_of(text: str, example: str) -> list[Header]:
+    """Return names and values of a text with one a line; raises `ValueError`, which shows what is expected."""
     lines = [line for line in text.split("\n") if line.strip()]
     for line in lines:
         if not line.partition(":")[0].strip() or ":" not in line:
-            raise ValueError(f"a line of '{line[:60]}': expected a name, a colon and a value, such as 'X-Limit: 3'")
+            raise ValueError(f"a line of '{line[:60]}': expected a name, a colon and a value, such as '{example}'")
     return [[one.strip() for one in line.split(":", 1)] for line in lines]
 
 

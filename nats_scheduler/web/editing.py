@@ -38,9 +38,10 @@ from nats_scheduler.web.change_pages import (
     WrongFormError,
     author_of,
     code_of,
-    lines_of,
+    headers_of,
     missing_of,
     names_of,
+    policies_of,
     sequence_of,
 )
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
@@ -70,12 +71,7 @@ def fields_of(schedule: ScheduleDocument | None) -> Fields:
 def form_of(fields: Fields) -> ScheduleForm:
     """Return the form that fields stand for; raises `ValueError` for a line that is no policy."""
     texts: dict[str, Any] = {field.name: fields[field.name] or None for field in FIELDS}
-    return replace(ScheduleForm(policies=pairs_of(fields["policies"])), **texts)
-
-
-def pairs_of(lines: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers in a text as pairs; raises `ValueError`."""
-    return tuple((name, value) for name, value in lines_of(lines))
+    return replace(ScheduleForm(policies=policies_of(fields["policies"])), **texts)
 
 
 def shown(headers: Iterable[tuple[bytes, bytes]]) -> list[Header]:
@@ -101,7 +97,7 @@ class Written:
             raise ValueError("a body is typed: choose to replace the stored one by it, or clear it")
         edit = diff(form_of(self.was), form_of(self.typed), self.dialect)
         asked: dict[str, object] = {
-            "set": shown(edit.set) + lines_of(self.typed["set"]),
+            "set": shown(edit.set) + headers_of(self.typed["set"]),
             "unset": [name.decode() for name in edit.unset] + names_of(self.typed["unset"]),
             "expected": self.sequence,
         }
@@ -109,7 +105,8 @@ class Written:
 
     def addition(self) -> dict[str, object]:
         """Return the keys of the request for a new schedule; raises `ValueError`."""
-        form = replace(form_of(self.typed), headers=pairs_of(self.typed["set"]))
+        own = tuple((name, value) for name, value in headers_of(self.typed["set"]))
+        form = replace(form_of(self.typed), headers=own)
         headers = form.effective_items(self.dialect)
         if not isinstance(headers, list):
             raise ValueError(str(headers))

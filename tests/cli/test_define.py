@@ -126,6 +126,17 @@ async def test_a_value_that_hides_a_header_is_refused(orders: Site, name: str) -
     assert await orders.last("s") is None
 
 
+async def test_what_looks_like_a_policy_and_is_none_is_refused(orders: Site) -> None:
+    words = ("add", ".s", "--every", "1h", "--target", orders.subject("out"))
+    for name in ("Limmit", "Nats-Schedule-Limit"):
+        fault = f"--policy: {name} of '2' is no policy: X-Limit may be meant"
+        await orders.refuses(2, fault, *words, "--policy", f"{name}=2")
+    await orders.refuses(2, "X-Limit of '3' is given twice", *words, "--policy", "limit=2", "--policy", "X-Limit=3")
+    header = "Nats-Schedule-Limit of '2' is no header of a schedule, and has no effect: Nats-Schedule-X-Limit may be"
+    await orders.refuses(1, header, *words, "-H", "Nats-Schedule-Limit: 2")
+    assert await orders.last("s") is None
+
+
 async def test_an_edit_that_would_hide_a_header_is_refused(orders: Site) -> None:
     sequence = await orders.publish("s", NEVER, TTL="5m")
     said = await orders.refuses(1, "Nats-Schedule-Target of ", "edit", ".s", "--target", TARGET_HIDING_TTL)

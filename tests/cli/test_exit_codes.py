@@ -85,7 +85,7 @@ WRONG_USE: Mapping[str, str] = {
     "add S.S S.s --every 5m --target a": "'S.S': expected the name of a stream",
     "add S S.s b --body-file f --every 5m --target a": "a BODY or --body-file, not both",
     "add S S.s --body-file /nonexistent --every 5m --target a": "/nonexistent: No such file",
-    "add S S.s --every 5m --target a --policy jiter=1s": "--policy of 'jiter=1s': expected",
+    "add S S.s --every 5m --target a --policy jiter=1s": "--policy: jiter of '1s' is no policy: X-Jitter may be meant",
     "add S S.s --every 5m --target a --policy jitter": "expected NAME=VALUE",
     "add S S.s --every 5m --target a -H 'no colon'": "expected 'Name: value'",
     "add S S.s --every 5m --target a -H 'Nats-Schedule-TTL: 5m'": "the other options",

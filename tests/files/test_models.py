@@ -21,13 +21,15 @@ GOOD: list[dict[str, Any]] = [
     {"every": "5m", "time_zone": "UTC", "target": "t", "source": "s", "ttl": 5, "rollup": True, "paused": False},
     {"cron": "@daily", "spelling": "portable", "order": "sorted", "body": "x"},
     {"cron": "@daily", "policies": {"limit": 3, "report": True, "missed": "skip"}, "body_base64": "/w=="},
+    {"cron": "@daily", "policies": {"X-Limit": 3, "Done-Within": "1h", "x_missed": "skip"}},
     {"cron": "@daily", "headers": [{"name": "A", "value": "b"}, {"name": "A", "value_base64": "/w=="}]},
     {"lines": ["A: b", {"base64": "/w=="}], "paused": True},
     {"block_base64": "/w=="},
 ]
 WRONG_KEYS: list[dict[str, Any]] = [
     *({"targt": "t"}, {"ttl": 1.5}, {"rollup": "yes"}, {"spelling": "other"}, {"policies": []}),
-    *({"policies": {"misssed": "skip"}}, {"body": "x", "body_base64": "/w=="}, {"body_base64": "!"}),
+    *({"policies": {"misssed": "skip"}}, {"policies": {"X-Limit": 1.5}}, {"policies": {"Nats-Schedule-Limit": 2}}),
+    *({"body": "x", "body_base64": "/w=="}, {"body_base64": "!"}),
     *({"headers": [{"name": "A"}]}, {"headers": {"A": "b"}}, {"headers": [{"name": "A:", "value": "b"}]}),
     *({"headers": [{"name": "A", "value": "b", "value_base64": "/w=="}]}, {"order": "unsorted"}, {"subject": ""}),
 ]

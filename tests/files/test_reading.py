@@ -41,7 +41,7 @@ PROBLEMS = [
     "f.yaml:2: owner of 5: expected a text of 1 to 256 characters",
     "f.yaml:6: orders.a: ttl of 1.5: expected a text such as '5m', or whole seconds",
     "f.yaml:7: orders.a: targt is an unknown key: expected one of subject, at,",
-    "f.yaml:8: orders.a: misssed is an unknown key: expected one of anchor, consumer, debounce, done_within, end,",
+    "f.yaml:8: orders.a: policy misssed of 'skip' is no policy: X-Missed may be meant",
     "f.yaml:9: 5: subject of 5: expected text of one line; a number, or a word such as true, needs quotes to be text",
     "f.yaml:11: 5: at and every: expected one of at, every, cron, lines, block_base64",
     "f.yaml:12: 5: rollup of 'yes': expected true or false",
@@ -89,6 +89,11 @@ def test_keys_mean_headers() -> None:
         ),
         "every: 5m, policies: {done_within: 1h}": Readable(
             ScheduleForm("@every 5m", policies=(PolicyText("X-Done-Within", "1h"),))
+        ),
+        "every: 5m, policies: {X-Limit: 3, Done-Within: 1h, x_missed: skip}": Readable(
+            ScheduleForm(
+                "@every 5m", policies=(PolicyText("X-Done-Within", "1h"), limited[0], PolicyText("X-Missed", "skip"))
+            )
         ),
         "every: 5m, headers: [{name: B, value: x}, {name: A, value_base64: /w==}, {name: B, value: y}]": Readable(
             ScheduleForm("@every 5m", headers=(("B", "x"), ("A", "\udcff"), ("B", "y")))
@@ -146,9 +151,24 @@ def test_what_is_no_file_of_schedules_is_reported() -> None:
         assert str(found).startswith(problem)
 
 
+def test_what_is_no_policy_is_reported_with_what_may_be_meant() -> None:
+    head = "stream: S\nschedules:\n  - subject: s\n    cron: '@daily'\n    policies:\n      "
+    for given, fault in {
+        "Limmit: 2": "policy Limmit of 2 is no policy: X-Limit may be meant",
+        "Nats-Schedule-Limit: 2": "policy Nats-Schedule-Limit of 2 is no policy: X-Limit may be meant",
+        "zebra: 2": "policy zebra of 2 is no policy: expected one of X-Anchor, X-Consumer,",
+        "{limit: 2, X-Limit: 3}": "policy X-Limit of 3 is given twice: limit is the same policy",
+        "X-Limit: 1.5": "X-Limit of 1.5: expected text of one line",
+        "X-Limit:": 'X-Limit is empty: expected a value ("" for an empty text), or no key',
+    }.items():
+        files, (problem,) = read(head + given)
+        assert (files, problem.startswith(f"f.yaml:6: s: {fault}")) == ([], True), problem
+
+
 def test_a_schedule_and_its_headers_have_places_for_later_errors() -> None:
-    files, _problems = read(
-        "stream: S\nschedules:\n  - subject: s\n    cron: '@daily'\n    policies:\n      end: soon\n"
-    )
-    places = [files[0].place(0, header) for header in ("", "Nats-Schedule-X-End", "Nats-Schedule", "Other")]
-    assert list(map(str, places)) == ["f.yaml:3", "f.yaml:6", "f.yaml:4", "f.yaml:3"]
+    for key in ("end", "X-End"):
+        files, _problems = read(
+            f"stream: S\nschedules:\n  - subject: s\n    cron: '@daily'\n    policies:\n      {key}: soon\n"
+        )
+        places = [files[0].place(0, header) for header in ("", "Nats-Schedule-X-End", "Nats-Schedule", "Other")]
+        assert list(map(str, places)) == ["f.yaml:3", "f.yaml:6", "f.yaml:4", "f.yaml:3"]

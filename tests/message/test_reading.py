@@ -287,6 +287,10 @@ def test_a_header_without_effect_is_found_on_a_schedule() -> None:
     for name, meant in {
         "Nats-Schedule-Timezone": "Nats-Schedule-Time-Zone may be meant",
         "Nats-Schedule-TZ": "has no effect",
+        "Nats-Schedule-Limit": "Nats-Schedule-X-Limit may be meant",
+        "Nats-Schedule-Limmit": "Nats-Schedule-X-Limit may be meant",
+        "nats-schedule-x-limit": "is not Nats-Schedule-X-Limit",
+        "X-Nats-Schedule-Done-Within": "X-Nats-Schedule-X-Done-Within may be meant",
         "nats-schedule-time-zone": "is not Nats-Schedule-Time-Zone",
         "Nats-Schedule-Ttl": "is not Nats-Schedule-TTL",
         "X-Nats-Schedule-Timezone": "X-Nats-Schedule-Time-Zone may be meant",

@@ -97,6 +97,41 @@ async def test_a_value_that_hides_a_header_is_refused(controlled: Controlled) ->
     assert re.search(f"Nats-Schedule-Target{HIDES}", refused.sentence), refused
 
 
+async def test_a_policy_is_taken_by_its_name_and_what_looks_like_one_and_is_none_is_refused(
+    controlled: Controlled,
+) -> None:
+    headers = [["X-Nats-Schedule", "@every 1h"], ["X-Nats-Schedule-Target", "O.out"]]
+    near: dict[str, str] = {
+        "X-Nats-Schedule-Limit": "X-Nats-Schedule-X-Limit may be meant",
+        "X-Nats-Schedule-Limmit": "X-Nats-Schedule-X-Limit may be meant",
+        "x-nats-schedule-x-limit": "is not X-Nats-Schedule-X-Limit: header names are case-sensitive",
+        "Nats-Schedule-X-Limit": "has no effect beside X-Nats-Schedule: X-Nats-Schedule-X-Limit may be meant",
+        "Nats-Schedule-TTL": "has no effect beside X-Nats-Schedule: X-Nats-Schedule-TTL may be meant",
+    }
+    for name, meant in near.items():
+        refused = await controlled.refusal("add", headers=[*headers, [name, "2"]])
+        assert (refused.code, refused.server_code) == (422, None), refused
+        assert refused.sentence.startswith(f"{name} of '2' "), refused
+        assert meant in refused.sentence
+    for policies in ({"Limmit": "2"}, {"Nats-Schedule-Limit": "2"}):
+        refused = await controlled.refusal("add", headers=headers, policies=policies)
+        assert (refused.code, "X-Limit may be meant" in refused.sentence) == (422, True), refused
+    assert await controlled.last() is None
+    await controlled.change("add", headers=headers, policies={"limit": "2", "X-Note": "twice"})
+    block = (await controlled.stored()).block
+    assert (header_value(block, b"X-Nats-Schedule-X-Limit"), b"-X-Note: twice" in block) == (b"2", True)
+    await controlled.change("edit", policies={"Limit": "3", "note": None})
+    block = (await controlled.stored()).block
+    assert (header_value(block, b"X-Nats-Schedule-X-Limit"), b"-X-Note" in block) == (b"3", False)
+    for name, meant in near.items():
+        refused = await controlled.refusal("edit", set=[[name, "2"]])
+        assert (refused.code, meant in refused.sentence) == (422, True), refused
+    stray = [*headers, ["X-Nats-Schedule-Limit", "2"]]
+    await controlled.account.publish("O.stray", dict(stray))
+    await controlled.change("edit", "O.stray", set=[["Kind", "order"]])
+    assert b"X-Nats-Schedule-Limit: 2" in (await controlled.stored("O.stray")).block, "what is there stays"
+
+
 async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(controlled: Controlled) -> None:
     added = await controlled.change("add", headers=far(), body="content")
     fired = await controlled.change("fire", author="ada")

@@ -132,6 +132,42 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
     assert part.text.startswith('<div id="preview"'), "a script gets the preview alone"
 
 
+async def test_a_policy_has_an_effect_as_it_is_typed_or_is_refused(scene: Scene) -> None:
+    """The page takes the names of `--policy`; nothing that no program reads is stored."""
+    new = await scene.form("/add?stream=O")
+    typed = {"subject": "O.policy", "pattern": "@every 1h", "target": "O.out", "spelling": "portable", **WHO}
+    refusals = {
+        "Limmit: 2": "Limmit of '2' is no policy: X-Limit may be meant",
+        "Nats-Schedule-Limit: 2": "Nats-Schedule-Limit of '2' is no policy: X-Limit may be meant",
+    }
+    for policies, refusal in refusals.items():
+        shown = await scene.send("/add", new, 422, **{**typed, "policies": policies, "step": "store"})
+        assert refusal in unescape(shown)
+    for name, meant in {
+        "X-Nats-Schedule-Limit": "X-Nats-Schedule-X-Limit may be meant",
+        "Nats-Schedule-X-Limit": "has no effect beside X-Nats-Schedule: X-Nats-Schedule-X-Limit may be meant",
+    }.items():
+        shown = unescape(await scene.send("/add", new, 422, **{**typed, "set": f"{name}: 2", "step": "store"}))
+        assert f"{name} of '2'" in shown
+        assert meant in shown
+    assert await scene.controlled.last("O.policy") is None
+    await scene.send("/add", new, **{**typed, "policies": "Limit: 2\nnote: twice", "step": "store"})
+    block = (await scene.controlled.stored("O.policy")).block
+    assert b"\r\nX-Nats-Schedule-X-Limit: 2\r\nX-Nats-Schedule-X-Note: twice\r\n" in block
+    edit = await scene.form("/edit?stream=O&subject=O.policy")
+    shown = await scene.send("/edit", edit, policies="limit: 3", step="preview")
+    await scene.send("/edit", fields_of(shown), **{**WHO, "step": "store"})
+    many = {"policies": "jitter: 5s", **WHO}
+    looked = await scene.send(
+        "/change", await scene.form("/change?do=edit&stream=O&filter=O.policy"), **{**many, "step": "preview"}
+    )
+    await scene.send("/change", fields_of(looked), **many)
+    block = (await scene.controlled.stored("O.policy")).block
+    assert b"-X-Limit: 3\r\n" in block
+    assert b"X-Nats-Schedule-X-Jitter: 5s\r\n" in block, "in the spelling of the schedule"
+    assert b"-X-Note" not in block
+
+
 async def test_of_two_people_who_edit_one_schedule_nobody_loses_what_was_typed(scene: Scene) -> None:
     await scene.controlled.change("add", "O.two", headers=far("O.out"))
     ada, bob = [await scene.form("/edit?stream=O&subject=O.two") for _ in range(2)]

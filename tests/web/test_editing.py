@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.schedule_form import FIELDS
-from nats_scheduler.web.change_pages import lines_of
+from nats_scheduler.web.change_pages import headers_of
 from nats_scheduler.web.editing import SHOWN, Written, fields_of
 from tests.harness.hiding import HIDES, HIDING
 
@@ -42,6 +42,7 @@ def test_an_edit_names_what_differs_and_nothing_else() -> None:
         "unset": ["X-Nats-Schedule-TTL", "X-Nats-Schedule-X-Jitter", "A", "B"],
         "expected": 7,
     }
+    assert written(policies="limit: 3\nJITTER: 5s").edit() == written().edit(), "the names are those of --policy"
     with pytest.raises(ValueError, match="a body is typed: choose to replace the stored one by it, or clear it"):
         written(body="typed, and not to be stored").edit()
     assert written(body="", replace="1").edit()["body"] == "", "an empty body replaces the stored one"
@@ -75,7 +76,23 @@ def test_what_is_stored_meanwhile_is_taken_over_where_nothing_was_typed() -> Non
 
 
 def test_a_line_without_a_colon_is_shown_with_what_is_expected() -> None:
-    assert lines_of("\n A : b \n") == [["A", "b"]]
+    assert headers_of("\n A : b \n") == [["A", "b"]]
     for line in ("X-Limit 3", ": 3"):
         with pytest.raises(ValueError, match=f"a line of '{line}': expected a name, a colon and a value"):
-            lines_of(f"A: b\n{line}")
+            headers_of(f"A: b\n{line}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "fault"),
+    [
+        ({"policies": "Limmit: 2"}, "Limmit of '2' is no policy: X-Limit may be meant"),
+        ({"policies": "Nats-Schedule-Limit: 2"}, "Nats-Schedule-Limit of '2' is no policy: X-Limit may be meant"),
+        ({"policies": "Zebra: 2"}, "Zebra of '2' is no policy: expected one of X-Anchor, X-Consumer"),
+        ({"policies": "Limit: 2\nX-Limit: 3"}, "X-Limit of '3' is given twice: X-Limit of '2' is too"),
+        ({"set": "X-limit: 2"}, "a header 'X-limit: 2': expected this policy in the field of policies"),
+    ],
+)
+def test_what_looks_like_a_policy_and_is_none_is_not_sent(typed: dict[str, Any], fault: str) -> None:
+    for keys in (written(**typed).edit, written(**typed).addition):
+        with pytest.raises(ValueError, match=fault):
+            keys()
