@@ -1,7 +1,13 @@
 """A change of a schedule, by whom, when and why: the result of an operation."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nats_scheduler.control.current import Current
 
 MAX_AUTHOR_CHARS = 256
 """Characters of an author's name, and of a reason, that are kept."""
@@ -55,3 +61,7 @@ class Change:
     """The fire times (ns) of the fires that were stored."""
     notes: tuple[str, ...] = ()
     """Notes for the operator, such as that a phase is lost; one sentence each."""
+    sequences: tuple[int, ...] = field(default=(), compare=False)
+    """The sequences of these fires, in the stream of their target."""
+    schedule: Current | None = field(default=None, compare=False, repr=False)
+    """The schedule after the change, with the sequence 0 if it is only a dry run; None if there is none."""

@@ -137,7 +137,7 @@ async def edit(
     before = publishable_again(found.active_block)
     active = edited(before, edit)
     sequence = found.sequence
-    change = Change(Kind.UNCHANGED, stream, subject, sequence, sequence, author, store.now())
+    change = Change(Kind.UNCHANGED, stream, subject, sequence, sequence, author, store.now(), schedule=found)
     if active == before and body == (found.message.body or b""):
         return change
     inexact = judged_edit(served, active, edit, store.now()) if found.is_fired_by_server else ()
@@ -147,7 +147,7 @@ async def edit(
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
     notes = (*notes, *ends_by_age(served, wanted, store.now()))
     notes = (*unfired(served, found, block, body, store.now()), *notes)
-    change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact))
+    change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact), schedule=wanted)
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 
@@ -216,7 +216,7 @@ def _addition(
 ) -> Change:
     """Return the change that storing a schedule would be, by the last message on its subject, and its schedule."""
     notes = doubts(served, wanted, now)
-    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, notes=notes)
+    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, notes=notes, schedule=wanted)
     if last is None:
         return change
     change = _with(change, before=last.sequence, after=last.sequence)
@@ -224,7 +224,7 @@ def _addition(
         return change
     if _is_there(found, wanted):
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
-        return _with(change, kind=Kind.UNCHANGED, notes=notes)
+        return _with(change, kind=Kind.UNCHANGED, notes=notes, schedule=found)
     return _with(change, kind=Kind.EDITED, notes=(*_losses(served, wanted, found, now), *notes))
 
 

@@ -61,13 +61,13 @@ async def fire(
     block, body = requested_fire(found, served, await _sample(store, stream, found), fire_time, "fire")
     notes = (PORTABLE_NAMES,) if found.is_fired_by_server else ()
     sequence = found.sequence
-    change = Change(Kind.FIRED, stream, subject, sequence, sequence, author, now, (fire_time,), notes)
+    change = Change(Kind.FIRED, stream, subject, sequence, sequence, author, now, (fire_time,), notes, schedule=found)
     if dry_run:
         return change
     published = await _stored(store, stream, found, await _stream_of(store, stream, found), block, body)
     if published.is_duplicate:
         return replace(change, kind=Kind.UNCHANGED, fires=(), notes=(STORED_ALREADY,))
-    return await recorded(store, change)
+    return await recorded(store, replace(change, sequences=(published.sequence,)))
 
 
 async def backfill(
@@ -101,7 +101,7 @@ async def backfill(
         sentence = f"{subject}: {len(times):,} fires are missing, and at most {limit:,} are stored at once"
         raise NotPossibleError(f"{sentence}: name a shorter range, or a higher limit")
     sequence = found.sequence
-    change = Change(Kind.BACKFILLED, stream, subject, sequence, sequence, author, now, times, notes)
+    change = Change(Kind.BACKFILLED, stream, subject, sequence, sequence, author, now, times, notes, schedule=found)
     if not times:
         return replace(change, kind=Kind.UNCHANGED, notes=(NOTHING_MISSING, *notes))
     return change if dry_run else await _fill(store, served, found, change)
@@ -112,16 +112,17 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
     stream, stored_at = change.stream, found.message.stored_at
     target_stream, source = await _stream_of(store, stream, found), await _sample(store, stream, found)
     is_own = not (found.is_paused or found.is_fired_by_server)
-    done: list[int] = []
+    done: dict[int, int] = {}
     known = 0
     try:
         for time in change.fires:
             is_missed = is_own and time > stored_at
             block, body = requested_fire(found, served, source, time, "backfill", is_missed=is_missed)
-            if (await _stored(store, stream, found, target_stream, block, body)).is_duplicate:
+            published = await _stored(store, stream, found, target_stream, block, body)
+            if published.is_duplicate:
                 known += 1
             else:
-                done.append(time)
+                done[time] = published.sequence
     except ScheduleError:
         if done:
             await recorded(store, replace(change, fires=tuple(done), notes=(*change.notes, "it ended half-way")))
@@ -129,7 +130,7 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
     notes = change.notes
     if known:
         notes = (*notes, f"{known} of the fires were stored meanwhile by a sidecar or another request")
-    change = replace(change, fires=tuple(done), notes=notes)
+    change = replace(change, fires=tuple(done), sequences=tuple(done.values()), notes=notes)
     return await recorded(store, change) if done else replace(change, kind=Kind.UNCHANGED)
 
 

@@ -95,7 +95,7 @@ async def resume(
     block, body = publishable_again(found.active_block), found.message.body or b""
     resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
     notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes)
+    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes, schedule=resumed)
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 

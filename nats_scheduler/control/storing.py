@@ -147,7 +147,8 @@ async def store_schedule(store: ScheduleStore, served: Served, change: Change, b
         is_gone = last is None or last.sequence < after
         if is_gone and not _is_due(served, StoredMessage(change.subject, after, store.now(), block, body)):
             raise NotPossibleError(f"{change.subject}: {NOT_KEPT}")
-    return await recorded(store, replace(change, after=after))
+    stored = StoredMessage(change.subject, after, store.now(), publishable(block), body)
+    return await recorded(store, replace(change, after=after, schedule=read_current(stored, served)))
 
 
 def _is_due(served: Served, message: StoredMessage) -> bool:

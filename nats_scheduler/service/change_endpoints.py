@@ -46,7 +46,8 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, with_headers
 from nats_scheduler.message.policies import named_policies, policy_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import Edit
-from nats_scheduler.observe.documents import ChangeDocument, change_document
+from nats_scheduler.observe.documents import ChangeDocument, Number, Rows, change_document
+from nats_scheduler.observe.outlook import OutlookDocument, outlook
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
 from nats_scheduler.service.micro import (
@@ -54,6 +55,7 @@ from nats_scheduler.service.micro import (
     CONFLICT,
     FORBIDDEN,
     NOT_FOUND,
+    OUTCOME,
     UNAVAILABLE,
     UNPROCESSABLE,
     ServiceError,
@@ -229,6 +231,10 @@ class ChangeAnswer(Answer, ChangeDocument):
 
     dry_run: bool
     """True if nothing was done."""
+    fire_sequences: Rows[Number]
+    """The sequences of the fires that were stored, in the stream of their target."""
+    outlook: OutlookDocument | None
+    """When the schedule fires next after the change; null if it does not: it is removed, paused or rejected."""
 
 
 CONTROL_SUBJECTS = "nats_scheduler.control.v1"
@@ -349,10 +355,13 @@ def changing(name: str, operation: Operation) -> Handler[R]:
             raise refusal_of(error, request) from None
         except TimeoutError:
             raise refusal_of(_unfinished(has_begun=has_begun), request) from None
+        schedule = change.schedule
         answer: ChangeAnswer = {
             **asked.head(),
             "dry_run": request.dry_run,
             **change_document(change, dry_run=request.dry_run),
+            "fire_sequences": list(change.sequences),
+            "outlook": None if schedule is None else await asked.turns.run(outlook(schedule, asked.now())),
         }
         return answer
 
@@ -385,6 +394,8 @@ def refusal_of(error: ScheduleError, request: Request) -> ServiceError:
     if isinstance(error, ConflictError) and error.sequence is not None:
         headers.append((LAST_SEQUENCE, b"%d" % error.sequence))
         sentence += f"; the sequence there is {error.sequence} now" if error.sequence else "; nothing is there now"
+    if isinstance(error, UnknownOutcomeError):
+        headers.append((OUTCOME, b"unknown"))
     if code == UNAVAILABLE:
         is_safe = isinstance(error, NoAnswerError) or not _fires_now(request)
         sentence += f"; {SAFE if is_safe else UNSAFE}"

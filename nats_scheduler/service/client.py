@@ -37,11 +37,12 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoded_items import SHORTENED
 from nats_scheduler.service.endpoint import SUBJECTS
-from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
+from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, INTERNAL_ERROR, OUTCOME, error_of, is_inbox
 from nats_scheduler.service.past_answers import FailuresAnswer, FiresAnswer, FiresDocument
 from nats_scheduler.service.read_back import read_misnamed, read_rejected, read_schedule
 from nats_scheduler.service.schemas import (
@@ -76,9 +77,11 @@ class NotAnsweredError(QuestionError):
 class RequestRefusedError(QuestionError):
     """A sidecar answered with an error of the micro service, or the request cannot be sent."""
 
-    def __init__(self, code: int, sentence: str) -> None:
+    def __init__(self, code: int, sentence: str, *, is_unknown: bool = False) -> None:
         super().__init__(sentence)
         self.code = code
+        self.is_unknown = is_unknown
+        """True if it may be done all the same."""
 
 
 class UnreadableError(QuestionError):
@@ -125,7 +128,9 @@ async def ask(
     except JetStreamError as error:
         raise NotAnsweredError(str(error)) from None
     if reply.block:
-        raise RequestRefusedError(*error_of(reply.block))
+        code, sentence = error_of(reply.block)
+        is_unknown = code == INTERNAL_ERROR or header_value(reply.block, OUTCOME) is not None
+        raise RequestRefusedError(code, sentence, is_unknown=is_unknown)
     answer = read_object(reply.body)
     if answer is None:
         raise UnreadableError("something answers in place of a sidecar, with what is no JSON object")

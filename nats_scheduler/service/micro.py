@@ -62,6 +62,9 @@ _OWN_INBOX = re.compile(rb"\.%b[^.]*\.(?!%b\.)" % (SIDECAR_INBOX.encode(), INBOX
 BAD_REQUEST, FORBIDDEN, NOT_FOUND, CONFLICT, UNPROCESSABLE = 400, 403, 404, 409, 422
 TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 429, 500, 503
 
+OUTCOME = b"Nats-Scheduler-Outcome"
+"""The header of an error 503 after which a change may be made or not (`unknown`); without it nothing was done."""
+
 
 class ServiceError(Exception):
     """A request is answered with an error: a code as of HTTP, and a sentence with the value and what is expected."""

@@ -6,6 +6,7 @@ The rules:
   sidecar refuses it if another one is there. Nothing else is written, and a GET changes nothing.
 - What would be done is asked for first (`dry_run`), shown with its notes, and then done, by whom and why.
 - A form proves that it was made for the one who sends it.
+- What a form has done is shown by an address of its own (`web.results`), so that a reload sends nothing again.
 
 Cost: a request for each schedule that is shown, and another one for each that is changed; at most `MAX_AT_ONCE` at the
 same time. Limit: `MAX_SELECTED` schedules on a page; what has not begun after `BEGIN_SECONDS` is not done.
@@ -16,17 +17,16 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.message.policies import named_policies
-from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.change_endpoints import ChangeAnswer
 from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, UnreadableError, read
@@ -34,7 +34,9 @@ from nats_scheduler.service.micro import UNPROCESSABLE
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, body_of
-from nats_scheduler.web.request_checks import CHANGE, Controller, Controllers
+from nats_scheduler.web.rendering import address
+from nats_scheduler.web.request_checks import CHANGE, CHANGED, Controller, Controllers
+from nats_scheduler.web.results import FormRow, Result, Results
 
 MAX_SELECTED = 200
 """Schedules that one page changes."""
@@ -47,6 +49,8 @@ BEGIN_SECONDS = 12.0
 
 MAX_FORM_BYTES = 256 * 1024
 MAX_FIELDS = 2 * MAX_SELECTED
+
+SEE_OTHER, GONE = 303, 410
 
 OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "edit": "Edit", "remove": "Remove"}
 """What is done to schedules that are there, and the words for it."""
@@ -87,15 +91,15 @@ class Form:
         return self.values.get(name, [""])[0].replace("\r\n", "\n")
 
 
-@dataclass(frozen=True, slots=True)
-class FormRow:
-    """One schedule of a page, and what was answered to its change."""
+class Outcome(NamedTuple):
+    """What became of a control request: its answer, or why there is none."""
 
-    subject: str
-    sequence: int
-    schedule: ScheduleDocument | None = None
-    answer: ChangeAnswer | None = None
+    answer: ChangeAnswer | None
     refusal: str = ""
+    code: int = 0
+    """That of the sidecar for a refusal; 0 if it is of nobody."""
+    is_unknown: bool = False
+    """True if it may be done or not."""
 
 
 Header = Sequence[str]
@@ -117,10 +121,11 @@ class Control:
         self.source = source
         self.pages = pages
         self._controllers = controllers
+        self._results = Results()
 
     def routes(self) -> list[Route]:
         """Return the paths with their handlers."""
-        return [(CHANGE, partial(self.handled, self._change))]
+        return [(CHANGE, partial(self.handled, self._change)), (CHANGED, partial(self.handled, self._changed))]
 
     async def handled(self, handler: Handler, request: Request) -> Response:
         """Answer a request; the form of a POST has a proof."""
@@ -155,9 +160,19 @@ class Control:
         }
         return await self.pages.page(name, title, partial(_given, shown), request)
 
-    async def shown_done(self, request: Request, words: str, stream: str, rows: Sequence[FormRow]) -> Response:
-        """Render what was done, and what was refused."""
-        return await self.shown(request, "changed", words, {"words": words, "stream": stream, "rows": rows})
+    def shown_done(self, request: Request, words: str, stream: str, rows: Sequence[FormRow]) -> Response:
+        """Lead to the page that shows what was done, what was refused, and what is not known."""
+        name = self._results.keep(request.state.who.login, Result(words, stream, rows))
+        subject = rows[0].subject if len(rows) == 1 else None
+        return RedirectResponse(address(CHANGED, result=name, stream=stream, subject=subject), SEE_OTHER)
+
+    async def _changed(self, request: Request, _form: Form | None) -> Response:
+        """Show what became of a form, as long as that is kept."""
+        query = request.query_params
+        result = self._results.result(request.state.who.login, query.get("result", ""))
+        values = {"result": result, "stream": query.get("stream", ""), "subject": query.get("subject", "")}
+        title = "This result is not kept any more" if result is None else result.title
+        return await self.shown(request, "changed", title, {**values, "status": GONE if result is None else OK})
 
     # -- one schedule, or all that a search finds ------------------------------------------------------------------
 
@@ -180,7 +195,7 @@ class Control:
             wrong = wrong or missing_of(author) or ("" if rows else "no schedule is selected") or unseen
             if not wrong:
                 done = await self._asked(do, stream, rows, {**given, **author})
-                return await self.shown_done(request, OPERATIONS[do], stream, done)
+                return self.shown_done(request, OPERATIONS[do], stream, done)
         try:
             if not rows:
                 rows, following = await self._selected(query)
@@ -231,22 +246,22 @@ class Control:
             if asyncio.get_running_loop().time() > ends:
                 return replace(row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, and not done: do it again")
             asked = {"stream": stream, "subject": row.subject, "expected": row.sequence, **given}
-            answer, refusal, _code = await self.done(f"schedules.{do}", asked)
-            return replace(row, answer=answer, refusal=refusal)
+            answer, refusal, _code, is_unknown = await self.done(f"schedules.{do}", asked)
+            return replace(row, answer=answer, refusal=refusal, is_unknown=is_unknown)
 
         return await in_turn([partial(answered, row) for row in rows], MAX_AT_ONCE)
 
-    async def done(self, endpoint: str, asked: Mapping[str, object]) -> tuple[ChangeAnswer | None, str, int]:
-        """Send a control request, and return its answer, or why there is none and the code of the sidecar for it."""
+    async def done(self, endpoint: str, asked: Mapping[str, object]) -> Outcome:
+        """Send a control request, and return what became of it."""
         try:
             answer = read(ChangeAnswer, await self.link.change(endpoint, asked))
         except QuestionError as error:
-            is_unknown = isinstance(error, (NotAnsweredError, UnreadableError)) and not asked.get("dry_run")
-            unknown = ": it may be done or not, its page shows which" if is_unknown else ""
-            return None, f"{error}{unknown}", code_of(error)
+            is_lost = isinstance(error, (NotAnsweredError, UnreadableError))
+            is_unknown = is_lost or (isinstance(error, RequestRefusedError) and error.is_unknown)
+            return Outcome(None, str(error), code_of(error), is_unknown and not asked.get("dry_run"))
         if not answer["dry_run"]:
             self.source.ask_again()
-        return answer, "", 0
+        return Outcome(answer)
 
 
 def sequence_of(text: str) -> int:

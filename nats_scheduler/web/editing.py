@@ -32,7 +32,6 @@ from nats_scheduler.service.schemas import ScheduleAnswer
 from nats_scheduler.web.change_pages import (
     Control,
     Form,
-    FormRow,
     Header,
     Route,
     WrongFormError,
@@ -46,6 +45,7 @@ from nats_scheduler.web.change_pages import (
 )
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
 from nats_scheduler.web.request_checks import ADD, EDIT
+from nats_scheduler.web.results import FormRow
 
 FIRES_SHOWN = 5
 
@@ -193,11 +193,11 @@ class Editing:
             unread = "read the notes of the preview, then store it" if notes and notes != form.text("notes") else ""
             wrong = missing_of(author) or unread
             if not wrong:
-                answer, refusal, code = await self._control.done(f"schedules.{do}", self._asked(do, written) | author)
-                if answer is not None:
-                    return await self._control.shown_done(
-                        request, do.title(), written.stream, [FormRow(written.subject, written.sequence, None, answer)]
-                    )
+                outcome = await self._control.done(f"schedules.{do}", self._asked(do, written) | author)
+                answer, refusal, code, is_unknown = outcome
+                if answer is not None or is_unknown:
+                    row = FormRow(written.subject, written.sequence, None, answer, refusal, is_unknown)
+                    return self._control.shown_done(request, do.title(), written.stream, [row])
                 wrong, stale = refusal, code == CONFLICT
                 preview = replace(preview, answer=None, refusal=refusal, code=code)
         beside = await self._beside(do, written) if stale else None
@@ -222,7 +222,7 @@ class Editing:
             asked = {**self._asked(do, written), "dry_run": True}
         except ValueError as error:
             return Preview({}, refusal=str(error))
-        explained, (answer, refusal, code) = await asyncio.gather(
+        explained, (answer, refusal, code, _unknown) = await asyncio.gather(
             self._explained({**pattern, "count": FIRES_SHOWN}), self._control.done(f"schedules.{do}", asked)
         )
         return Preview(asked, explained, answer, refusal, code, bool(written.typed["policies"].strip()))

@@ -178,6 +178,7 @@ class Pages:
             "instances": ("Instances", self._instances),
             "findings": ("Doctor", self._findings),
             "rejected": ("Rejected messages", self._rejected),
+            "changes": ("Changes", self._changes),
         }
         return {name: partial(self.page, name, title, asked) for name, (title, asked) in pages.items()}
 
@@ -278,6 +279,12 @@ class Pages:
         question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
         failures = await self._source.get(sidecar_answers.FAILURES, question)
         return {"wanted": wanted, "failures": failures, "what_happened": what_happened}
+
+    async def _changes(self, query: Query) -> Values:
+        """Ask for who changed which schedules."""
+        wanted = _wanted(query)
+        question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
+        return {"wanted": wanted, "changes": await self._source.get(sidecar_answers.CHANGES, question)}
 
     async def _streams(self, query: Query) -> Values:
         """Ask for the streams."""

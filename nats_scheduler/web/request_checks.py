@@ -42,9 +42,12 @@ MAX_TARGET_BYTES = 32 * 1024
 """Longest path with its query; the subject of a schedule has at most some 4 KB, three characters a byte."""
 
 LOGIN = "/login"
-CHANGE, EDIT, ADD = "/change", "/edit", "/add"
-CONTROL_PATHS = frozenset({CHANGE, EDIT, ADD})
+CHANGE, EDIT, ADD, CHANGED = "/change", "/edit", "/add", "/changed"
+FORM_PATHS = frozenset({CHANGE, EDIT, ADD})
 """The pages that change schedules."""
+
+CONTROL_PATHS = FORM_PATHS | {CHANGED}
+"""Those, and the one that shows what was done."""
 
 OPEN_PATHS = frozenset({LOGIN, "/healthz", "/static/style.css", "/static/icon.svg"})
 """The paths that are answered without the token."""
@@ -197,7 +200,7 @@ class RequestGuard:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._sessions = sessions
         self._controllers = controllers
-        self._posts = CONTROL_PATHS if controllers else frozenset[str]()
+        self._posts = FORM_PATHS if controllers else frozenset[str]()
         if sessions or (controllers and controllers.sessions):
             self._posts |= {LOGIN}
 

@@ -19,6 +19,7 @@ from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.change_endpoints import CODES, ChangeRequest, FireRequest, refusal_of
+from nats_scheduler.service.micro import OUTCOME
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
@@ -136,6 +137,8 @@ async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(
     added = await controlled.change("add", headers=far(), body="content")
     fired = await controlled.change("fire", author="ada")
     assert (fired["change"], fired["sequence"], len(fired["fires"])) == ("fired", added["sequence"], 1)
+    stored = await controlled.account.messages("O", "O.out")
+    assert fired["fire_sequences"] == [one.sequence for one in stored], "that of the fire, not of the schedule"
     now = in_seconds(0.2)  # a clock that is ahead of the server's
     again = [await controlled.change("fire", fire_time=now) for _ in range(2)]
     assert [(one["change"], len(one["fires"])) for one in again] == [("fired", 1), ("unchanged", 0)]
@@ -160,6 +163,7 @@ async def test_a_paused_schedule_is_fired_and_what_it_did_not_fire_is_filled_in_
     would = await controlled.change("backfill", **wanted, dry_run=True)
     filled = await controlled.change("backfill", **wanted)
     assert filled["fires"] == would["fires"]
+    assert (len(filled["fire_sequences"]), would["fire_sequences"]) == (len(filled["fires"]), [])
     if controlled.is_native:
         assert (filled["change"], filled["fires"]) == ("unchanged", [])
         return
@@ -290,6 +294,8 @@ def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> Non
     assert "may store a second fire" in refusal_of(unknown, fire).sentence
     safe = (refusal_of(not_done, fire), refusal_of(unknown, timed), refusal_of(unknown, pausing))
     assert {(one.code, one.sentence) for one in safe} == {(503, "no answer; asking again is safe")}
+    marked = [(OUTCOME, b"unknown") in one.headers for one in safe]
+    assert marked == [False, True, True], "a program reads there whether nothing was done"
 
 
 def test_each_error_of_an_operation_has_a_code() -> None:

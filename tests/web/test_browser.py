@@ -40,6 +40,7 @@ PAGES = {
     "/rejected?stream=W": "Rejected messages of W",
     "/fires": "Last fires",
     "/failures": "What went wrong",
+    "/changes": "Changes",
     "/instances": "Instances",
     "/findings": "Doctor",
     "/nowhere": "No such page",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
@@ -30,6 +31,8 @@ class Scene:
 
     controlled: Controlled
     page: Browsing
+    result: str = ""
+    """The address of the last result."""
 
     async def form(self, path: str) -> list[tuple[str, str]]:
         """Open a page, and return the fields of its form as a browser would send them."""
@@ -37,12 +40,15 @@ class Scene:
         return fields_of(text)
 
     async def send(self, path: str, fields: list[tuple[str, str]], status: int = 200, **typed: Any) -> str:
-        """Send a form with what is typed into it, and return the page that answers."""
+        """Send a form with what is typed into it, and return the page that answers, or the one that it leads to."""
         sent = [*((name, value) for name, value in fields if name not in typed), *typed.items()]
         data: dict[str, list[str]] = {}
         for name, value in sent:
             data.setdefault(name, []).append(value)
         answer = await self.page.client.post(path, data=data)
+        if answer.status_code == 303:
+            self.result = answer.headers["location"]
+            answer = await self.page.client.get(self.result)
         assert answer.status_code == status, (answer.status_code, NOTICE.findall(answer.text) or answer.text[-2000:])
         return answer.text.replace("<wbr>", "")
 
@@ -80,6 +86,43 @@ async def test_a_schedule_is_paused_and_resumed_by_whom_and_why(scene: Scene) ->
     assert "is paused already" in await scene.page.get(address("/change", do="pause", stream="O", subject="O.s"))
     await scene.page.shows("/schedule?stream=O&subject=O.s", ">Resume</a>")
     assert "<strong>resumed</strong>" in await scene.change("resume")
+
+
+async def test_a_result_has_an_address_that_sends_nothing_again(scene: Scene) -> None:
+    """It names the sequence of what was stored and the next fire, leads on, and is shown to nobody else."""
+    await scene.controlled.change("add", "O.result", headers=far("O.result.out"))
+    text = await scene.change("pause", "O.result")
+    stored = await scene.controlled.stored("O.result")
+    assert f"stored as sequence {stored.sequence}<" in text
+    assert scene.result.startswith("/changed?result=")
+    assert [await scene.page.get(scene.result) for _ in range(2)] == [text] * 2, "a reload shows the same"
+    assert (await scene.controlled.stored("O.result")).sequence == stored.sequence
+    assert 'href="/schedule?stream=O&amp;subject=O.result">The schedule</a>' in text
+    resumed = await scene.change("resume", "O.result")
+    assert "Next fire: <strong" in resumed
+    fired = await scene.change("fire", "O.result")
+    fires = await scene.controlled.account.messages("O", "O.result.out")
+    assert f"fire stored as sequence {fires[-1].sequence}<" in fired
+    assert f"sequence {(await scene.controlled.stored('O.result')).sequence}<" not in fired
+    record = "/changes?stream=O&filter=O.result"
+    assert f'href="{record.replace("&", "&amp;")}">Record of changes</a>' in fired
+    await scene.page.shows(record, "fired</td>", "resumed</td>", "paused</td>", "<bdi>stocktaking</bdi>")
+
+    shown = scene.result
+    kept = dict(scene.page.client.cookies)
+    try:
+        await scene.page.client.post("/login", data={"token": CONTROL_TOKEN})
+        gone = await scene.page.get(shown, 410)
+        assert "This result is not kept any more" in gone
+        assert f'href="{record.replace("&", "&amp;")}">Record of changes</a>' in gone
+        assert "stored as sequence" not in gone
+        scene.page.client.cookies.clear()
+        await scene.page.client.post("/login", data={"token": TOKEN})
+        assert (await scene.page.client.get(shown)).status_code == 401, "nor to one who only reads"
+    finally:
+        scene.page.client.cookies = httpx.Cookies(kept)
+    assert await scene.page.get(shown) == fired
+    assert (await scene.page.client.post(shown)).status_code == 405
 
 
 async def test_a_form_fires_once_however_often_it_is_sent(scene: Scene) -> None:

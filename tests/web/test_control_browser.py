@@ -115,6 +115,12 @@ async def test_a_schedule_is_paused_by_keys_alone(desk: Desk) -> None:
     await browser.until(SUBMITTED, "1 done, 0 refused")
     assert await accessibility_faults_on(browser) == []
     assert b"X-Paused" in await desk.block("O.keys")
+    await browser.run("location.reload()")
+    await browser.until(SUBMITTED, "1 done, 0 refused")
+    assert await browser.run("return location.pathname") == "/changed", "a reload sends nothing again"
+    await browser.run("history.back()")
+    await browser.until(SUBMITTED, "Pause?")
+    assert await browser.run("return location.pathname") == "/change", "and neither does Back"
     assert await browser.console() == []
 
 
@@ -178,7 +184,7 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
     for path in (
         *(address("/schedule", **one), "/schedules?stream=O", address("/edit", **one), "/add?stream=O"),
         *(address("/change", do=do, **one) for do in ("pause", "resume", "fire", "edit", "remove")),
-        *("/change?do=resume&stream=O", "/change?do=remove&stream=O&filter=O.none"),
+        *("/change?do=resume&stream=O", "/change?do=remove&stream=O&filter=O.none", "/changes?stream=O"),
     ):
         await desk.open(path)
         assert await accessibility_faults_on(browser) == [], path

@@ -35,7 +35,7 @@ CONTROL_PATHS = (
 )
 PATHS = (
     *("/", "/streams", "/schedules?stream=X", "/schedule?stream=X&subject=X.s", "/rejected?stream=X"),
-    *("/fires", "/failures", "/instances", "/findings"),
+    *("/fires", "/failures", "/changes", "/instances", "/findings"),
 )
 QUESTIONS = [one for one in vars(sidecar_answers).values() if isinstance(one, sidecar_answers.EndpointQuestion)]
 FIELD_VALUE = re.compile(r'value="[^"]*"|<textarea[^>]*>[^<]*')
@@ -162,4 +162,19 @@ async def test_each_page_that_changes_something_is_made_whatever_is_answered(imp
                 assert "&lt;script&gt;alert" in answer.text, path
         fields = dict(fields_of(await page.get("/add?stream=X")))
         sent = {**fields, "subject": "X.s", "author": "Ada", "reason": "why", "step": "store"}
-        assert "<script>alert" not in (await page.client.post("/add", data=sent)).text
+        added = await page.client.post("/add", data=sent, follow_redirects=True)
+        assert "<script>alert" not in added.text
+        assert "\u202e" not in FIELD_VALUE.sub("", added.text)
+
+
+async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(impostor: Impostor) -> None:
+    impostor.kind = "another object"
+    async with browsing(impostor.url, controllers=controllers()) as page:
+        await page.connected()
+        await page.client.post("/login", data={"token": CONTROL_TOKEN})
+        proof = dict(fields_of(await page.get("/add?stream=X")))["proof"]
+        sent = {"do": "pause", "stream": "X", "one": "7 X.s", "looked": "{}", "author": "Ada", "reason": "why"}
+        answer = await page.client.post("/change", data={**sent, "proof": proof}, follow_redirects=True)
+        assert "<h1>Pause: outcome of 1 unknown</h1>" in answer.text
+        assert "It may be done or not: the page of the schedule shows what is stored." in answer.text
+        assert 'href="/schedule?stream=X&amp;subject=X.s">The schedule</a>' in answer.text

@@ -195,7 +195,8 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
             (other, {}, 403, "another login"),
             (own[:-1], {}, 403, "another login"),
         ):
-            answer = await page.client.post("/change", data={**form, "proof": proof}, headers=headers)
+            sent = {**form, "proof": proof}
+            answer = await page.client.post("/change", data=sent, headers=headers, follow_redirects=True)
             assert (answer.status_code, says in answer.text) == (status, True), (proof, headers, answer.text)
             assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         for typed, status in (
