@@ -7,10 +7,9 @@ The rules:
 - What is typed comes back with each answer. Notes of the sidecar are shown before it is stored.
 - No request answers a body, or a header that is none of a schedule: they stay as they are unless new ones are written.
 
-Cost: two requests for each preview, of which a script of the page asks for some while a person types.
+Cost: a request for each preview, two if it is refused; a script of the page asks for some while a person types.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ from starlette.responses import Response
 from nats_scheduler.message.dialect import DIALECTS, Dialect, dialect_named
 from nats_scheduler.message.schedule_form import FIELDS, ScheduleForm, diff
 from nats_scheduler.observe.documents import ScheduleDocument
+from nats_scheduler.observe.outlook import FIRES_AHEAD, OutlookDocument
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.change_endpoints import ChangeAnswer
 from nats_scheduler.service.client import QuestionError, read
@@ -43,11 +43,9 @@ from nats_scheduler.web.change_pages import (
     policies_of,
     sequence_of,
 )
-from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
+from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND, NextRow, rows_ahead
 from nats_scheduler.web.request_checks import ADD, EDIT
 from nats_scheduler.web.results import FormRow
-
-FIRES_SHOWN = 5
 
 SHOWN = (*(field.name for field in FIELDS), "policies")
 """The fields that show what is stored."""
@@ -136,12 +134,22 @@ class Preview:
 
     asked: Mapping[str, Any]
     """The keys of the request, of which an edit shows those of the headers."""
-    explained: ExplainAnswer | None = None
     answer: ChangeAnswer | None = None
     refusal: str = ""
     code: int = 0
-    has_policies: bool = False
-    """True if it would fire at fewer times, or other ones, than are explained of its pattern."""
+    explained: ExplainAnswer | None = None
+    """The pattern alone, where the answer does not say when the schedule fires."""
+
+    @property
+    def ahead(self) -> OutlookDocument | ExplainAnswer | None:
+        """When it would fire next."""
+        found = None if self.answer is None else self.answer["outlook"]
+        return found or (self.explained if self.explained is not None and self.explained["words"] else None)
+
+    @property
+    def rows(self) -> list[NextRow]:
+        """The next fires, with what a change of the clock does to them."""
+        return [] if self.ahead is None else rows_ahead(self.ahead)
 
 
 class Editing:
@@ -217,17 +225,16 @@ class Editing:
 
     async def _preview(self, do: str, written: Written) -> Preview:
         """Ask when a schedule would fire, and what the sidecar says of it, without storing it."""
-        pattern = {"pattern": written.typed["pattern"], "time_zone": written.typed["time_zone"] or None}
         try:
             asked = {**self._asked(do, written), "dry_run": True}
         except ValueError as error:
             return Preview({}, refusal=str(error))
-        explained, (answer, refusal, code, _unknown) = await asyncio.gather(
-            self._explained({**pattern, "count": FIRES_SHOWN}), self._control.done(f"schedules.{do}", asked)
-        )
-        return Preview(asked, explained, answer, refusal, code, bool(written.typed["policies"].strip()))
+        answer, refusal, code, _unknown = await self._control.done(f"schedules.{do}", asked)
+        says_when = answer is not None and answer["outlook"] is not None
+        return Preview(asked, answer, refusal, code, None if says_when else await self._explained(written.typed))
 
-    async def _explained(self, asked: Mapping[str, object]) -> ExplainAnswer | None:
+    async def _explained(self, typed: Fields) -> ExplainAnswer | None:
+        asked = {"pattern": typed["pattern"], "time_zone": typed["time_zone"] or None, "count": FIRES_AHEAD}
         try:
             return read(ExplainAnswer, await self._link.ask("explain", asked)) if asked["pattern"] else None
         except QuestionError:

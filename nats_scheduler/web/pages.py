@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from nats_scheduler.observe.documents import ScheduleDocument, due_of, instant_of
+from nats_scheduler.observe.documents import FireDocument, ScheduleDocument, due_of, instant_of
 from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
+from nats_scheduler.observe.outlook import OutlookDocument
 from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
@@ -88,13 +89,27 @@ def next_rows(following: NextAnswer | None, explained: ExplainAnswer | None) -> 
     if explained is not None and explained["kind"] == "cron":
         marks = {fire["nanoseconds"]: fire for fire in explained["fires"]}
         skipped = explained["skipped"]
-    zone = following["time_zone"]
+    return _rows(following["time_zone"], following["fires"], marks, skipped)
+
+
+def rows_ahead(ahead: OutlookDocument | ExplainAnswer) -> list[NextRow]:
+    """Return the next fires of a schedule that is not stored yet, with the times that are skipped between them."""
+    marks = {fire["nanoseconds"]: fire for fire in ahead["fires"]}
+    return _rows(ahead["time_zone"], ahead["fires"], marks, ahead["skipped"])
+
+
+def _rows(
+    zone: str | None,
+    fires: Sequence[FireDocument],
+    marks: Mapping[int, MarkedFireDocument],
+    skipped: Sequence[SkippedDocument],
+) -> list[NextRow]:
     rows = [
         (
             fire["local"],
             NextRow(fire["nanoseconds"], fire["local"] if zone else "", _remark(marks.get(fire["nanoseconds"]))),
         )
-        for fire in following["fires"]
+        for fire in fires
     ]
     last = rows[-1][0] if rows else ""
     rows += [(one["first"], _skipped_row(one)) for one in skipped if one["first"] < last]

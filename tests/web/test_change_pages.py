@@ -175,6 +175,32 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
     assert part.text.startswith('<div id="preview"'), "a script gets the preview alone"
 
 
+async def test_a_preview_has_the_fires_as_they_will_be(scene: Scene) -> None:
+    """What policies leave, what a change of the clock does, and whether it fires at once."""
+    new = await scene.form("/add?stream=O")
+    typed = {"subject": "O.ahead", "target": "O.out", "spelling": "portable", "step": "preview", **WHO}
+    past = await scene.send("/add", new, **{**typed, "pattern": "@at 2025-11-28T00:00:00Z"})
+    assert "It fires <strong>once, at " in past
+    assert "This time has passed: <strong>it fires at once</strong> when it is stored." in past
+    assert "Nothing fires after that." in past
+    two = await scene.send("/add", new, **{**typed, "pattern": "@every 1h", "policies": "Limit: 2"})
+    assert (two.count(" UTC</span></li>"), "Nothing fires after that." in two) == (2, True)
+    assert "fires at once" not in two
+    berlin = {**typed, "pattern": "0 30 2 * * *", "time_zone": "Europe/Berlin"}
+    for start, effect in {
+        "2099-03-27": "skipped: the clock goes from",
+        "2099-10-23": "first of two: the clock",
+    }.items():
+        assert effect in await scene.send("/add", new, **{**berlin, "policies": f"Start: {start}T00:00:00Z"})
+    coming = "@at 2099-01-01T00:00:00Z"
+    assert "fires at once" not in await scene.send("/add", new, **{**typed, "pattern": coming})
+    assert await scene.controlled.last("O.ahead") is None
+    named = await scene.send("/add", new, **{**typed, "pattern": "@every 1h", "policies": "Except: calendar:de"})
+    assert "the days of the calendar <bdi>de</bdi>, which are not left out here" in named
+    without_target = {**typed, "pattern": "@at 2025-11-28T00:00:00Z", "target": ""}
+    assert "it fires at once" in await scene.send("/add", new, **without_target), "also while it is being typed"
+
+
 async def test_a_policy_has_an_effect_as_it_is_typed_or_is_refused(scene: Scene) -> None:
     """The page takes the names of `--policy`; nothing that no program reads is stored."""
     new = await scene.form("/add?stream=O")
@@ -308,7 +334,7 @@ async def test_lines_and_characters_that_are_not_shown_are_sent_back_as_they_are
     typed = {"subject": subject, "pattern": "0 0 9 * * *", "target": "O.out", "body": body, "step": "store"}
     typed["policies"] = "X-Note: first\nX-Owner: second"
     refused = await scene.send("/add", new, 422, **typed, reason="why")
-    assert "Without its policies, the pattern fires" in refused
+    assert "It fires <strong>every day at 09:00" in refused
     assert dict(fields_of(refused))["body"] == body
     await scene.send("/add", fields_of(refused), step="store", **WHO)
     edit = await scene.form(address("/edit", stream="O", subject=subject))
