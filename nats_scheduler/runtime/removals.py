@@ -20,8 +20,11 @@ first one is found.
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 
+from nats_scheduler.engine.holding.schedule_rows import RowError
+from nats_scheduler.engine.holding.table import DamagedTableError
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone
 from nats_scheduler.engine.receiving.admission import Found
 from nats_scheduler.engine.stream import StreamEngine
@@ -103,7 +106,10 @@ class Removals:
 
     def _waiting_on(self, subject: str) -> int:
         """Return the sequence of what is on a subject and not due, rejected and paused schedules too; 0 for none."""
-        held = self._engine.held.peek(subject)
+        try:
+            held = self._engine.held.peek(subject)
+        except (sqlite3.Error, DamagedTableError, RowError):
+            return 0  # the next step meets it too, and has the stream read again
         if held is None:
             return self._engine.inactive.at(subject)
         return held.sequence if held.fire_time > self._now() + NOT_DUE_NS else 0
