@@ -35,7 +35,6 @@ NOT_RUN = {
     ("docs/operating/deploy.md", "docker "): NEEDS_DOCKER,
     ("docs/operating/deploy.md", 'export NATS_SCHEDULER_WEB_TOKEN="$(openssl rand -hex 24)"'): NEEDS_DOCKER,
     ("docs/operating/deploy.md", "sudo python3 -m venv /opt/nats-scheduler"): INSTALLED,
-    ("docs/operating/deploy.md", "sudo /opt/nats-scheduler/bin/pip install '.[web]'"): INSTALLED,
     ("docs/operating/deploy.md", "/opt/nats-scheduler/bin/nats-scheduler settings show"): INSTALLED,
     ("docs/operating/kubernetes.md", "kubectl "): NEEDS_KUBERNETES,
     ("docs/operating/kubernetes.md", "helm "): NEEDS_KUBERNETES,

@@ -111,7 +111,7 @@ async def _screen_of_top(url: str, folder: Path) -> list[str]:
 
     def is_shown() -> bool:
         screen[:] = _screen(terminal.text)
-        return all(any(text in line for line in screen) for text in ("ORDERS ", "SENSORS ", "p99"))
+        return all(any(line.startswith(text) for line in screen) for text in ("ORDERS ", "SENSORS ", "lateness  p50"))
 
     try:
         await eventually(is_shown, describe=lambda: "\n".join(screen))
