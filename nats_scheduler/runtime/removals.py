@@ -10,7 +10,8 @@ The rules:
   the list of all streams, which is requested every half minute anyway, shows another state. While the state changes it
   is requested again. So a stream without activity costs nothing.
 - A purge of one subject up to a sequence is how a command removes a schedule, and how sidecars remove one that is done.
-  If the schedule there is not due, it is looked up in a moment, alone, whether it is stored.
+  In a moment it is found out, for all of these subjects together, which still have a schedule that is not due, and
+  then whether that is stored. So the purge after a fire costs no look-up of its own.
 - Which messages were removed is requested only if something was, and the more there are, the less often.
 - A stream whose leader is behind what was read is asked again later.
 - Of what would be ended at once one message is read, so that a server that contradicts itself ends no schedule.
@@ -21,7 +22,7 @@ first one is found.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nats_scheduler.engine.holding.schedule_rows import RowError
 from nats_scheduler.engine.holding.table import DamagedTableError
@@ -59,8 +60,8 @@ NAMED_WAIT_SECONDS = 0.1
 NOT_DUE_NS = 2 * SECOND
 """A schedule that is due later than this (ns) was not purged by a sidecar, which does that after its last fire."""
 
-MAX_NAMED_SCHEDULES = 256
-"""Schedules that are looked up one by one; what requests name beyond that is found by the state of the stream."""
+MAX_NAMED_SUBJECTS = 1_024
+"""Subjects that are looked at in one moment; what requests name beyond that is found by the state of the stream."""
 
 UNIT_PAUSE_SECONDS = 0.002
 """Pause after each unit of work, which takes some 0.3 ms."""
@@ -85,8 +86,8 @@ class Removals:
         """The state when the engine knew all that was removed; None: it is to be found out in any case."""
         self._is_wanted = asyncio.Event()
         self._is_urgent = asyncio.Event()
-        self._named: dict[tuple[str, int], None] = {}
-        """What requests to remove it named, by subject and sequence."""
+        self._named: dict[str, int] = {}
+        """The subjects that requests named, each with the sequence below which it is removed."""
         self._is_named = asyncio.Event()
 
     def look_up_soon(self) -> None:
@@ -101,22 +102,8 @@ class Removals:
         self.look_up_soon()
         if request.below is None or request.filter is None or not is_literal_subject(request.filter):
             self._is_urgent.set()
-        elif 0 < (sequence := self._waiting_on(request.filter)) < request.below:
-            self._note_named(request.filter, sequence)
-
-    def _waiting_on(self, subject: str) -> int:
-        """Return the sequence of what is on a subject and not due, rejected and paused schedules too; 0 for none."""
-        try:
-            held = self._engine.held.peek(subject)
-        except (sqlite3.Error, DamagedTableError, RowError):
-            return 0  # the next step meets it too, and has the stream read again
-        if held is None:
-            return self._engine.inactive.at(subject)
-        return held.sequence if held.fire_time > self._now() + NOT_DUE_NS else 0
-
-    def _note_named(self, subject: str, sequence: int) -> None:
-        if len(self._named) < MAX_NAMED_SCHEDULES:
-            self._named[subject, sequence] = None
+        elif len(self._named) < MAX_NAMED_SUBJECTS:
+            self._named[request.filter] = max(request.below, self._named.get(request.filter, 0))
             self._is_named.set()
         else:
             self._is_urgent.set()
@@ -142,8 +129,8 @@ class Removals:
             await self._is_named.wait()
             await asyncio.sleep(NAMED_WAIT_SECONDS)
             self._is_named.clear()
-            named, self._named = list(self._named), {}
-            for subject, sequence in named if self._engine.is_live else ():
+            named, self._named = self._named, {}
+            for subject, sequence in self._not_due(named) if self._engine.is_live else ():
                 try:
                     is_stored = await api.message(self._stream, seq=sequence) is not None
                 except ConnectionLostError:
@@ -153,6 +140,17 @@ class Removals:
                     break
                 if not is_stored:
                     self._receive(SchedulesGone([(subject, sequence)]))
+
+    def _not_due(self, named: Mapping[str, int]) -> list[tuple[str, int]]:
+        """Return what is on these subjects below these sequences and not due, rejected and paused schedules too."""
+        held, inactive, latest = self._engine.held, self._engine.inactive, self._now() + NOT_DUE_NS
+        found = [(subject, inactive.at(subject)) for subject in named]
+        try:
+            scheduled = [held.peek(subject) for subject in held.known(list(named))]
+        except (sqlite3.Error, DamagedTableError, RowError):
+            scheduled = []  # the next step meets it too, and has the stream read again
+        found += [(one.subject, one.sequence) for one in scheduled if one is not None and one.fire_time > latest]
+        return [(subject, sequence) for subject, sequence in found if 0 < sequence < named[subject]]
 
     async def _follow_state(self, api: StreamContents) -> None:
         """Follow the state of the stream, until cancelled or the connection is lost."""
