@@ -58,9 +58,8 @@ Read = Callable[["Session", dict[str, Any], str], AsyncIterator[str]]
 
 
 async def _streams(session: "Session", _parameters: dict[str, Any], _incomplete: str) -> AsyncIterator[str]:
-    found = (await session.api.call("STREAM.NAMES")).get("streams")
-    for name in found if isinstance(found, list) else ():
-        yield str(name)
+    for name in await session.api.stream_names():
+        yield name
 
 
 async def _calendars(session: "Session", _parameters: dict[str, Any], _incomplete: str) -> AsyncIterator[str]:

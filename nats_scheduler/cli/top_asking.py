@@ -21,7 +21,6 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.foreign_json import Object
-from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.asked import ServerAlone
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.service.client import NotConnectedError, NothingSubscribesError, ask
@@ -50,7 +49,7 @@ class Feed:
     async def connect(self) -> Connection:
         """Connect, and receive advisories; raises `JetStreamError`."""
         self._connection = connection = await self._dialer.dial()
-        self._alone = ServerAlone(Access.through(connection, self._settings), SystemClock())
+        self._alone = ServerAlone(connection, self._settings)
         server, known = connection.server, self.knowledge
         name = server.name if len(server.name) <= MAX_NAME_CHARS else f"{server.name[:MAX_NAME_CHARS]}…"
         known.server, known.lost, known.denied = f"{connection.url} ({name}, {server.version})", "", ""

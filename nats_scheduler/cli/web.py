@@ -6,6 +6,7 @@ Cost: the extra `web`, some 60 MB of memory. Limit: one account, that of its use
 """
 
 import asyncio
+from functools import partial
 
 import click
 
@@ -36,20 +37,14 @@ def command(resolved: ResolvedSettings) -> None:
 
 
 async def _run(settings: SidecarSettings) -> None:
-    from nats_scheduler.jetstream.connection import Connection
     from nats_scheduler.observe.address import ListenError
-    from nats_scheduler.runtime.access import Access
     from nats_scheduler.runtime.asked import ServerAlone
     from nats_scheduler.web.app import TokenError, run
 
     stop = asyncio.Event()
     stop_on_signals(stop.set)
-
-    def reader_on(connection: Connection) -> ServerAlone:
-        return ServerAlone(Access.through(connection, settings), SystemClock())
-
     try:
         check_credentials(settings.connection)
-        await run(settings, SystemClock().now, stop, reader_on)
+        await run(settings, SystemClock().now, stop, partial(ServerAlone, settings=settings))
     except (ConnectError, TokenError, ListenError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None

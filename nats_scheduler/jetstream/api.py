@@ -121,6 +121,10 @@ class JetStreamApi:
             if not count or offset >= integer(page.get("total")):
                 return
 
+    async def stream_names(self) -> list[str]:
+        """Return the names of the account's streams: those of the first page of the server's list."""
+        return [str(name) for name in _listed((await self.call("STREAM.NAMES")).get("streams"))]
+
     async def stream(self, name: str) -> Any:
         """Return a stream's information, or None if it does not exist."""
         try:

@@ -351,10 +351,9 @@ class FlaggedStreams:
 
 async def absence_of(api: JetStreamApi, name: str) -> str:
     """Return that a stream does not exist, as a sentence, with the name of a similar one if there is one."""
-    listed: Any = ()
+    names: list[str] = []
     with suppress(JetStreamError):  # the list is only for a hint
-        listed = (await api.call("STREAM.NAMES")).get("streams")
-    names = [str(one) for one in listed] if isinstance(listed, list) else []
+        names = await api.stream_names()
     same = [one for one in names if one.lower() == name.lower()]
     similar = same or get_close_matches(name, names, 1)
     return f"stream {name} does not exist" + (f": did you mean {similar[0]}?" if similar else "")

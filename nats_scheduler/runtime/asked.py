@@ -15,6 +15,7 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
@@ -25,7 +26,7 @@ from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.observe.fire_counts import FireMetrics
 from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import Mode, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import connection_store
@@ -40,6 +41,7 @@ from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import MAX_STREAMS
 from nats_scheduler.service.sidecar_port import AskedStream
 from nats_scheduler.service.turns import Turns, reusable
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 
 def asked_sidecar(
@@ -113,8 +115,9 @@ class ServerAlone:
     (`service.server_schedules`), and the list of all streams for each answer; a long one is reused.
     """
 
-    def __init__(self, access: Access, clock: Clock) -> None:
+    def __init__(self, connection: Connection, settings: SidecarSettings) -> None:
         """Read nothing yet."""
+        access, clock = Access.through(connection, settings), SystemClock()
         services = StreamServices(access.settings, clock, lambda _stream, _event: None)
         activity = Activity(FireMetrics())
         activity.since = 0  # it fires nothing, and what the server fired is read from the streams

@@ -159,8 +159,10 @@ class Known:
 def verdict(known: Known) -> StatusVerdict:
     """Return the verdict on what is known."""
     reach = _reach(known)
-    reasons = list(reach) if reach is not None else [*_of_health(known), *_of_streams(known), *_of_answers(known)]
-    reasons = sorted(dict.fromkeys(reasons), key=lambda one: -SEVERITY[one.level])
+    found = reach
+    if found is None:
+        found = [*_of_health(known), *_of_streams(known), *_of_instances(known), *_of_findings(known)]
+    reasons = sorted(dict.fromkeys(found), key=lambda one: -SEVERITY[one.level])
     return StatusVerdict(reasons[0].level if reasons else "ok", reasons, is_blind=reach is not None)
 
 
@@ -219,22 +221,16 @@ def _of_streams(known: Known) -> Iterator[StatusReason]:
         yield StatusReason("note", sentence, "streams")
 
 
-def _of_answers(known: Known) -> Iterator[StatusReason]:
-    if known.instances.data is not None:
-        yield from _of_instances(known.instances.data, known.stream)
-    if known.findings.data is not None:
-        yield from _of_findings(known.findings.data, known.stream)
-
-
-def _of_instances(answer: InstancesAnswer, stream: str | None) -> Iterator[StatusReason]:
-    for one in answer["instances"]:
+def _of_instances(known: Known) -> Iterator[StatusReason]:
+    rows, stream = () if known.instances.data is None else known.instances.data["instances"], known.stream
+    for one in rows:
         unable = [each for each in one["unable"] if stream in (None, each["stream"])]
         if one["state"] == "silent":
             yield StatusReason("warn", f"Instance {one['id']} is silent: its heartbeats stopped.", "instances")
         if one["state"] == "alive" and unable:
             sentence = f"Instance {one['id']} cannot serve {plural(len(unable), 'stream')}."
             yield StatusReason("warn", sentence, "instances")
-    owned = ownership_of(answer["instances"])
+    owned = ownership_of(rows)
     alone = [one["stream"] for one in owned if one["lacks_standby"] and stream in (None, one["stream"])]
     if alone:
         which = f"Stream {alone[0]} has" if len(alone) == 1 else f"{len(alone):,} streams have"
@@ -242,12 +238,13 @@ def _of_instances(answer: InstancesAnswer, stream: str | None) -> Iterator[Statu
         yield StatusReason("warn", sentence, "instances")
 
 
-def _of_findings(answer: FindingsAnswer, stream: str | None) -> Iterator[StatusReason]:
+def _of_findings(known: Known) -> Iterator[StatusReason]:
     """Yield how many findings of the doctor there are; those about one schedule are its publisher's to mend.
 
     What `_of_stream` says of all schedules of a stream is not counted again.
     """
-    groups = [one for one in grouped(answer) if stream is None or one.stream in (None, stream)]
+    every = [] if known.findings.data is None else grouped(known.findings.data)
+    groups = [one for one in every if known.stream is None or one.stream in (None, known.stream)]
     for severity in ("error", "warning"):
         here = [one for one in groups if one.severity == severity and one.code not in SAID_OF_STREAMS]
         number = sum(one.number for one in here if not one.is_of_messages)

@@ -5,8 +5,8 @@ Cost: one connection, and a dial every second while there is none.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 from nats_scheduler.jetstream.connection import Connection
@@ -84,28 +84,16 @@ class Link:
     async def _use(self, connection: Connection) -> None:
         """Serve requests with a connection until it is lost."""
         self._connection, self._reported = connection, ("", 0.0)
+        self._reader = None if self._reader_on is None else self._reader_on(connection)
         server = connection.server
         logger().info("connected", server=connection.url, name=server.name, version=server.version)
         try:
-            async with self._reading(connection):
+            async with nullcontext() if self._reader is None else self._reader.opened():
                 self._reason = await asyncio.shield(connection.lost)
             logger().warning("connection_lost", reason=self._reason)
         finally:
-            self._connection = None
+            self._connection = self._reader = None
             await connection.close()
-
-    @asynccontextmanager
-    async def _reading(self, connection: Connection) -> AsyncIterator[None]:
-        """Let what the server fires be read on a connection."""
-        if self._reader_on is None:
-            yield
-            return
-        self._reader = self._reader_on(connection)
-        try:
-            async with self._reader.opened():
-                yield
-        finally:
-            self._reader = None
 
     def _report_failure(self) -> None:
         now, (reason, reported_at) = asyncio.get_running_loop().time(), self._reported

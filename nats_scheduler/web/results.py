@@ -70,16 +70,16 @@ class Results:
         """Keep a result for a login, and return its id."""
         name = secrets.token_urlsafe(16)
         self._kept[name] = self._now() + KEPT_SECONDS, login, result
-        self._forget()
+        self._discard_old()
         return name
 
     def result(self, login: str, name: str) -> Result | None:
         """Return a result that was kept for this login; None if there is none any more."""
-        self._forget()
+        self._discard_old()
         _until, owner, result = self._kept.get(name, (0.0, "", None))
         return result if owner == login else None
 
-    def _forget(self) -> None:
+    def _discard_old(self) -> None:
         rows = sum(len(result.rows) for _until, _login, result in self._kept.values())
         while self._kept:
             name, (until, _login, result) = next(iter(self._kept.items()))

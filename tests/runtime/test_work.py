@@ -144,7 +144,7 @@ async def test_a_cancellation_is_not_lost_to_the_error_of_a_work_that_fails_at_t
     await one_turn()
     await one_turn()
     fails.set_exception(RequestUnansweredError("the connection is lost"))
-    await one_turn()  # the work has failed, and whoever waits for it does not know it yet
+    await one_turn()  # the work has failed, and what waits for it has not gone on yet
     working.cancel()
     await asyncio.wait((working,))
     assert working.cancelled()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from html.parser import HTMLParser
 from typing import Any
 
@@ -11,10 +12,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.asked import ServerAlone
-from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
@@ -119,11 +117,7 @@ async def browsing(
     """
     connection_settings = ConnectionSettings(servers=(url,), **settings)
     of_page = SidecarSettings(connection=connection_settings)
-
-    def reader_on(connection: Connection) -> ServerAlone:
-        return ServerAlone(Access.through(connection, of_page), SystemClock())
-
-    link = Link(connection_settings, rule, reader_on if reads_server else None)
+    link = Link(connection_settings, rule, partial(ServerAlone, settings=of_page) if reads_server else None)
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
     app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies)
