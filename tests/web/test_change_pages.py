@@ -88,6 +88,11 @@ async def test_a_schedule_is_paused_and_resumed_by_whom_and_why(scene: Scene) ->
     assert "<strong>resumed</strong>" in await scene.change("resume")
 
 
+def at_any_time(text: str) -> str:
+    """Return a page without what depends on when it was asked for: its clock, and how far fires are away."""
+    return re.sub(r"<time>\d\d:\d\d:\d\d</time>|\bin \d+[dhms][\ddhms]*", "", text)
+
+
 async def test_a_result_has_an_address_that_sends_nothing_again(scene: Scene) -> None:
     """It names the sequence of what was stored and the next fire, leads on, and is shown to nobody else."""
     await scene.controlled.change("add", "O.result", headers=far("O.result.out"))
@@ -95,7 +100,8 @@ async def test_a_result_has_an_address_that_sends_nothing_again(scene: Scene) ->
     stored = await scene.controlled.stored("O.result")
     assert f"stored as sequence {stored.sequence}<" in text
     assert scene.result.startswith("/changed?result=")
-    assert [await scene.page.get(scene.result) for _ in range(2)] == [text] * 2, "a reload shows the same"
+    reloaded = [at_any_time(await scene.page.get(scene.result)) for _ in range(2)]
+    assert reloaded == [at_any_time(text)] * 2, "a reload shows the same"
     assert (await scene.controlled.stored("O.result")).sequence == stored.sequence
     assert 'href="/schedule?stream=O&amp;subject=O.result">The schedule</a>' in text
     resumed = await scene.change("resume", "O.result")
@@ -121,7 +127,7 @@ async def test_a_result_has_an_address_that_sends_nothing_again(scene: Scene) ->
         assert (await scene.page.client.get(shown)).status_code == 401, "nor to one who only reads"
     finally:
         scene.page.client.cookies = httpx.Cookies(kept)
-    assert await scene.page.get(shown) == fired
+    assert at_any_time(await scene.page.get(shown)) == at_any_time(fired)
     assert (await scene.page.client.post(shown)).status_code == 405
 
 
