@@ -5,7 +5,8 @@ the actions that it returns (purges of what is done) are dropped here.
 It is the engine and no reading of its own, because a list that differs from what fires is worse than none. Most of what
 a message means is what it changes: a generated message advances its schedule, and a cancel ends one.
 
-Where the server itself fires, each of its fires says when it fires the schedule next, and the last one counts.
+What the server itself fires is watched: each of its fires says when it fires the schedule next
+(`engine.receiving.watched`).
 
 Cost: that of reading the messages in a sidecar.
 Limits: which fires the server refuses is not known here. What a server does without storing anything is not seen: if it
@@ -14,8 +15,8 @@ next fire shows. Neither are its mistakes before a first fire (`schedule.native.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
 
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireConfirmed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
@@ -32,14 +33,10 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.view import EngineView, FiredBy
-from nats_scheduler.message.dialect import ADR51, Dialect
-from nats_scheduler.message.fires import following_fire, scheduler_of
-from nats_scheduler.message.generated import PURGE
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.calendars import KnownCalendars
-from nats_scheduler.schedule.instants import SECOND
 
 OBJECT_BYTES = 1_100
 """What any other one takes, without its subject and target; measured: 640, and 1,100 with a pattern of its own."""
@@ -62,60 +59,16 @@ class StoredSchedules:
 
         `notify_fired` is called for each fire of the server's.
         """
-        if fired_by is not FiredBy.SIDECAR:
-            rules = replace(rules, has_policies=False)
-        # The limits concern fires, and there are none.
-        self._engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
+        limits = ServerLimits(guard=False)  # they concern fires, and there are none
+        self._engine = StreamEngine(rules, dialects, limits, removes_expired=removes_expired, fired_by=fired_by)
         self._engine.step(0, [OwnershipChanged(True, checkpoint)])
-        self._fired_by = fired_by
         self._notify_fired = notify_fired
 
     def take(self, messages: Sequence[StoredMessage], now: int) -> None:
         """Read messages at `now` (ns), those of one subject in the order in which they were stored."""
-        begin = 0
-        if self._fired_by is FiredBy.SERVER:
-            for number, message in enumerate(messages):
-                if _says_purge(message.block):  # to the engine a last fire is a cancel, which ends the schedule
-                    self._take(messages[begin:number], now)
-                    self._fired(message, None)
-                    begin = number
-        self._take(messages[begin:] if begin else messages, now)
-
-    def _take(self, messages: Sequence[StoredMessage], now: int) -> None:
-        fires: list[StoredMessage] = []
-        if self._fired_by is not FiredBy.SIDECAR:
-            fires = [message for message in messages if is_fire_of_the_server(message)]
-        if fires:
-            messages = [m._replace(block=b"") if is_fire_of_the_server(m) else m for m in messages]
-        self._engine.step(now, (MessagesRead(messages),))
-        if self._fired_by is FiredBy.SERVER:
-            for fire in fires:
-                self._fired(fire, following_fire(fire.block, ADR51))
-
-    def _fired(self, fire: StoredMessage, following: int | None) -> None:
-        """Report a fire of a schedule, and set its next one: the server continues as its last fire says.
-
-        As the server does: a fire of the schedule that was replaced counts for its replacement too, if it was stored
-        after that. Of a schedule that is held no longer, as each `@at` that has fired, only the fire is known.
-        """
-        schedule, at = scheduler_of(fire.block), fire.stored_at
-        held = self.held.on(schedule)
-        if held is None or held.sequence >= fire.sequence:
-            if schedule not in ("", fire.subject):
-                event = FireConfirmed(schedule, fire.subject, at, at, at, fire.sequence, is_time_known=False)
-                self._notify_fired(event)
-            return
-        due, late = held.fire_time, fire.stored_at - held.fire_time
-        if following is not None:
-            held.fire_time = following
-            self.held.changed(held)
-        elif late < 0 or fire.subject != held.terms.target:
-            return  # a client has cancelled it
-        # If the fire before was removed, or the server has lost its index, it was due at another time.
-        is_known = 0 <= late < SECOND or (late > 0 and held.next_fire(due) == following)
-        is_overdue = is_known and due < held.stored_at
-        event = FireConfirmed(schedule, fire.subject, due, due, at, fire.sequence, is_overdue, is_time_known=is_known)
-        self._notify_fired(event)
+        for action in self._engine.step(now, (MessagesRead(messages),)):
+            if isinstance(action, Report) and isinstance(action.event, FireConfirmed):
+                self._notify_fired(action.event)
 
     @property
     def names_calendars(self) -> bool:
@@ -164,7 +117,7 @@ class StoredSchedules:
     @property
     def view(self) -> EngineView:
         """A view of what was read so far."""
-        return self._engine.view(self._fired_by)
+        return self._engine.view()
 
     @property
     def held(self) -> Schedules:
@@ -200,16 +153,3 @@ def _measured(schedules: Schedules, inactive: Iterable[Mapping[str, object]]) ->
         size += sum(OBJECT_BYTES + len(subject) for subject in subjects)
         yield
     return size
-
-
-def _says_purge(block: bytes) -> bool:
-    """Return whether a message ends a schedule: it is the last fire of one, or a client's cancel."""
-    return block.find(ADR51.next) >= 0 and header_value(block, ADR51.next) == PURGE
-
-
-def is_fire_of_the_server(message: StoredMessage) -> bool:
-    """Return whether the server generated a message: it alone may store a next fire that is not `purge`."""
-    block = message.block
-    if block.find(ADR51.next) < 0 or header_value(block, ADR51.schedule):
-        return False
-    return header_value(block, ADR51.next) not in (None, b"", b"purge")

@@ -17,6 +17,7 @@ schedule that an answer concerns, and `engine.ownership.takeover` continues with
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
@@ -78,6 +79,7 @@ from nats_scheduler.engine.receiving.fired_by_server import OfServer
 from nats_scheduler.engine.receiving.intake import Intake
 from nats_scheduler.engine.receiving.named_calendars import Calendars
 from nats_scheduler.engine.receiving.replaced import Replacements
+from nats_scheduler.engine.receiving.watched import WatchedFires
 from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -111,6 +113,7 @@ class StreamEngine:
         memory: ContentMemory | None = None,
         notify_named: Callable[[], object] = lambda: None,
         is_native: bool = False,
+        fired_by: FiredBy = FiredBy.SIDECAR,
         table: Table | None = None,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
@@ -119,7 +122,12 @@ class StreamEngine:
         engines of a process, None if there is only one. `notify_named` is called when a schedule names a calendar that
         none has named since the beginning. `is_native` if the server itself fires the headers of ADR-51. The schedules
         are rows of `table`, which is in memory if none is given.
+        What is `fired_by` another is watched (`engine.receiving.watched`): such an engine must not be told that it
+        caught up.
         """
+        if fired_by is not FiredBy.SIDECAR:
+            rules = replace(rules, has_policies=False)
+        self._fired_by = fired_by
         self._reads = rules, tuple(dialects)
         reader = MessageReader(*self._reads)
         self._rows_reader: MessageReader | None = None
@@ -149,7 +157,9 @@ class StreamEngine:
         """What is known of the schedules that the server itself fires, None if it fires none."""
         self._places = Places(state.schedules, rules.restrictions)
         self.admission = Admission(state, self._takeover, self.calendars, self._places, self.replacements)
-        self._intake = Intake(reader, state, self.admission, self.replacements, self.of_server)
+        is_watched = fired_by is not FiredBy.SIDECAR
+        watched = WatchedFires(state, advance=fired_by is FiredBy.SERVER) if is_watched else None
+        self._intake = Intake(reader, state, self.admission, self.replacements, self.of_server, watched)
         self.restart = Restart(
             state, self._takeover, self.replacements, self.calendars, removes_expired=removes_expired
         )
@@ -262,11 +272,11 @@ class StreamEngine:
         """The sequence up to which everything was read: later messages may have been read before earlier ones."""
         return self._state.progress.read_through if self._state.progress.is_behind else self._state.progress.last_read
 
-    def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
-        """Return a read-only view of what is held; `fired_by` says who fires it."""
+    def view(self) -> EngineView:
+        """Return a read-only view of what is held."""
         if self._rows_reader is None:
             self._rows_reader = MessageReader(*self._reads)
-        return EngineView(self.held, self.lifetimes, self.inactive, fired_by, self._rows_reader.definition_of)
+        return EngineView(self.held, self.lifetimes, self.inactive, self._fired_by, self._rows_reader.definition_of)
 
     def figures(self, now: int) -> Generator[None, None, Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""

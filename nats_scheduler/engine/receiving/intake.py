@@ -23,13 +23,14 @@ from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, Histor
 from nats_scheduler.engine.receiving.admission import Admission
 from nats_scheduler.engine.receiving.fired_by_server import OfServer
 from nats_scheduler.engine.receiving.replaced import Replacements
+from nats_scheduler.engine.receiving.watched import WatchedFires, is_fire_of_the_server
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.runs import MessageRun
-from nats_scheduler.message.stored import StoredMessage, body_mark
+from nats_scheduler.message.stored import NAME_PART_LOWER, StoredMessage, body_mark
 from nats_scheduler.message.subjects import is_literal_subject
 
 MAX_CONFIRMED_PER_STEP = 256
@@ -46,13 +47,15 @@ class Intake:
         admission: Admission,
         replacements: Replacements,
         of_server: OfServer | None,
+        watched: WatchedFires | None,
     ) -> None:
-        """Show what `reader` finds to the parts that act on it."""
+        """Show what `reader` finds to the parts that act on it; `watched` if none of the schedules is ours to fire."""
         self._state = state
         self._reader = reader
         self._admission = admission
         self._replacements = replacements
         self._of_server = of_server
+        self._watched = watched
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
 
@@ -153,9 +156,24 @@ class Intake:
         A schedule that is woken at `first_wake` (ns) or later becomes a row, with others that follow (`_hold_rows`).
         """
         try:
-            self._take(message, first_wake)
+            if self._watched is not None and NAME_PART_LOWER in message.block:
+                self._take_watched(self._watched, message, first_wake)
+            else:
+                self._take(message, first_wake)
         except Exception as error:  # a mistake of ours: see `engine.holding.guard`
             self._state.guard.failed(message, error)
+
+    def _take_watched(self, watched: WatchedFires, message: StoredMessage, first_wake: int) -> None:
+        """Take a message of a stream that is only watched: a fire of the server ends its schedule if it is the last."""
+        if is_fire_of_the_server(message):
+            self._take(message._replace(block=b""), first_wake)
+            self._hold_rows()
+            watched.fired(message)
+            return
+        if watched.ends_its_schedule(message):
+            self._hold_rows()
+            watched.fired(message)
+        self._take(message, first_wake)
 
     def _take(self, message: StoredMessage, first_wake: int) -> None:
         admission, inactive = self._admission, self._state.inactive
