@@ -1,6 +1,6 @@
 """`nats-scheduler ls`: the schedules that are stored, when each fires next, and what is wrong with the others.
 
-Rule: the list is what the scheduler would hold if it started now (`runtime.stream_listing`), and of each schedule what
+Rule: the list is what the scheduler would hold if it started now (`runtime.stored_listing`), and of each schedule what
 the running sidecars say of its fires (`runtime.shared`). So everything that is listed as valid fires, unless it is
 listed as failing, and the command itself fires and removes nothing.
 Columns without a value for any listed schedule are left out; JSON always has all of them.

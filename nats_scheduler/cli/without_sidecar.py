@@ -11,18 +11,14 @@ from nats_scheduler.cli.output import CommandError
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.control.schedule_errors import ScheduleError
-from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.streams import StreamState, absence_of, reading_progress
-from nats_scheduler.message.foreign_json import server_time
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import mode_document
-from nats_scheduler.runtime.stream_listing import read_stream_listing
+from nats_scheduler.runtime.stored_listing import read_listing
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.client import Listed
 from nats_scheduler.service.past_answers import FiresDocument, find_fires
@@ -72,27 +68,13 @@ class StoredSource:
 
     async def schedules(self, stream: StreamState, query: Query) -> Listed:
         """Read a stream as a sidecar would."""
-        access, name, clock = self._access, stream.name, SystemClock()
-        state, mode = await access.with_mode(stream)
+        state, mode = await self._access.with_mode(stream)
         if mode is None:
-            raise CommandError(f"stream {name} does not carry schedules any more")
-        # By the server's clock, as in the checkpoints: that of this machine may be wrong.
-        at = server_time(await access.api.stream(name)) or clock.now()
-        checkpoint = await read_checkpoint(access.registry, access.api, name, mode, at)
+            raise CommandError(f"stream {stream.name} does not carry schedules any more")
         with progress_bar() as bar:
-            return await read_stream_listing(
-                access.connection,
-                access.api,
-                state,
-                mode,
-                checkpoint or NOTHING_SETTLED,
-                clock.now,
-                query=query,
-                restrictions=access.settings.restrictions_on(name),
-                removes_expired=removes_expired(state, access.server),
-                calendars=access.calendars,
-                notify_read=reading_progress(bar.show, name, state),
-            )
+            show, now = reading_progress(bar.show, stream.name, state), SystemClock().now
+            listed, _at = await read_listing(self._access, state, mode, now, query=query, notify_read=show)
+        return listed
 
     async def unfinished(self, _stream: str) -> frozenset[int]:
         """Return nothing: only the sidecar that holds a schedule knows that its fire before is unfinished."""

@@ -28,7 +28,6 @@ from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permission_probe import read_permissions
 from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.doctor.system_requests import cluster_answers
-from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
@@ -36,21 +35,20 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.own_streams import REPLICAS, REQUIRED_BYTES, room_of, storage_for
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.foreign_json import inner, integer, server_time
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
-from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.consumption import filters_of, stalled
-from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.graduation import Graduation
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.server_zones import as_the_server_fires, read_zone_differences
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
-from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
+from nats_scheduler.runtime.stored_listing import read_listing
 from nats_scheduler.runtime.unserved import SearchedHeaders
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.zone_data import zone_data_versions
@@ -288,28 +286,15 @@ class Gathering:
             show(messages)
             searched.take(messages)
 
-        await read_stored(account.connection, account.api, facts.state.config, take, after)
+        await StretchReader(account.connection, account.api, facts.state.config).read_all(take, after)
         return replace(facts, unserved=searched.subjects)
 
     async def _with_schedules(self, facts: StreamFacts) -> StreamFacts:
         if facts.mode is None:
             return facts
-        account, now, name = self._account, self._now, facts.name
-        at = server_time(await account.api.stream(name)) or now()
-        checkpoint = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
-        ahead = at - now()
-        read = await read_stream_listing(
-            account.connection,
-            account.api,
-            facts.state,
-            facts.mode,
-            checkpoint or NOTHING_SETTLED,
-            lambda: now() + ahead,
-            restrictions=account.settings.restrictions_on(name),
-            removes_expired=removes_expired(facts.state, account.server),
-            notify_read=reading_progress(self._progress, f"schedules of {name}", facts.state),
-            calendars=account.calendars,
-        )
+        account, name = self._account, facts.name
+        show = reading_progress(self._progress, f"schedules of {name}", facts.state)
+        read, at = await read_listing(account, facts.state, facts.mode, self._now, notify_read=show)
         equal = await self._equal(name, read.schedules)
         zones = await read_zone_differences(account.api, name, read.schedules) if facts.mode is Mode.NATIVE else {}
         schedules = as_the_server_fires(read.schedules, zones, at)

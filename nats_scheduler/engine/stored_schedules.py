@@ -15,6 +15,7 @@ next fire shows. Neither are its mistakes before a first fire (`schedule.native.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from enum import Enum
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireConfirmed, ScheduleReplacedUnfired
@@ -95,7 +96,7 @@ class StoredSchedules:
         if vars(self._engine):
             self.held.table.close()
         for part in vars(self._engine).values():
-            if hasattr(part, "__dict__"):
+            if hasattr(part, "__dict__") and not isinstance(part, Enum):  # which all engines share
                 vars(part).clear()
         vars(self._engine).clear()
 

@@ -58,6 +58,9 @@ MIN_RANGE_PART = 16
 LOOKUP_RETRY_WAITS_SECONDS = (0.02, 0.1, 0.2, 0.3)
 """Waits before a request that the server could not answer is repeated."""
 
+MIN_MESSAGES_PER_SUBJECT = 2
+"""With more messages per subject than this, a look-up of each subject costs less than a read of all messages."""
+
 MARK_OF_SCHEDULES = b"Nats-Schedule:"
 """Every schedule of either dialect contains it, and no generated message that is not a schedule itself."""
 
@@ -70,6 +73,10 @@ class StreamNumbers(NamedTuple):
     last_sequence: int
     messages: int
     subjects: int
+
+    def are_fewer_subjects(self, after: int) -> bool:
+        """Return whether to look up each subject costs less than to read all messages behind a sequence."""
+        return min(self.last_sequence - after, self.messages) > MIN_MESSAGES_PER_SUBJECT * self.subjects
 
 
 class Lookups:

@@ -77,9 +77,6 @@ DELIVERY_PAUSE_SECONDS = 0.002
 MAX_UNANSWERED_SECONDS = 8.0
 """After this time without an answer `follow` ends with the error, so that the runtime checks the stream."""
 
-MIN_MESSAGES_PER_SUBJECT = 2
-"""With more messages per subject than this, a look-up of each subject costs less than a read of all messages."""
-
 
 class ScanFollower:
     """Follows one stream on one connection without touching it."""
@@ -173,14 +170,13 @@ class ScanFollower:
     async def _read_all(self, after: int, state: StreamNumbers, *, is_live: bool) -> None:
         """Deliver what is stored after a sequence, in the cheaper of two ways."""
         last, is_complete = state.last_sequence, after == self._through
-        behind = min(last - after, state.messages)
-        if after == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
+        if after == 0 or state.are_fewer_subjects(after):
             found = await self._lookups.of_all_subjects(after, self._holds)
             if after == 0:
                 self._buried = {one.subject: one.sequence for one in found if DONE_WITHIN in one.block}
             await self._pass_on(found)
         else:
-            await self._read_in_parts(after, last, behind, is_live=is_live)
+            await self._read_in_parts(after, last, min(last - after, state.messages), is_live=is_live)
         self._through, self._behind_since = last if is_complete else self._through, None
 
     async def _read_in_parts(self, after: int, last: int, count: int, *, is_live: bool) -> None:

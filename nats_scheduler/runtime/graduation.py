@@ -35,6 +35,7 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
@@ -44,7 +45,6 @@ from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_listing import read_stored
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 MAX_REQUESTS_AT_ONCE = 256
@@ -126,7 +126,7 @@ class Graduation:
             handover.take(messages, self._now())
             notify_read(messages)
 
-        await read_stored(self._connection, self._api, self._state.config, take)
+        await StretchReader(self._connection, self._api, self._state.config).read_all(take)
         if calendars is not None and handover.names_calendars:
             handover.know(await read_calendars(calendars), self._now())
         if not reads_all(self._state.config):

@@ -23,13 +23,13 @@ from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import CHUNK_MESSAGES, StretchReader
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG, check_update
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.stream_listing import read_stored
 
 MAX_LOOKED_AT = 2_000
 """Newest messages of a stream that are read in one look."""
@@ -121,7 +121,8 @@ class UnservedStreams:
             after = 0
         searched = SearchedHeaders(DIALECTS)
         if state.last_sequence > after:
-            await read_stored(connection, api, state.config, searched.take, after)
+            reader = StretchReader(connection, api, state.config)
+            await reader.read_all(searched.take, after, chunk=CHUNK_MESSAGES)
         return next(iter(searched.subjects), None)
 
     def _seen(self, state: StreamState, subject: str | None) -> Look:

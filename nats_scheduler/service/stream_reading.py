@@ -23,6 +23,7 @@ from nats_scheduler.engine.stored_schedules import OBJECT_BYTES, StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.lookups import StreamNumbers
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import LOOKUPS_IN_FLIGHT, StretchReader
@@ -35,7 +36,7 @@ from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.turns import Turns
 
 MAX_LOOKED_UP = 100_000
-"""Messages that are looked up one by one, where no consumer may be created; about 12 s."""
+"""Messages or subjects that are looked up, where no consumer may be created; about 12 s."""
 
 MAX_LISTED_DELETED = 10_000
 """If the stream has more deleted messages between stored ones, their list is too long to be read at once (100 KB)."""
@@ -67,6 +68,9 @@ class ReadAccess:
     turns: Turns
 
 
+_STATE = "first_seq", "last_seq", "messages", "num_deleted", "num_subjects"
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """The sequences of a stream, and the number of its messages."""
@@ -76,6 +80,7 @@ class Numbers:
     messages: int
     deleted: int
     """Messages that were removed between the first and the last one."""
+    subjects: int
 
     @property
     def removed(self) -> int:
@@ -86,7 +91,7 @@ class Numbers:
     def of(cls, info: Any) -> "Numbers":
         """Read the answer to STREAM.INFO."""
         state = inner(info.get("state"))
-        return cls(*(integer(state.get(name)) for name in ("first_seq", "last_seq", "messages", "num_deleted")))
+        return cls(*(integer(state.get(name)) for name in _STATE))
 
 
 class StreamReading:
@@ -185,12 +190,14 @@ class StreamReading:
         await notify_read()
 
     def _check_size(self, numbers: Numbers) -> None:
-        count = min(numbers.last - self.through, numbers.messages)
+        stored = StreamNumbers(numbers.last, numbers.messages, numbers.subjects)
+        is_by_subject = stored.are_fewer_subjects(self.through)
+        count = numbers.subjects if is_by_subject else min(numbers.last - self.through, numbers.messages)
         if count > MAX_LOOKED_UP and not reads_all(self._state.config):
             raise ServiceError(
                 UNAVAILABLE,
-                f"stream {self._state.name!r} has {count} messages that can only be looked up one by one: at most "
-                f"{MAX_LOOKED_UP} are; `nats-scheduler ls` looks up all",
+                f"stream {self._state.name!r} has {count} messages or subjects that can only be looked up one by one: "
+                f"at most {MAX_LOOKED_UP} are; `nats-scheduler ls` looks up all",
             )
 
     # -- what was removed ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_listing import read_stream_listing
+from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on, findings_on, of
@@ -269,7 +269,7 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
             def later() -> int:
                 return CLOCK.now() + int(hours * HOUR)
 
-            read = await read_stream_listing(
+            read = await read_schedules(
                 account.connection, account.api, stream.state, Mode.NATIVE, NOTHING_SETTLED, later
             )
             state = replace(stream.state, config={**stream.config, **config})

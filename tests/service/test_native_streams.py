@@ -11,7 +11,7 @@ from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.jetstream.streams import METADATA_FLAG, StreamState
 from nats_scheduler.observe.documents import schedule_document
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_listing import read_stream_listing
+from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import server_schedules
 from tests.conftest import StartServer
@@ -38,9 +38,7 @@ async def holds(native: Asked, stream: str, *subjects: str) -> None:
 async def stored(native: Asked, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
     """Read the stream as `ls --json` does."""
     state = StreamState.from_info(await native.account.api.stream(stream))
-    found = await read_stream_listing(
-        native.account.connection, native.account.api, state, mode, NOTHING_SETTLED, CLOCK.now
-    )
+    found = await read_schedules(native.account.connection, native.account.api, state, mode, NOTHING_SETTLED, CLOCK.now)
     return [dict(schedule_document(stream, mode, one)) for one in found.schedules]
 
 

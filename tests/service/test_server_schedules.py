@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_listing import read_stream_listing
+from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.service import server_schedules, stream_reading
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import ServerSchedules
@@ -100,9 +100,7 @@ class Asking:
         """Read the stream as `ls` does."""
         state = StreamState.from_info(await self.account.api.stream(self.name))
         api, connection = self.account.api, self.account.connection
-        return list(
-            (await read_stream_listing(connection, api, state, Mode.NATIVE, NOTHING_SETTLED, CLOCK.now)).schedules
-        )
+        return list((await read_schedules(connection, api, state, Mode.NATIVE, NOTHING_SETTLED, CLOCK.now)).schedules)
 
     async def refused(self, within: float = PATIENCE_SECONDS) -> str:
         with pytest.raises(ServiceError) as refused:
@@ -230,7 +228,7 @@ async def test_no_consumer_is_created_where_it_would_do_harm(
     monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
     await asking.schedules.release_idle()
     monkeypatch.setattr(stream_reading, "MAX_LOOKED_UP", 5)
-    assert "81 messages that can only be looked up" in await asking.refused()
+    assert "81 messages or subjects that can only be looked up" in await asking.refused()
 
 
 async def test_the_schedules_of_a_stream_that_was_made_anew_are_read_anew(ask_on: Begin) -> None:

@@ -14,13 +14,14 @@ from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.fires import following_fire
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
+from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from nats_scheduler.service.client import Listed
 from tests.conftest import SharedServer
@@ -61,7 +62,7 @@ class Looked:
         """Read a listing."""
         connection, api = self.account.connection, self.account.api
         reading = connection, api, await self.state(), mode, checkpoint, now
-        return await read_stream_listing(*reading, removes_expired=removes_expired)
+        return await read_schedules(*reading, expires=removes_expired)
 
     def brief(self, listing: Listed) -> list[tuple[str, State]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
@@ -147,7 +148,7 @@ async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
     await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
     connection, api = looked.account.connection, looked.account.api
     with pytest.raises(JetStreamError):
-        await read_stream_listing(connection, api, state, Mode.EMULATED, NOTHING_SETTLED, CLOCK.now)
+        await read_schedules(connection, api, state, Mode.EMULATED, NOTHING_SETTLED, CLOCK.now)
 
 
 async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(
@@ -169,7 +170,7 @@ async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_re
         read.extend(messages)
 
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await read_stored(account.connection, account.api, (await looked.state()).config, take)
+        await StretchReader(account.connection, account.api, (await looked.state()).config).read_all(take)
     assert len(read) <= 1
 
 
