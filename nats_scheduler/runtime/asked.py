@@ -38,9 +38,9 @@ from nats_scheduler.service.endpoint import Asked
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.server_schedules import MAX_STREAMS
 from nats_scheduler.service.sidecar_port import AskedStream
 from nats_scheduler.service.turns import Turns, reusable
+from nats_scheduler.service.watched_streams import MAX_STREAMS
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 
@@ -112,7 +112,7 @@ class ServerAlone:
     """Answers as a sidecar would, where none runs, about the streams on which the server itself fires.
 
     Of these streams it has what the server fires, and nothing that has the portable headers. Cost: that of reading them
-    (`service.server_schedules`), and the list of all streams for each answer; a long one is reused.
+    (`service.watched_streams`), and the list of all streams for each answer; a long one is reused.
     """
 
     def __init__(self, connection: Connection, settings: SidecarSettings) -> None:
@@ -127,7 +127,7 @@ class ServerAlone:
         self._api = access.api
         self._listed = SingleFlight[list[StreamState]]()
         self._answering = {one.name: one.answering(self._asked) for one in ENDPOINTS}
-        self.opened = self._asked.server_schedules.opened
+        self.opened = self._asked.watched_streams.opened
 
     async def answer(self, endpoint: str, request: Mapping[str, object]) -> Object:
         """Return the answer of an endpoint that reads; raises `QuestionError`.
@@ -156,7 +156,7 @@ class ServerAlone:
 
         Answers wait for a moment only, and name what is not read by then.
         """
-        fires, names = self._asked.server_schedules.fires, sorted(self._asked.streams)[:MAX_STREAMS]
+        fires, names = self._asked.watched_streams.fires, sorted(self._asked.streams)[:MAX_STREAMS]
         await asyncio.gather(*(fires(name, READ_SECONDS) for name in names), return_exceptions=True)
         return bool(names)
 

@@ -37,9 +37,9 @@ from nats_scheduler.service.last_examination import Examination
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Responder, ServiceError, error_of
 from nats_scheduler.service.rules import Rule
 from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
-from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
 from nats_scheduler.service.sidecar_port import AskedStream, Fleet, KnownStream
 from nats_scheduler.service.turns import MAX_RESULTS, Turns
+from nats_scheduler.service.watched_streams import READ_WAIT_SECONDS, WatchedStreams
 from nats_scheduler.settings.control_rules import ControlRule
 
 SUBJECTS = "nats_scheduler.v1"
@@ -136,7 +136,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Read nothing yet of what the server itself fires."""
-        self.server_schedules = ServerSchedules(self.connection, self.api, self.now, self.turns)
+        self.watched_streams = WatchedStreams(self.connection, self.api, self.now, self.turns)
 
     def alone(self) -> "Asked":
         """Return the same sidecar as it is asked for what it knows by itself."""
@@ -232,7 +232,7 @@ class Asked:
         stream = self.stream(name)
         if (fired_by := stream.others_fired_by) is None:
             return Known(stream.view, stream.last_read)
-        others, through = await self.server_schedules.read(name, fired_by, within)
+        others, through = await self.watched_streams.read(name, fired_by, within)
         return Known(stream.view.joined(others), min(through, stream.last_read))
 
     async def ask(

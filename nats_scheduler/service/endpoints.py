@@ -276,7 +276,7 @@ async def serve(
     def process_seconds() -> float:
         return thread_seconds() - asked.turns.sliced_seconds
 
-    async with asked.server_schedules.opened():
+    async with asked.watched_streams.opened():
         service = MicroService(
             asked.connection, identity, DESCRIPTION, served, asked.now, defect, limited, process_seconds
         )

@@ -6,7 +6,7 @@ The rules:
   each instance read back, of all streams together, so that a page can show what fires right now without reading any
   stream. A restart loses both.
 - What the server itself fires no instance counts: the one that answers reads it with the server's schedules
-  (`service.server_schedules`), the fires of schedules that are stored.
+  (`service.watched_streams`), the fires of schedules that are stored.
 - The owner and the standbys of a stream hold all its schedules, so one that answers what comes due asks no other.
 
 Cost: a sample of the counts, about a microsecond for each stream; a look at the last `MAX_RECENT_FIRES` fires, about a
@@ -51,8 +51,8 @@ from nats_scheduler.service.encoded_items import with_items
 from nats_scheduler.service.endpoint import Asked, Document, Views, ask_each, ask_owners, not_served
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, StreamNames, SubjectFilter
-from nats_scheduler.service.server_schedules import MAX_STREAMS, READ_WAIT_SECONDS
 from nats_scheduler.service.turns import reusable
+from nats_scheduler.service.watched_streams import MAX_STREAMS, READ_WAIT_SECONDS
 
 DEFAULT_RECENT_FIRES = 50
 MAX_RECENT_FIRES_LISTED = 200
@@ -185,7 +185,7 @@ async def _of_server(asked: Asked, request: ActivityRequest | RecentFiresRequest
     for name in names[:MAX_STREAMS] if asked.asks_others else ():
         with suppress(ServiceError, JetStreamError):
             left = max(until - asyncio.get_running_loop().time(), 0.0)
-            found[name] = await asked.server_schedules.fires(name, left)
+            found[name] = await asked.watched_streams.fires(name, left)
     return found
 
 

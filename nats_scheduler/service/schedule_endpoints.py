@@ -2,7 +2,7 @@
 
 The rule: the owner of a stream answers about its schedules (`Endpoint.answers`), since it alone knows what is in flight
 and what the server refuses. A standby answers in its place if it does not, and says so. What is no valid schedule, each
-that reads the stream knows; what the server itself fires is read when it is asked for (`service.server_schedules`).
+that reads the stream knows; what the server itself fires is read when it is asked for (`service.watched_streams`).
 """
 
 from collections.abc import Callable, Mapping

@@ -34,9 +34,9 @@ from nats_scheduler.service.schemas import (
     StreamsAnswer,
     StreamsRequest,
 )
-from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.sidecar_port import Fleet, Instance
 from nats_scheduler.service.turns import reusable
+from nats_scheduler.service.watched_streams import READ_WAIT_SECONDS
 
 T = TypeVar("T")
 

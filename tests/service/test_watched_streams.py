@@ -1,6 +1,6 @@
 """Schedules that the server itself fires are read for a request, as `ls` reads them: exactly those stored then.
 
-It tests `service/stream_reading.py` too.
+It tests `service/watched_stream.py` too.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
-from nats_scheduler.service import server_schedules, stream_reading
+from nats_scheduler.service import watched_stream, watched_streams
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.turns import Turns
+from nats_scheduler.service.watched_streams import WatchedStreams
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.cluster import running_cluster
@@ -46,8 +46,8 @@ class Fires:
         return 60.0
 
 
-def schedules_of(account: Account, fires: Fires | None = None) -> ServerSchedules:
-    return ServerSchedules(account.connection, account.api, CLOCK.now, Turns(fires or Fires()))
+def schedules_of(account: Account, fires: Fires | None = None) -> WatchedStreams:
+    return WatchedStreams(account.connection, account.api, CLOCK.now, Turns(fires or Fires()))
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Asking:
     name: str
     repeats: bool
     """True if the server takes repeating schedules."""
-    schedules: ServerSchedules
+    schedules: WatchedStreams
     is_burst: bool = False
     """True if nothing may be read at the moment."""
     requests: list[str] = field(default_factory=list)
@@ -203,7 +203,7 @@ async def test_only_what_is_new_is_read_again_until_nobody_asks(ask_on: Begin, m
     await asking.schedule("new")
     assert len(await asking.asked()) == 101
     assert len(asking.requests) == 2
-    monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
+    monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
     await asking.schedules.release_idle()
     await asking.asked()
     assert len(asking.requests) == 3, "it was released"
@@ -225,9 +225,9 @@ async def test_no_consumer_is_created_where_it_would_do_harm(
     await asking.schedule("new")
     assert len(await asking.agrees()) == 41
     assert asking.requests == []
-    monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
+    monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
     await asking.schedules.release_idle()
-    monkeypatch.setattr(stream_reading, "MAX_LOOKED_UP", 5)
+    monkeypatch.setattr(watched_stream, "MAX_LOOKED_UP", 5)
     assert "81 messages or subjects that can only be looked up" in await asking.refused()
 
 
@@ -261,7 +261,7 @@ async def test_a_limit_of_the_stream_that_changed_counts_at_once(ask_on: Begin) 
 async def test_many_removals_are_looked_up_or_the_stream_is_read_again(
     ask_on: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_reading, "MAX_LISTED_DELETED", 3)
+    monkeypatch.setattr(watched_stream, "MAX_LISTED_DELETED", 3)
     asking = await ask_on()
     sequences = await asking.schedules_are_stored(20)
     assert len(await asking.agrees()) == 20
@@ -284,7 +284,7 @@ async def test_many_removals_are_looked_up_or_the_stream_is_read_again(
 async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_released_first(
     ask_on: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_schedules, "MAX_BYTES", Table().bytes * 5 // 4)  # one small table, and not two
+    monkeypatch.setattr(watched_streams, "MAX_BYTES", Table().bytes * 5 // 4)  # one small table, and not two
     asking = await ask_on()
     other = f"{asking.name}B"
     await asking.account.create(other)
@@ -351,7 +351,7 @@ async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_
     before = tables()
     gc.freeze()
     try:
-        monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
+        monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
         await asking.schedules.release_idle()
         assert view.counts(CLOCK.now()).answer().total == 300, "a request still has a view of it"
         del view

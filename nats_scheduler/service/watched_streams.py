@@ -1,8 +1,8 @@
-"""The schedules that the server itself fires, or that nothing fires, for requests: read when they are asked for.
+"""The streams whose schedules the server itself fires, or nothing does, watched for as long as requests ask about them.
 
 A sidecar beside the native scheduler holds what it fires itself, the portable schedules. To hold the others all the
-time would cost memory for questions that may never come. So the first request about a stream reads it, as `ls` does
-(`engine.stored_schedules`), and each later one reads what was stored since.
+time would cost memory for questions that may never come. So the first request about a stream reads it into an engine
+that watches (`service.watched_stream`), and each later one reads what was stored since.
 
 The rules:
 
@@ -37,8 +37,8 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.activity import ReadFires
 from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
-from nats_scheduler.service.stream_reading import Numbers, ReadAccess, StreamReading
 from nats_scheduler.service.turns import Turns
+from nats_scheduler.service.watched_stream import Numbers, ReadAccess, WatchedStream
 
 MAX_BYTES = 150_000_000
 """Memory (bytes) for the schedules that are held for requests, in all streams together."""
@@ -70,13 +70,13 @@ REFUSED_SECONDS = 60.0
 """A stream with too many schedules is read again after this time, and refused at once before."""
 
 
-class KeptStream:
+class _Watch:
     """One stream that was asked about."""
 
     def __init__(self) -> None:
-        self.read: StreamReading | None = None
+        self.read: WatchedStream | None = None
         """The last reading that reached its end."""
-        self.begun: StreamReading | None = None
+        self.begun: WatchedStream | None = None
         """The reading that is in progress from the beginning of the stream; after an error it is continued."""
         self.fresh_at = float("-inf")
         """The start (by the loop's clock) of the last update of `read`: what was stored until then is in it."""
@@ -90,7 +90,7 @@ class KeptStream:
         """Until when it is refused, and why."""
 
     @property
-    def readings(self) -> list[StreamReading]:
+    def readings(self) -> list[WatchedStream]:
         """What is held of it."""
         return [read for read in (self.read, self.begun) if read is not None]
 
@@ -104,15 +104,15 @@ class KeptStream:
         """True if it is being read, or a request has a view of it."""
         return self.reading.is_running or (self.read is not None and self.read.is_in_use)
 
-    def released(self) -> list[StreamReading]:
+    def released(self) -> list[WatchedStream]:
         """Hold nothing any more; returns what is to be emptied when no request has a view of it."""
         released = self.readings
         self.read = self.begun = None
         return released
 
 
-class ServerSchedules:
-    """The schedules that others than the sidecar fire, on one connection."""
+class WatchedStreams:
+    """The streams of one connection that are watched."""
 
     def __init__(self, connection: Connection, api: JetStreamApi, now: Callable[[], int], turns: Turns) -> None:
         """Read nothing yet; `now` returns the time (ns since the Unix epoch) by the server's clock.
@@ -120,8 +120,8 @@ class ServerSchedules:
         Work is done in `turns` with that of all requests.
         """
         self._access = ReadAccess(connection, api, now, turns)
-        self._kept: dict[str, KeptStream] = {}
-        self._released: list[StreamReading] = []
+        self._kept: dict[str, _Watch] = {}
+        self._released: list[WatchedStream] = []
         """The readings that are to be emptied."""
         self._is_open = False
         self._loop = asyncio.get_running_loop()
@@ -187,8 +187,8 @@ class ServerSchedules:
             return (await self._read(name, FiredBy.SERVER, within)).fires
         return kept.read.fires
 
-    async def _read(self, name: str, fired_by: FiredBy, within: float) -> StreamReading:
-        asked_at, kept = self._loop.time(), self._kept.get(name) or KeptStream()
+    async def _read(self, name: str, fired_by: FiredBy, within: float) -> WatchedStream:
+        asked_at, kept = self._loop.time(), self._kept.get(name) or _Watch()
         kept.asked_at = asked_at
         while kept.fresh_at < asked_at or kept.read is None:
             kept = self._kept.setdefault(name, kept)  # it may have been released while it was waited for
@@ -199,7 +199,7 @@ class ServerSchedules:
                 return self._latest(name, kept)
         return kept.read
 
-    def _latest(self, name: str, kept: KeptStream) -> StreamReading:
+    def _latest(self, name: str, kept: _Watch) -> WatchedStream:
         """Return what was read a moment ago, because reading takes longer than a requester waits."""
         if kept.read is not None and self._loop.time() - kept.fresh_at < LATEST_LIMIT_SECONDS:
             return kept.read
@@ -209,7 +209,7 @@ class ServerSchedules:
 
     # -- one stream ----------------------------------------------------------------------------------------------
 
-    async def _bring_up_to_date(self, name: str, kept: KeptStream, fired_by: FiredBy) -> tuple[None, float]:
+    async def _bring_up_to_date(self, name: str, kept: _Watch, fired_by: FiredBy) -> tuple[None, float]:
         if not self._is_open:
             raise ServiceError(UNAVAILABLE, "the service is not ready: ask again")
         began, (refused_until, why) = self._loop.time(), kept.refused
@@ -225,7 +225,7 @@ class ServerSchedules:
         if read is None or (kept.begun is None and self._is_to_be_read_anew(read, numbers)):
             if read is not None and 2 * read.bytes > MAX_BYTES:
                 self._released += kept.released()  # else it answers requests until the new one is read
-            read = kept.begun = StreamReading(self._access, state, fired_by, numbers)
+            read = kept.begun = WatchedStream(self._access, state, fired_by, numbers)
 
         async def bound() -> None:
             kept.progress = read.through, numbers.last
@@ -237,10 +237,10 @@ class ServerSchedules:
         kept.read, kept.begun, kept.fresh_at = read, None, began
         return None, 0.0
 
-    def _is_to_be_read_anew(self, read: StreamReading, numbers: Numbers) -> bool:
+    def _is_to_be_read_anew(self, read: WatchedStream, numbers: Numbers) -> bool:
         return self._loop.time() - read.began > AGE_LIMIT_SECONDS or read.is_cheaper_anew(numbers)
 
-    async def _make_room(self, name: str, kept: KeptStream) -> None:
+    async def _make_room(self, name: str, kept: _Watch) -> None:
         """Release the streams that were not asked about for longest; raise `ServiceError` if that is not enough."""
         if self._total() <= MAX_BYTES and len(self._kept) <= MAX_STREAMS:
             return

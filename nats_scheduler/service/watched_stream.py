@@ -1,6 +1,4 @@
-"""Read the schedules of one stream that others than the sidecar fire, and later what changed.
-
-It is what `service.server_schedules` keeps of each stream.
+"""One stream whose schedules the sidecar does not fire: it is read into an engine that watches, and later what changed.
 
 The rules: what is stored is read in the order of the stream, in slices (`service.turns`), and the next messages are
 asked for after that. Reading that failed goes on where it stopped.
@@ -94,8 +92,8 @@ class Numbers:
         return cls(*(integer(state.get(name)) for name in _STATE))
 
 
-class StreamReading:
-    """The schedules that were read from one stream."""
+class WatchedStream:
+    """One stream, as far as it was read."""
 
     def __init__(self, access: ReadAccess, state: StreamState, fired_by: FiredBy, numbers: Numbers) -> None:
         """Begin with nothing."""
