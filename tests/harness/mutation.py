@@ -166,7 +166,7 @@ class Mutation:
     def _run(self, item: pytest.Item) -> bool:
         """Run one test; return whether it failed."""
         for name, module in list(sys.modules.items()):
-            if name.startswith("nats_scheduler."):
+            if name.startswith(("nats_scheduler.", "tests.")):
                 for value in list(vars(module).values()):
                     if callable(clear := getattr(value, "cache_clear", None)):
                         clear()
