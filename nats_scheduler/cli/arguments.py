@@ -1,16 +1,19 @@
 """The checks of arguments before a command connects: names of streams, filters, times, durations and files.
 
 Rule: an argument that no server could accept ends the command with 2, and the error shows the value, or the file that
-cannot be read. `history`, `changes` and `failures` take `--since` and `--limit` in the same form.
-Cost: none. Limit: a duration of `--since` counts back from this machine's clock.
+cannot be read. `history`, `changes` and `failures` search in the same way (`range_options`).
+Cost: none. Limit: a duration of `--since` or `--until` counts back from this machine's clock.
 """
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
+from nats_scheduler.cli.output import decorated
+from nats_scheduler.control.past import DEFAULT_ROWS, MAX_ROWS
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.durations import parse_duration
@@ -64,25 +67,46 @@ def file_content(file: Path, most: int = MAX_CONTENT_BYTES) -> bytes:
     return content
 
 
-since_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--since", metavar="TIME", help="Only what was stored since then: RFC 3339, or a duration such as 2h."
-)
+class Range(TypedDict):
+    """What is searched of a stream, from the newest on; times are in ns."""
+
+    since: int | None
+    until: int | None
+    before: int | None
+    limit: int
 
 
-def limit_option(default: int, most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option `--limit` with its default and its maximum."""
-    chosen = click.IntRange(1, most)
-    return click.option(
-        "--limit",
-        metavar="N",
-        type=chosen,
-        default=default,
-        help=f"Rows to show: 1 to {most:,}, {default} unless given.",
+def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a search of what is stored: it gets them as `within`."""
+
+    @wraps(command)
+    def run(since: str | None, until: str | None, before: int | None, limit: int, **arguments: Any) -> Any:
+        times = _instant_of("--since", since), _instant_of("--until", until)
+        return command(within=Range(since=times[0], until=times[1], before=before, limit=limit), **arguments)
+
+    time = "RFC 3339, or a duration such as 2h"
+    return decorated(
+        run,
+        click.option("--since", metavar="TIME", help=f"Only what was stored since then: {time}."),
+        click.option("--until", metavar="TIME", help=f"Only what was stored before that: {time}."),
+        click.option(
+            "--before",
+            metavar="SEQUENCE",
+            type=click.IntRange(min=1),
+            help="Only what has a smaller sequence, to go on behind the last row.",
+        ),
+        click.option(
+            "--limit",
+            metavar="N",
+            type=click.IntRange(1, MAX_ROWS),
+            default=DEFAULT_ROWS,
+            help=f"Rows to show: 1 to {MAX_ROWS:,}, {DEFAULT_ROWS} unless given.",
+        ),
     )
 
 
-def instant_since(text: str | None) -> int | None:
-    """Return the time of `--since` (ns), None if it is not given; end the command with 2 if it is neither form."""
+def _instant_of(option: str, text: str | None) -> int | None:
+    """Return the time of an option (ns), None if it is not given; end the command with 2 if it is neither form."""
     if text is None:
         return None
     span, instant = parse_duration(text), parse_rfc3339(text)
@@ -90,7 +114,7 @@ def instant_since(text: str | None) -> int | None:
         return SystemClock().now() - span
     if isinstance(instant, int):
         return instant
-    raise click.UsageError(f"--since of {text!r}: expected a duration such as 2h, or a time as 2026-01-31T09:00:00Z")
+    raise click.UsageError(f"{option} of {text!r}: expected a duration such as 2h, or a time as 2026-01-31T09:00:00Z")
 
 
 def check_schedule(subject: str) -> None:

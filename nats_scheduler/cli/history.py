@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from nats_scheduler.cli.arguments import check_schedule, check_stream, instant_since, limit_option, since_option
+from nats_scheduler.cli.arguments import Range, check_schedule, check_stream, range_options
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
@@ -20,7 +20,7 @@ from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import PastFireDocument, instant_of
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import lateness_text, moment_text, time_text
-from nats_scheduler.service.past_answers import DEFAULT_ROWS, MAX_ROWS, FiresDocument
+from nats_scheduler.service.past_answers import FiresDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 NOT_STORED = "unknown: the server does not store when a fire was due; the fire before it would show it"
@@ -30,8 +30,7 @@ NOT_STORED = "unknown: the server does not store when a fire was due; the fire b
 @click.argument("stream", shell_complete=complete_stream)
 @click.argument("subject", required=False, shell_complete=complete_subject)
 @connection_options
-@since_option
-@limit_option(DEFAULT_ROWS, MAX_ROWS)
+@range_options
 @click.option(
     "--target", metavar="SUBJECT", help="Look there instead of on the schedule's target; wildcards are allowed."
 )
@@ -41,8 +40,7 @@ def command(
     resolved: ResolvedSettings,
     stream: str,
     subject: str | None,
-    since: str | None,
-    limit: int,
+    within: Range,
     target: str | None,
     wide: bool,
     as_json: bool,
@@ -58,7 +56,7 @@ def command(
         check_schedule(subject)
     if target is not None and not is_valid_subject(target):
         raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
-    query = FireQuery(subject, limit, instant_since(since), target)
+    query = FireQuery(subject, target=target, **within)
     may_ask = subject is not None
     found = in_session(
         resolved, lambda session: session.known(lambda known: known.fires(stream, query), may_ask=may_ask)
@@ -85,6 +83,8 @@ def _print(found: FiresDocument, *, wide: bool) -> None:
     if not found["complete"] and found["oldest_read"] is not None:
         oldest = moment_text(instant_of(found["oldest_read"]))
         click.echo(f"the search ended at {oldest}: --since and --target make it shorter")
+    if found["older"] is not None:
+        click.echo(f"older ones: --before {found['older']}")
 
 
 def print_past_fires(fires: Sequence[PastFireDocument], *, wide: bool, of_all: bool = False) -> None:

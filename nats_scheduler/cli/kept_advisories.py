@@ -8,12 +8,13 @@ Cost: a few requests. Limit: the stream exists only where a sidecar keeps failur
 as `nats pub`, and what went wrong while no sidecar had a connection, are not in it.
 """
 
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream, instant_since, limit_option, since_option
+from nats_scheduler.cli.arguments import Range, check_stream, range_options
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import (
@@ -29,10 +30,11 @@ from nats_scheduler.cli.without_sidecar import StoredSource
 from nats_scheduler.control.change_advisory import MAX_FIRES_NAMED
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.observe.advisories import FAILURE_KINDS
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, instant_of
 from nats_scheduler.observe.texts import what_happened
 from nats_scheduler.observe.times import moment_text
-from nats_scheduler.service.past_answers import DEFAULT_ROWS, MAX_ROWS, changes_document, kept_changes
+from nats_scheduler.service.past_answers import changes_document, kept_changes
 from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -48,29 +50,30 @@ def kept_options(command: Command) -> Command:
     """
 
     @wraps(command)
-    def run(stream: str | None, subject: str | None, since: str | None, limit: int, **arguments: Any) -> Any:
+    def run(stream: str | None, subject: str | None, within: Range, **arguments: Any) -> Any:
         check_stream(stream)
         if subject is not None and not is_valid_subject(subject):
             raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
-        return command(query=AdvisoryQuery(stream, subject, limit, instant_since(since)), **arguments)
+        return command(query=AdvisoryQuery(stream, subject, **within), **arguments)
 
     return decorated(
         run,
         click.argument("stream", required=False, shell_complete=complete_stream),
         click.argument("subject", required=False, shell_complete=complete_subject),
         connection_options,
-        since_option,
-        limit_option(DEFAULT_ROWS, MAX_ROWS),
+        range_options,
         wide_option,
         json_option,
     )
 
 
-def _print_end(number: int, noun: str, nothing: str, *, is_complete: bool) -> None:
-    """Print how many rows were printed, and how to get a complete list if it is not complete."""
+def _print_end(found: FailuresDocument, number: int, noun: str, nothing: str) -> None:
+    """Print how many rows were printed, and how to get those that are missing."""
     click.echo(f"{number} {noun}{'' if number == 1 else 's'}, newest first" if number else nothing)
-    if not is_complete:
+    if not found["complete"]:
         click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
+    if found["older"] is not None:
+        click.echo(f"older ones: --before {found['older']}")
 
 
 @click.command("changes")
@@ -90,7 +93,7 @@ def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool
         if kept:
             rows = [_cells(one, change) for one, change in kept]
             print_table(CHANGE_COLUMNS, rows, optional=["sequence", "stream"], wide=wide)
-        _print_end(len(kept), "change", "no change is kept", is_complete=found["complete"])
+        _print_end(found, len(kept), "change", "no change is kept")
 
 
 async def _read_changes(session: Session, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
@@ -116,15 +119,23 @@ def _cells(kept: FailureDocument, change: Change) -> list[str]:
 
 
 @click.command("failures")
+@click.option(
+    "--kind",
+    metavar="KIND",
+    type=click.Choice(sorted(FAILURE_KINDS)),
+    help="Only failures of this kind, such as fire_refused.",
+)
 @kept_options
-def failures_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool, as_json: bool) -> None:
+def failures_command(
+    resolved: ResolvedSettings, query: AdvisoryQuery, kind: str | None, wide: bool, as_json: bool
+) -> None:
     """Show what went wrong with schedules, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
     A running sidecar is asked; if none answers, the stream that keeps them is read.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    kept_in = resolved.settings.failures_stream
+    kept_in, query = resolved.settings.failures_stream, replace(query, kind=kind)
 
     async def read(session: Session) -> tuple[FailuresDocument, bool]:
         return await session.known(lambda known: known.failures(kept_in, query)), session.server.schedules_natively
@@ -145,7 +156,6 @@ def failures_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: boo
         ]
         if rows:
             print_table(FAILURE_COLUMNS, rows, wide=wide)
-        nothing = "nothing went wrong, as far as it is kept"
-        _print_end(len(rows), "failure", nothing, is_complete=found["complete"])
+        _print_end(found, len(rows), "failure", "nothing went wrong, as far as it is kept")
         if is_native:
             click.echo(NOT_OF_THE_SERVER)

@@ -4,14 +4,15 @@ The rules are those of `message.past_fires`. Where a message may be gone althoug
 so a stream that removes what was consumed, and a schedule whose fires roll up their target, show nothing.
 Where to look is the schedule's own target, as it is stored now, so that the server skips all other messages. A schedule
 that is not stored any more has no target: then the caller names one, or all subjects are searched.
-Cost: as `Wire.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer.
+Cost: as `Wire.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer. The last message before an
+instant is found with some twenty requests (`last_before`).
 Limits: what a client deleted or purged counts as not stored. Fires that were stored on an earlier target of the
 schedule are found only if that one is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -29,6 +30,12 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.instants import SECOND
+
+DEFAULT_ROWS = 20
+"""Fires or advisories of one answer, unless the caller wants another number."""
+
+MAX_ROWS = 1_000
+"""The most of them in one answer."""
 
 MAX_MESSAGES_READ = 200_000
 """The most messages that are read for one answer; what is older than the last of them counts as not known."""
@@ -54,6 +61,10 @@ class FireQuery:
     """Only fires that were stored at this time (ns) or later."""
     target: str | None = None
     """Where to look, wildcards allowed; None for the target of the schedule as it is stored."""
+    until: int | None = None
+    """Only fires that were stored before this time (ns)."""
+    before: int | None = None
+    """Only fires with a smaller sequence: `FoundFires.older` of the answer before."""
 
 
 @dataclass(slots=True)
@@ -70,6 +81,8 @@ class FoundFires:
     """The instant (ns) at which the oldest message that was read was stored; None if none was read."""
     is_complete: bool = True
     """True if all fires that match, up to the limit, were found; else there were too many messages to read them all."""
+    older: int | None = None
+    """The sequence before which older fires may be stored; None if there are none that match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,10 @@ class FirePast:
         is_all = await self._read(readers, query, found)
         for reader in readers.values():
             _take(reader.rest(is_all=is_all), query, found)
-        found.fires = sorted(found.fires, key=lambda fire: -fire.sequence)[: query.limit]
+        fires = sorted(found.fires, key=lambda fire: -fire.sequence)
+        found.fires = fires[: query.limit]
+        if len(fires) >= query.limit:
+            found.older = found.fires[-1].sequence
         return found
 
     async def _current(self, schedule: str) -> Current | None:
@@ -102,11 +118,12 @@ class FirePast:
     async def _read(self, readers: dict[str, PastFires], query: FireQuery, found: FoundFires) -> bool:
         """Read until no older message is needed; return whether all messages were read."""
         number, waiting = 0, set[str]()
-        async with aclosing(self.wire.backwards(await self.wire.stream(found.stream), found.searched)) as messages:
+        stream = await self._up_to(await self.wire.stream(found.stream), query)
+        async with aclosing(self.wire.backwards(stream, found.searched)) as messages:
             async for message in messages:
                 number += 1
                 if number > MAX_MESSAGES_READ:
-                    found.is_complete = False
+                    found.is_complete, found.older = False, message.sequence + 1
                     return False
                 found.oldest_read = message.stored_at
                 schedule = query.schedule or fired_schedule_of(message.block)
@@ -122,6 +139,18 @@ class FirePast:
                 if len(found.fires) >= query.limit or ((is_older or is_enough) and has_times):
                     return False
         return True
+
+    async def _up_to(self, stream: StreamNow, query: FireQuery) -> StreamNow:
+        """Return a stream as if it ended with the last message that a query concerns."""
+        last = stream.last_sequence if query.before is None else min(query.before - 1, stream.last_sequence)
+
+        async def stored_at(sequence: int) -> int | None:
+            message = await self.wire.message(stream.name, seq=sequence, next_by_subj=ALL_SUBJECTS)
+            return None if message is None else message.stored_at
+
+        if query.until is not None:
+            last = await last_before(query.until, stream.first_sequence, last, stored_at)
+        return stream._replace(last_sequence=last)
 
     async def stored(self, schedule: StoredMessage, since: int, until: int, now: int) -> StoredFires:
         """Return which fires of a schedule are stored; as `ScheduleStore.fires`, at the time `now` (ns)."""
@@ -242,6 +271,23 @@ class FirePast:
             return kept
         counts = [number async for _subject, number in self.wire.subjects(stream.name, target)]
         return kept._replace(on_target=max(counts, default=0), first_on_target_at=oldest.stored_at)
+
+
+async def last_before(instant: int, first: int, last: int, stored_at: Callable[[int], Awaitable[int | None]]) -> int:
+    """Return the last sequence between two of which no message from there on was stored before an instant (ns).
+
+    `stored_at` returns when the first message at a sequence or behind it was stored, None if there is none.
+    A request for each halving of the range. `first` - 1 if all messages are newer.
+    """
+    low, high = first, last + 1  # the first sequence whose message is not older is one of these
+    while low < high:
+        middle = (low + high) // 2
+        found = await stored_at(middle)
+        if found is None or found >= instant:
+            high = middle
+        else:
+            low = middle + 1
+    return low - 1
 
 
 def _take(fires: Iterable[PastFire], query: FireQuery, found: FoundFires) -> None:

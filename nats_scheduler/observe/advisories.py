@@ -322,6 +322,9 @@ KINDS: Mapping[str, Advisory] = {
 }
 """All kinds, in the order of the reference page."""
 
+FAILURE_KINDS = frozenset(KINDS) - {SCHEDULE_CHANGED}
+"""The kinds that say what went wrong."""
+
 
 def advisories_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of what is published on `nats_scheduler.advisory.>`."""

@@ -223,6 +223,8 @@ class FailuresDocument(TypedDict):
     """The stream that keeps it."""
     complete: bool
     """True if all failures up to the limit are here."""
+    older: Number | None
+    """The sequence before which there may be older ones that match; null if there are none."""
     failures: Rows[FailureDocument]
 
 

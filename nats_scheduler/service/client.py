@@ -239,15 +239,15 @@ class ServiceClient:
     async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
         """Return the past fires of a schedule."""
         request = {"stream": stream, "subject": query.schedule, "limit": query.limit, "target": query.target}
-        answer = await self.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
+        answer = await self.answer("fires.list", {**request, **_range(query)}, FiresAnswer)
         if not answer["complete"]:  # more may be read than fits into an answer
             raise UnreadableError("not all fires")
         return answer
 
     async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
         """Return what went wrong, of what the stream `kept_in` keeps."""
-        request = {"stream": query.stream, "subject": query.schedule, "limit": query.limit}
-        answer = await self.answer("failures.list", {**request, "since": _text(query.since)}, FailuresAnswer)
+        request = {"stream": query.stream, "subject": query.schedule, "limit": query.limit, "kind": query.kind}
+        answer = await self.answer("failures.list", {**request, **_range(query)}, FailuresAnswer)
         if not answer["complete"] or answer["kept_in"] != kept_in:
             raise UnreadableError("not all failures, or those of another stream")
         return answer
@@ -319,5 +319,8 @@ def _is_shortened(answer: Object) -> bool:
     return any(isinstance(item, dict) and SHORTENED in item for items in lists for item in items)
 
 
-def _text(instant: int | None) -> str | None:
-    return None if instant is None else format_rfc3339(instant)
+def _range(query: FireQuery | AdvisoryQuery) -> dict[str, str | int | None]:
+    """Return the times and sequences between which a query searches, as a request names them."""
+    times = {"since": query.since, "until": query.until}
+    named = {name: None if instant is None else format_rfc3339(instant) for name, instant in times.items()}
+    return {**named, "before": query.before}

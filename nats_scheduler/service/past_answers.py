@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from nats_scheduler.control.change_advisory import read_change
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.past import FirePast, FireQuery
+from nats_scheduler.control.past import DEFAULT_ROWS, MAX_ROWS, FirePast, FireQuery
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -40,15 +40,24 @@ from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest, SubjectFilter, TargetFilter
 from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes, find_failures
 
-DEFAULT_ROWS = 20
-"""Fires or advisories of one answer, unless the caller wants another number."""
-
-MAX_ROWS = 1_000
-"""The most of them in one answer."""
-
 Since = Annotated[
     Instant | None,
     Field(description="Only what was stored at this time, RFC 3339, or later; null for all."),
+]
+
+
+Until = Annotated[
+    Instant | None,
+    Field(description="Only what was stored before this time, RFC 3339; null for all."),
+]
+
+Before = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=(1 << 63) - 1,
+        description="Only what has a smaller sequence: `older` of the answer before; null for all.",
+    ),
 ]
 
 
@@ -56,14 +65,16 @@ class FiresRequest(ScheduleRequest):
     """A request for the past fires of a schedule, newest first; the schedule itself may be gone."""
 
     since: Since = None
+    until: Until = None
+    before: Before = None
     limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="The most fires.")] = DEFAULT_ROWS
     target: Annotated[
         TargetFilter, Field(description="Where to look, wildcards allowed; null for the target of the stored schedule.")
     ] = None
 
 
-class FailuresRequest(Request):
-    """A request for what went wrong, newest first."""
+class AdvisoriesRequest(Request):
+    """A request for advisories that are kept, newest first."""
 
     stream: Annotated[
         str | None,
@@ -74,10 +85,21 @@ class FailuresRequest(Request):
         Field(description="Only what is about schedules on this subject, wildcards allowed."),
     ] = None
     since: Since = None
+    until: Until = None
+    before: Before = None
     limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="The most of them.")] = DEFAULT_ROWS
 
 
-class ChangesRequest(FailuresRequest):
+class FailuresRequest(AdvisoriesRequest):
+    """A request for what went wrong, newest first."""
+
+    kind: Annotated[
+        str | None,
+        Field(pattern=r"^[a-z_]+$", max_length=64, description="Only failures of this kind; null for all."),
+    ] = None
+
+
+class ChangesRequest(AdvisoriesRequest):
     """A request for who changed which schedule, newest first."""
 
 
@@ -93,6 +115,8 @@ class FiresDocument(TypedDict):
     """True if all fires up to the limit are here: they fit into the answer, and not too many messages were read."""
     oldest_read: Time | None
     """The time at which the oldest message that was read was stored; null if none was."""
+    older: Number | None
+    """The sequence before which there may be older fires that match; null if there are none."""
     fires: Rows[PastFireDocument]
 
 
@@ -119,6 +143,8 @@ class ChangesDocument(TypedDict):
     """The stream that keeps them."""
     complete: bool
     """True if all changes up to the limit are here."""
+    older: Number | None
+    """The sequence before which there may be older ones that match; null if there are none."""
     changes: Rows[KeptChangeDocument]
 
 
@@ -131,14 +157,15 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     served = asked.known_stream(request.stream)
     if served is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
-    query = FireQuery(request.subject, request.limit, request.since, request.target)
+    query = FireQuery(request.subject, request.limit, request.since, request.target, request.until, request.before)
     state = replace(await _stream(asked, request.stream), remembered=served.state.remembered)
     return await _with_rows(asked, await find_fires(asked.connection, asked.api, state, query), "fires")
 
 
 async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
     """Return what went wrong, newest first."""
-    found = await find_failures(asked.connection, asked.api, await _kept_in(asked), _query(request))
+    query = replace(_query(request), kind=request.kind)
+    found = await find_failures(asked.connection, asked.api, await _kept_in(asked), query)
     return await _with_rows(asked, found, "failures")
 
 
@@ -159,11 +186,16 @@ def changes_document(found: FailuresDocument) -> ChangesDocument:
         {"stored": one["stored"], "kept_as": one["sequence"], **change_document(change)}
         for one, change in kept_changes(found)
     ]
-    return {"kept_in": found["kept_in"], "complete": found["complete"], "changes": changes}
+    return {
+        "kept_in": found["kept_in"],
+        "complete": found["complete"],
+        "older": found["older"],
+        "changes": changes,
+    }
 
 
-def _query(request: FailuresRequest) -> AdvisoryQuery:
-    return AdvisoryQuery(request.stream, request.subject, request.limit, request.since)
+def _query(request: AdvisoriesRequest) -> AdvisoryQuery:
+    return AdvisoryQuery(request.stream, request.subject, request.limit, request.since, request.until, request.before)
 
 
 async def _kept_in(asked: Asked) -> StreamState:
@@ -178,7 +210,10 @@ async def _with_rows(asked: Asked, document: FiresDocument | FailuresDocument | 
     head: dict[str, Any] = {**asked.head(), **document}
     rows = head.pop(key)
     items = await asked.encoded(rows, dict)
-    return with_items({**head, "complete": head["complete"] and len(items) == len(rows)}, key, items)
+    if 0 < len(items) < len(rows):
+        last = rows[len(items) - 1]
+        head |= {"complete": False, "older": last.get("kept_as", last.get("sequence"))}
+    return with_items(head, key, items)
 
 
 async def _stream(asked: Asked, name: str) -> StreamState:
@@ -202,5 +237,6 @@ async def find_fires(connection: Connection, api: JetStreamApi, state: StreamSta
         "searched": found.searched,
         "complete": found.is_complete,
         "oldest_read": None if found.oldest_read is None else format_rfc3339(found.oldest_read),
+        "older": found.older,
         "fires": [past_fire_document(found.stream, fire) for fire in found.fires],
     }

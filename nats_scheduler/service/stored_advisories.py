@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nats_scheduler.control.change_advisory import read_change
-from nats_scheduler.control.past import MAX_MESSAGES_READ
+from nats_scheduler.control.past import ALL_SUBJECTS, MAX_MESSAGES_READ, last_before
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.schedule_wire import MESSAGES_PER_TURN
@@ -42,6 +42,12 @@ class AdvisoryQuery:
     limit: int = 20
     since: int | None = None
     """Only what was stored at this time (ns) or later."""
+    until: int | None = None
+    """Only what was stored before this time (ns)."""
+    before: int | None = None
+    """Only what has a smaller sequence: `older` of the answer before."""
+    kind: str | None = None
+    """Only failures of this kind."""
 
 
 async def find_failures(
@@ -51,7 +57,8 @@ async def find_failures(
 
     Raises `JetStreamError` if the server does not answer, or refuses.
     """
-    return await _find(connection, api, kept_in, query, "*", lambda one: one["kind"] != SCHEDULE_CHANGED)
+    kind = query.kind or "*"
+    return await _find(connection, api, kept_in, query, kind, lambda one: one["kind"] != SCHEDULE_CHANGED)
 
 
 async def find_changes(
@@ -85,14 +92,31 @@ async def _find(
 ) -> FailuresDocument:
     """Find advisories of a kind, `*` for any, of which those are returned that are wanted."""
     rows: list[FailureDocument] = []
-    is_complete = True
+    unread = 0
+    last = await _last(api, kept_in, query)
     # One after the other: a server of 2.10 counts wrongly what is pending for a consumer with two filters.
     for subject in _subjects(query, kind):
-        found, is_all = await _on(connection, api, kept_in, subject, query, is_wanted)
+        found, read_down_to = await _on(connection, api, kept_in, subject, last, query, is_wanted)
         rows += found
-        is_complete = is_complete and is_all
-    rows.sort(key=lambda advisory: -advisory["sequence"])
-    return {"kept_in": kept_in.name, "complete": is_complete, "failures": rows[: query.limit]}
+        unread = max(unread, read_down_to - 1)
+    rows = sorted((one for one in rows if one["sequence"] > unread), key=lambda advisory: -advisory["sequence"])
+    older = unread + 1 if unread else None
+    if len(rows) >= query.limit:
+        older = rows[query.limit - 1]["sequence"]
+    return {"kept_in": kept_in.name, "complete": not unread, "older": older, "failures": rows[: query.limit]}
+
+
+async def _last(api: JetStreamApi, kept_in: StreamState, query: AdvisoryQuery) -> int:
+    """Return the last sequence that a query concerns."""
+    last = kept_in.last_sequence if query.before is None else min(query.before - 1, kept_in.last_sequence)
+
+    async def stored_at(sequence: int) -> int | None:
+        message = await api.message(kept_in.name, seq=sequence, next_by_subj=ALL_SUBJECTS)
+        return None if message is None else message.stored_at
+
+    if query.until is None:
+        return last
+    return await last_before(query.until, max(kept_in.first_sequence, 1), last, stored_at)
 
 
 async def _on(
@@ -100,28 +124,32 @@ async def _on(
     api: JetStreamApi,
     kept_in: StreamState,
     subject: str,
+    last: int,
     query: AdvisoryQuery,
     is_wanted: Callable[[FailureDocument], bool],
-) -> tuple[list[FailureDocument], bool]:
-    """Find advisories on one of the subjects; return them, and whether all up to the limit were found."""
+) -> tuple[list[FailureDocument], int]:
+    """Find advisories on one of the subjects, from a sequence down.
+
+    Returns them, and the sequence down to which all were read, 1 if no older one is wanted.
+    """
     found: list[FailureDocument] = []
     reader = StretchReader(connection, api, kept_in.config, subject, headers_only=False)
     number = 0
-    async for chunk in reader.backwards(max(kept_in.first_sequence, 1), kept_in.last_sequence):
+    async for chunk in reader.backwards(max(kept_in.first_sequence, 1), last):
         for place, message in enumerate(chunk):
             if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
                 await asyncio.sleep(0)
             if query.since is not None and message.stored_at < query.since:
-                return found, True
+                return found, 1
             advisory = _read(message)
             if advisory is not None and _matches(advisory, query) and is_wanted(advisory):
                 found.append(advisory)
             if len(found) >= query.limit:
-                return found, True
+                return found, 1
         number += len(chunk)
         if number >= MAX_MESSAGES_READ:
-            return found, False
-    return found, True
+            return found, chunk[-1].sequence
+    return found, 1
 
 
 def _subjects(query: AdvisoryQuery, kind: str) -> list[str]:

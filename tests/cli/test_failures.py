@@ -55,6 +55,8 @@ async def test_what_went_wrong_is_shown_newest_first(cli: Cli, start_server: Sta
         for words, schedules in {
             "": ["T.a", LONG, "S.b", "S.a"],
             "--limit 2": ["T.a", LONG],
+            "--kind schedule_rejected --before 4": [LONG, "S.b", "S.a"],
+            "--kind fire_refused": [],
             "S": [LONG, "S.b", "S.a"],
             "S S.a": ["S.a"],
             "S S.*": [LONG, "S.b", "S.a"],

@@ -33,6 +33,11 @@ async def test_the_fires_of_a_sidecar_are_shown(cli: Cli, start_server: StartSer
         assert [fire["sequence"] for fire in fires] == stored[::-1]
         assert {fire["fired_by"] for fire in fires} == {"sidecar"}
         assert [fire["next_fire"] for fire in fires[1:]] == [fire["fire_time"] for fire in fires[:-1]]
+        older = (await prompt.document("history S S.s --limit 1"))["older"]
+        assert f"older ones: --before {older}" in await prompt.shows("history S S.s --limit 1")
+        until = fires[0]["stored"]
+        for more in (f"--before {older}", f"--until {until}"):
+            assert (await prompt.document(f"history S S.s {more}"))["fires"] == fires[1:]
         for more, shown in (("--limit 1", fires[:1]), ("--since 2200-01-01T00:00:00Z", []), ("--since 1h", fires)):
             assert (await prompt.document(f"history S S.s {more}"))["fires"] == shown
         async with sidecar_on(server.url, allowed_targets=("S=S.other",)) as running:

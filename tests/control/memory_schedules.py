@@ -138,7 +138,8 @@ class MemoryWire:
     async def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
         """Yield the messages of a stream on a subject, newest first."""
         for message in reversed(list(self._stream(stream.name).messages(subject))):
-            yield message
+            if message.sequence <= stream.last_sequence:
+                yield message
 
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Store a message."""

@@ -1,6 +1,7 @@
 """What is past: fires of a schedule, failures and changes, as they are read from streams and as the service answers."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -59,6 +60,14 @@ async def test_past_fires_and_failures_are_answered(start_server: StartServer, v
         for request in ({"stream": "S", "subject": "S.b"}, {"subject": "S.b"}, {"subject": "*.b"}):
             found = await answered(account.connection, "failures.list", request)
             assert [failure["schedule"] for failure in found["failures"]] == ["S.b"]
+        newest = await answered(account.connection, "failures.list", {"limit": 1, "kind": "schedule_rejected"})
+        older = await answered(account.connection, "failures.list", {"limit": 1, "before": newest["older"]})
+        early = await answered(account.connection, "failures.list", {"until": newest["failures"][0]["stored"]})
+        assert older["failures"] == early["failures"][:1]
+        assert older["failures"][0]["sequence"] < newest["failures"][0]["sequence"]
+        assert (early["older"], early["complete"]) == (None, True)
+        none = await answered(account.connection, "failures.list", {"kind": "fire_refused"})
+        assert (none["failures"], none["older"]) == ([], None)
         assert found["kept_in"] == "nats_scheduler_failures"
         asked = {**one, "author": "Ada", "reason": "stocktaking"}
         changed = [await request_change(account.connection, name, asked) for name in ("pause", "resume")]
@@ -79,7 +88,9 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("fires.list", {"stream": "S", "subject": "S.s", "since": "soon"}, 400, "a time such as"),
     ("fires.list", {"stream": "S", "subject": "S.s", "limit": 1_001}, 400, "less than or equal to 1000"),
     ("fires.list", {"stream": "S", "subject": "S.s", "target": "a..b"}, 400, "a subject such as"),
+    ("fires.list", {"stream": "S", "subject": "S.s", "before": 0}, 400, "greater than or equal to 1"),
     ("failures.list", {"stream": "S.S"}, 400, "pattern"),
+    ("failures.list", {"kind": "a.b"}, 400, "pattern"),
     ("failures.list", {}, 404, "keep_failures is false"),
     ("changes.list", {}, 404, "keep_failures is false"),
 ]
@@ -144,6 +155,52 @@ async def fill(account: Account, fires: int, others: int) -> list[int]:
     return sequences
 
 
+async def in_pages(account: Account, limit: int) -> list[int]:
+    """Return the sequences of all fires, read page by page."""
+    found = await found_in(account, "S", "S.s", limit=limit)
+    pages = [found.fires]
+    while found.older is not None:
+        assert len(found.fires) == limit
+        found = await found_in(account, "S", "S.s", limit=limit, before=found.older)
+        pages.append(found.fires)
+    return [fire.sequence for page in pages for fire in page]
+
+
+async def test_the_search_goes_on_where_it_ended(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "MAX_MESSAGES_READ", 10)
+    async with account_on((await start_server(V2_11)).url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        sequences = await fill(account, 4, 4)
+        found, parts = await found_in(account, "S", "S.s", target=">"), 1
+        sequence = [fire.sequence for fire in found.fires]
+        while found.older is not None:
+            assert not found.is_complete
+            found = await found_in(account, "S", "S.s", target=">", before=found.older)
+            sequence += [fire.sequence for fire in found.fires]
+            parts += 1
+        assert (sequence, parts, found.is_complete) == (sequences[::-1], 3, True)
+
+
+def stored_times(*times: int | None) -> Callable[[int], Awaitable[int | None]]:
+    """Return when each message was stored, from sequence 1 on; None is one that was removed."""
+
+    async def stored_at(sequence: int) -> int | None:
+        return next((time for time in times[sequence - 1 :] if time is not None), None)
+
+    return stored_at
+
+
+@pytest.mark.parametrize(("instant", "oldest"), [(5, 0), (10, 0), (11, 1), (30, 1), (31, 4), (40, 4), (41, 6), (99, 6)])
+async def test_the_last_message_before_an_instant_is_found(instant: int, oldest: int) -> None:
+    """Or a sequence behind it that holds none."""
+    times = stored_times(10, None, None, 30, None, 40, None)
+    found = await past.last_before(instant, 1, 7, times)
+    following = await times(found + 1)
+    assert found >= oldest
+    assert following is None or following >= instant
+    assert await past.last_before(instant, 8, 7, times) == 7, "nothing is stored"
+
+
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 async def test_the_newest_fires_come_first_and_no_more_than_the_limit(
     start_server: StartServer, version: str, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +225,10 @@ async def test_the_newest_fires_come_first_and_no_more_than_the_limit(
             since = every.fires[3].stored_at
             late = await found_in(account, "S", "S.s", since=since)
             assert [fire.sequence for fire in late.fires] == [s for s in sequences[::-1] if s >= sequences[-4]]
+            early = await found_in(account, "S", "S.s", until=since)
+            assert [fire.sequence for fire in early.fires] == sequences[-5::-1]
+            for limit in (1, 5, 12):
+                assert await in_pages(account, limit) == sequences[::-1], limit
             await account.api.call("STREAM.DELETE.S")
 
 
