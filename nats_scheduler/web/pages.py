@@ -17,12 +17,14 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from nats_scheduler.observe.advisories import FAILURE_KINDS
 from nats_scheduler.observe.documents import FireDocument, ScheduleDocument, due_of, instant_of
 from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
 from nats_scheduler.observe.outlook import OutlookDocument
 from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
@@ -32,7 +34,7 @@ from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.service.verdict import Known, grouped, troubled_first, verdict
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.attempts import Attempts
-from nats_scheduler.web.charts import bar_chart, hour_of
+from nats_scheduler.web.charts import bar_chart, day_of, hour_of
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.request_checks import (
     CONTROL_COOKIE,
@@ -164,6 +166,15 @@ LIVE_PART = b'<div id="live"'
 COMPRESSION = 5
 """The level at which answers are compressed: half a millisecond for an overview."""
 
+MAX_DAY_FIRES = 1_000
+"""The most fires of which the picture of a day is made."""
+
+MAX_UNTIL = 1 << 62
+"""The latest time (ns) that a search may name, in the year 2116."""
+
+MAX_TIME_CHARS = 40
+"""The largest number of characters of a wrong time that are shown."""
+
 MAX_LOGIN_BYTES = 4096
 OK, NOT_FOUND = 200, 404
 
@@ -187,6 +198,7 @@ class Pages:
             "overview": ("Overview", self._now_and_next),
             "schedules": ("Schedules", self._listed),
             "schedule": ("Schedule", self._story),
+            "history": ("Past fires", self._history),
             "streams": ("Streams", self._streams),
             "fires": ("Last fires", self._fires),
             "failures": ("What went wrong", self._failures),
@@ -280,6 +292,30 @@ class Pages:
             "what_happened": what_happened,
         }
 
+    async def _history(self, query: Query) -> Values:
+        """Ask for the past fires of one schedule in pages, and for those of a day."""
+        ask, stream, subject = self._source.get, query.get("stream", ""), query.get("subject", "")
+        search, one = _search(query), {"stream": stream, "subject": subject}
+        end = self._source.now() if search.until is None else search.until
+        day = {"since": format_rfc3339(end - DAY), "until": format_rfc3339(end), "limit": MAX_DAY_FIRES}
+        fires, in_day = await asyncio.gather(
+            ask(sidecar_answers.PAST_FIRES, {**one, **search.asked, "limit": PAGE_LENGTH}),
+            ask(sidecar_answers.PAST_FIRES, {**one, **(day if search.until else {**day, "until": None})}),
+        )
+        found = in_day.data
+        return {
+            "title": f"Past fires of {subject}",
+            "is_still": True,
+            "stream": stream,
+            "subject": subject,
+            "search": search,
+            "fires": fires,
+            "in_day": in_day,
+            "day": None if found is None else day_of(found["fires"], end, are_all=found["older"] is None),
+            "earlier": format_rfc3339(end - DAY),
+            "later": format_rfc3339(end + DAY) if end + DAY < self._source.now() else None,
+        }
+
     async def _fires(self, query: Query) -> Values:
         """Ask for the last fires of all schedules."""
         wanted = _wanted(query)
@@ -290,16 +326,23 @@ class Pages:
 
     async def _failures(self, query: Query) -> Values:
         """Ask for what went wrong."""
-        wanted = _wanted(query)
-        question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
-        failures = await self._source.get(sidecar_answers.FAILURES, question)
-        return {"wanted": wanted, "failures": failures, "what_happened": what_happened}
+        wanted, search, kind = _wanted(query), _search(query), query.get("kind") or None
+        about = {"stream": wanted["stream"], "subject": wanted["filter"], "kind": kind}
+        failures = await self._source.get(sidecar_answers.FAILURES, {**about, **search.asked, "limit": 100})
+        return {
+            "wanted": {**wanted, "kind": kind},
+            "search": search,
+            "kinds": sorted(FAILURE_KINDS),
+            "failures": failures,
+            "what_happened": what_happened,
+        }
 
     async def _changes(self, query: Query) -> Values:
         """Ask for who changed which schedules."""
-        wanted = _wanted(query)
-        question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
-        return {"wanted": wanted, "changes": await self._source.get(sidecar_answers.CHANGES, question)}
+        wanted, search = _wanted(query), _search(query)
+        question = {"stream": wanted["stream"], "subject": wanted["filter"], **search.asked, "limit": 100}
+        changes = await self._source.get(sidecar_answers.CHANGES, question)
+        return {"wanted": wanted, "search": search, "changes": changes}
 
     async def _streams(self, query: Query) -> Values:
         """Ask for the streams."""
@@ -484,6 +527,42 @@ def _soonest(timeline: TimelineAnswer) -> list[tuple[int, ScheduleDocument]]:
 
 def _wanted(query: Query) -> dict[str, str | None]:
     return {"stream": query.get("stream") or None, "filter": query.get("filter") or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where in the past a page begins, as its address names it."""
+
+    text: str
+    """The time that was typed, in UTC."""
+    until: int | None
+    """That time (ns); None without one, or if it is none."""
+    before: int | None
+    """The sequence behind which the page before ended."""
+
+    @property
+    def asked(self) -> Values:
+        """What is asked of a sidecar."""
+        return {"until": None if self.until is None else format_rfc3339(self.until), "before": self.before}
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the time, "" if nothing is."""
+        if not self.text or self.until is not None:
+            return ""
+        return f"{self.text[:MAX_TIME_CHARS]!r} is no time: expected one such as 2026-01-31T09:00"
+
+    @property
+    def is_of_the_past(self) -> bool:
+        """True if it does not begin with the newest."""
+        return self.until is not None or self.before is not None
+
+
+def _search(query: Query) -> Search:
+    text, before = query.get("until", "").strip(), query.get("before", "")
+    times = (parse_rfc3339(one) for one in (text, f"{text}Z", f"{text}:00Z"))
+    until = next((at for at in times if isinstance(at, int) and DAY < at < MAX_UNTIL), None)
+    return Search(text, until, int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None)
 
 
 async def body_of(request: Request, most: int) -> bytes | None:

@@ -36,6 +36,8 @@ PAGES = {
     address("/schedules", stream="W", filter="W.h.>"): "Schedules of W",
     address("/schedule", stream="W", subject="W.cron"): "W.cron",
     address("/schedule", stream="W", subject=HOSTILE): "",
+    address("/history", stream="W", subject=HOSTILE): "",
+    address("/history", stream="W", subject="W.cron", until="<b>soon"): "Past fires of W.cron",
     address("/schedule", stream="W", subject="W.invalid"): "W.invalid",
     "/rejected?stream=W": "Rejected messages of W",
     "/fires": "Last fires",

@@ -35,7 +35,7 @@ CONTROL_PATHS = (
 )
 PATHS = (
     *("/", "/streams", "/schedules?stream=X", "/schedule?stream=X&subject=X.s", "/rejected?stream=X"),
-    *("/fires", "/failures", "/changes", "/instances", "/findings"),
+    *("/history?stream=X&subject=X.s", "/fires", "/failures", "/changes", "/instances", "/findings"),
 )
 QUESTIONS = [one for one in vars(sidecar_answers).values() if isinstance(one, sidecar_answers.EndpointQuestion)]
 FIELD_VALUE = re.compile(r'value="[^"]*"|<textarea[^>]*>[^<]*')

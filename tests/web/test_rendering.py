@@ -3,9 +3,23 @@
 from markupsafe import Markup
 
 from nats_scheduler.message.foreign_json import time_of
+from nats_scheduler.observe.documents import PastFireDocument
 from nats_scheduler.observe.times import clock_text, distance_text, lateness_text, plural, utc_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Late, bar_chart, lateness_chart, nice_top
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.web.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Late,
+    bar_chart,
+    day_of,
+    lateness_chart,
+    nice_top,
+)
 from nats_scheduler.web.rendering import templates, visible
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
@@ -97,3 +111,38 @@ def test_lateness_grows_by_equal_steps_from_grid_line_to_grid_line() -> None:
     assert heights == {"p50": grid["0.1 ms"], "p99": grid["1 ms"], "most": grid["100 ms"]}
     assert (grid["0.1 ms"], grid["100 ms"]) == (HEIGHT - BOTTOM, TOP)
     assert lateness_chart([minute(0, 1, 2, 70_000)]).beside[-1].text == "100 s"
+
+
+def fire(stored: int, late: int | None) -> PastFireDocument:
+    """Make a fire of a schedule that was stored at an instant (ns)."""
+    return {
+        "stream": "S",
+        "schedule": "S.s",
+        "schedule_sequence": 1,
+        "target": "S.out",
+        "sequence": stored // SECOND,
+        "fire_time": None,
+        "stored": format_rfc3339(stored),
+        "lateness_nanoseconds": late,
+        "next_fire": None,
+        "fired_by": "sidecar",
+    }
+
+
+def test_a_day_is_divided_into_half_hours_and_what_is_not_known_is_not_drawn_as_nothing() -> None:
+    fires = [fire(NOON - 1, 3), fire(NOON - 2, 1), fire(NOON - 3, None), fire(NOON - 2 * HOUR, 9), fire(NOON - DAY, 5)]
+    day = day_of(fires, NOON, are_all=True)
+    periods = day["periods"]
+    assert isinstance(periods, list)
+    assert [(one.start, one.fires, one.p50, one.p99, one.most) for one in periods if one.fires] == [
+        (NOON - DAY, 1, 5, 5, 5),
+        (NOON - 2 * HOUR, 1, 9, 9, 9),
+        (NOON - HOUR // 2, 3, 1, 3, 3),
+    ]
+    assert (len(periods), day["start"], day["end"], day["since"]) == (48, NOON - DAY, NOON, None)
+    assert all(one.is_known for one in periods)
+    newest = day_of(fires[:4], NOON, are_all=False)
+    assert isinstance(newest["periods"], list)
+    assert [one.start for one in newest["periods"] if one.is_known] == [NOON - n * HOUR // 2 for n in range(4, 0, -1)]
+    assert newest["since"] == NOON - 2 * HOUR
+    assert day_of([], NOON - 1, are_all=True)["end"] == NOON, "the present half hour is the last one"

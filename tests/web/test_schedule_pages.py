@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.web import pages
 from nats_scheduler.web.rendering import address
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11, server_binary
@@ -157,6 +158,38 @@ async def test_a_fired_schedule_shows_when_and_how_late(scene: Scene) -> None:
     await scene.page.shows("/fires?stream=O&filter=O.every", "O.every</bdi>")
     await scene.page.shows("/fires?filter=O.none", "Nothing like this has fired")
     await scene.page.shows("/", "O.every</bdi>", "Lateness in the last hour", "/min</span>")
+
+
+async def test_older_fires_and_a_day_of_them_are_a_page_away(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_LENGTH", 1)
+    await scene.add("O.often", "@every 1s", "O.tock")
+    fires = [one.sequence for one in await scene.account.wait_for("O", "O.tock", 3)]
+    await scene.page.shows("/schedule?stream=O&subject=O.often", "A day of fires, and older ones")
+    path = address("/history", stream="O", subject="O.often", before=str(fires[2]))
+    found = []
+    for _ in range(2):
+        text = await scene.page.shows(path, "Past fires of O.often", 'id="day-chart-title"', "p99")
+        found += [int(number) for number in re.findall(r'data-key="fire-(\d+)"', text)]
+        (path,) = (unescape(link) for link in re.findall(r'href="([^"]+)">Older', text))
+    assert found == [fires[1], fires[0]]
+    assert "No older fire of it is stored" in await scene.page.get(path)
+    old = address("/history", stream="O", subject="O.often", until="2026-01-31T09:00")
+    await scene.page.shows(old, "No fire of it is stored in this day", "The day after")
+    for wrong in ("soon", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "<b>"):
+        text = await scene.page.get(address("/history", stream="O", subject="O.often", until=wrong))
+        assert "expected one such as" in text
+        assert "<b>" not in text
+
+
+async def test_failures_are_searched_by_kind_and_time(scene: Scene) -> None:
+    await scene.page.shows("/failures?kind=schedule_rejected", "O.invalid</bdi>")
+    text = await scene.page.get("/failures?kind=schedule_rejected")
+    assert "O.misnamed</bdi>" not in text
+    assert '<option value="schedule_rejected" selected>schedule rejected' in text
+    for path in ("/failures?kind=fire_refused", "/failures?until=2026-01-31T09:00", "/failures?before=1"):
+        await scene.page.shows(path, "No such failure is kept")
+    await scene.page.shows("/failures?kind=a.b", "Not known")
+    await scene.page.shows("/changes?until=soon", "expected one such as")
 
 
 async def test_the_reason_of_a_rejection(scene: Scene) -> None:
