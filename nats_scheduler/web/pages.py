@@ -305,7 +305,7 @@ class Pages:
         found = in_day.data
         return {
             "title": f"Past fires of {subject}",
-            "is_still": True,
+            "is_still": not (fires.is_waiting or in_day.is_waiting),
             "stream": stream,
             "subject": subject,
             "search": search,

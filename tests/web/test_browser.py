@@ -65,7 +65,12 @@ class Watched:
         await self.browser.open(f"{self.url}{path}")
 
     async def update(self) -> None:
-        """Have the page ask for what changes, as it does when its tab is shown again, and wait until it has."""
+        """Have the page ask for what changes, as it does when its tab is shown again, and wait until it has.
+
+        What a page of the past shows does not change.
+        """
+        if await self.browser.run("return document.getElementById('pause') === null"):
+            return
         number = "return performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length"
         before = await self.browser.run(number)
         await self.browser.run("document.dispatchEvent(new Event('visibilitychange'))")
