@@ -110,6 +110,17 @@ class FirePast:
             found.older = found.fires[-1].sequence
         return found
 
+    async def fire(self, schedule: str, stream: str, sequence: int) -> StoredMessage | None:
+        """Return a fire of the schedule on a subject, with its body, by its sequence in the stream that has it.
+
+        None if the message there is none of its fires. Raises `StreamNotFoundError`.
+        """
+        message = await self.wire.message(stream, seq=sequence)
+        if message is None:
+            return None
+        reader = self._reader(schedule, await self._current(schedule), stream)
+        return message if [*reader.read(message), *reader.rest(is_all=False)] else None
+
     async def _current(self, schedule: str) -> Current | None:
         """Return what is stored on the subject of a schedule; None if nothing is."""
         message = await self.wire.last(self.served.name, schedule)

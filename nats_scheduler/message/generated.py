@@ -86,7 +86,7 @@ def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule
         (dialect.scheduler, schedule.encode("utf-8", "surrogateescape")),
         (dialect.next, PURGE if next_fire is None else pattern.format(next_fire).encode()),
     ]
-    return with_headers(_kept(base, dialect), appended + _effective_headers(terms))
+    return with_headers(carried_block(base, dialect), appended + _effective_headers(terms))
 
 
 def fire_block(
@@ -163,7 +163,7 @@ def _effective_headers(terms: Terms) -> list[Header]:
     return headers
 
 
-def _kept(base: bytes | None, dialect: Dialect) -> bytes:
+def carried_block(base: bytes | None, dialect: Dialect) -> bytes:
     """Return the headers of `base` that go into the generated message."""
     if base is not None and _keeps_nothing(base, dialect):
         return b""

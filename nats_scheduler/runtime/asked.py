@@ -74,6 +74,7 @@ def asked_sidecar(
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
         store=connection_store(access, ServerClock(clock)),
         restrictions_on=settings.restrictions_on,
+        shows_contents=settings.show_contents,
         allows_control=settings.allow_control,
         control_rules=settings.control_rules,
         failures_stream=settings.failures_stream if settings.keep_failures else None,

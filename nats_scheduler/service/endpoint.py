@@ -105,6 +105,8 @@ class Asked:
     """The stored schedules, as they are changed."""
     restrictions_on: Callable[[str], Restrictions]
     """Returns what the operator forbids on a stream."""
+    shows_contents: bool
+    """True if the operator allows requests for contents (`show_contents`)."""
     allows_control: bool
     """True if the operator allows requests that change schedules (`allow_control`)."""
     control_rules: Sequence[ControlRule]

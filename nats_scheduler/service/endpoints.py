@@ -16,6 +16,7 @@ from nats_scheduler.control import edits, fire_requests, pausing
 from nats_scheduler.control.schedule_errors import ForbiddenError
 from nats_scheduler.service import (
     change_endpoints,
+    content_answers,
     now,
     past_answers,
     pattern_endpoints,
@@ -107,6 +108,15 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         past_answers.FiresRequest,
         past_answers.FiresAnswer,
         past_answers.list_fires,
+    ),
+    Endpoint(
+        "content.get",
+        "The body and all headers of a schedule, or of one of its fires, unless `show_contents` is off.",
+        content_answers.ContentRequest,
+        content_answers.ContentAnswer,
+        content_answers.get_content,
+        answers=AnsweredBy.READER,
+        admit=content_answers.admit,
     ),
     Endpoint(
         "failures.list",

@@ -154,11 +154,8 @@ class ChangesAnswer(Answer, ChangesDocument):
 
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
-    served = asked.known_stream(request.stream)
-    if served is None:
-        raise ServiceError(NOT_FOUND, not_served(request.stream))
+    state = await stream_of_fires(asked, request.stream)
     query = FireQuery(request.subject, request.limit, request.since, request.target, request.until, request.before)
-    state = replace(await _stream(asked, request.stream), remembered=served.state.remembered)
     return await _with_rows(asked, await find_fires(asked.connection, asked.api, state, query), "fires")
 
 
@@ -198,6 +195,14 @@ def _query(request: AdvisoriesRequest) -> AdvisoryQuery:
     return AdvisoryQuery(request.stream, request.subject, request.limit, request.since, request.until, request.before)
 
 
+async def stream_of_fires(asked: Asked, name: str) -> StreamState:
+    """Return a stream as it is now, to read the fires of its schedules; raises `ServiceError` if it is not served."""
+    served = asked.known_stream(name)
+    if served is None:
+        raise ServiceError(NOT_FOUND, not_served(name))
+    return replace(await _stream(asked, name), remembered=served.state.remembered)
+
+
 async def _kept_in(asked: Asked) -> StreamState:
     """Return the stream that keeps advisories; raises `ServiceError` if there is none."""
     if asked.failures_stream is None:
@@ -223,14 +228,20 @@ async def _stream(asked: Asked, name: str) -> StreamState:
     return StreamState.from_info(info)
 
 
+def fire_past(connection: Connection, api: JetStreamApi, state: StreamState) -> FirePast:
+    """Return what reads the fires of the schedules of a stream.
+
+    What the operator forbids by now may have fired before, so that its messages are read without restrictions.
+    """
+    return FirePast(ScheduleWire(connection, api), Served(state.rules, tuple(DIALECTS), state.is_native))
+
+
 async def find_fires(connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery) -> FiresDocument:
     """Find the past fires of a schedule; `state` is its stream as it was read just now, whether it is served or not.
 
-    What the operator forbids by now may have fired before, so that its messages are read without restrictions.
     Raises `ScheduleError` if the server does not answer, or refuses.
     """
-    served = Served(state.rules, tuple(DIALECTS), state.is_native)
-    found = await FirePast(ScheduleWire(connection, api), served).find(query)
+    found = await fire_past(connection, api, state).find(query)
     return {
         "stream": state.name,
         "schedule": query.schedule,

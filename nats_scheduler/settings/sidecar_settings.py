@@ -272,6 +272,14 @@ class SidecarSettings(BaseModel):
             "nats-scheduler on nats_scheduler.v1.>, which nats micro ls shows. The subjects cannot be changed."
         ),
     )
+    show_contents: bool = Field(
+        default=True,
+        description=(
+            "Whether the sidecar answers requests for the bodies and for all headers of schedules and of their fires "
+            "(content.get), which may hold secrets, and the status page shows them. Give all sidecars of an account "
+            "the same value: any of them may receive a request."
+        ),
+    )
     allow_control: bool = Field(
         default=False,
         description=(
