@@ -2,26 +2,37 @@
 
 Rule: what is shown is what is stored in the stream (`control.past`): fires of sidecars and of servers.
 A running sidecar is asked about one schedule (`service.client`); else the stream is read here, with the same code.
+With `--contents` each fire is read too, by one request each.
 Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
 million other messages. Limit: fires that are not stored any more are not shown.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
 from nats_scheduler.cli.arguments import Range, check_schedule, check_stream, range_options
 from nats_scheduler.cli.completion import complete_stream, complete_subject
+from nats_scheduler.cli.contents import of_content, print_content
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
-from nats_scheduler.cli.session import in_session
+from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.control.past import ALL_SUBJECTS, FireQuery
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import PastFireDocument, instant_of
+from nats_scheduler.observe.message_contents import ContentDocument
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import lateness_text, moment_text, time_text
 from nats_scheduler.service.past_answers import FiresDocument
 from nats_scheduler.settings.load import ResolvedSettings
+
+MAX_CONTENTS = 100
+"""Most fires of which one call shows the contents."""
+
+MAX_AT_ONCE = 8
+"""Contents that are asked for at once: a sidecar works on 16 requests of one client."""
 
 NOT_STORED = "unknown: the server does not store when a fire was due; the fire before it would show it"
 
@@ -34,6 +45,11 @@ NOT_STORED = "unknown: the server does not store when a fire was due; the fire b
 @click.option(
     "--target", metavar="SUBJECT", help="Look there instead of on the schedule's target; wildcards are allowed."
 )
+@click.option(
+    "--contents",
+    is_flag=True,
+    help=f"Show the headers and the body of each fire too; with a --limit of at most {MAX_CONTENTS}.",
+)
 @wide_option
 @json_option
 def command(
@@ -42,6 +58,7 @@ def command(
     subject: str | None,
     within: Range,
     target: str | None,
+    contents: bool,
     wide: bool,
     as_json: bool,
 ) -> None:
@@ -56,15 +73,46 @@ def command(
         check_schedule(subject)
     if target is not None and not is_valid_subject(target):
         raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
+    if contents and within["limit"] > MAX_CONTENTS:
+        raise click.UsageError(f"--limit of {within['limit']} with --contents: expected at most {MAX_CONTENTS}")
     query = FireQuery(subject, target=target, **within)
-    may_ask = subject is not None
-    found = in_session(
-        resolved, lambda session: session.known(lambda known: known.fires(stream, query), may_ask=may_ask)
-    )
+    found, read = in_session(resolved, lambda session: _read(session, stream, query, with_contents=contents))
     if as_json:
-        print_json({key: value for key, value in found.items() if key in FiresDocument.__annotations__})
-    else:
-        _print(found, wide=wide)
+        print_json(_document(found, read))
+        return
+    _print(found, wide=wide)
+    for fire, content in zip(found["fires"], read, strict=False):
+        of = f"Fire {fire['sequence']} of {fire['schedule']}"
+        if content is None:
+            click.echo(printable(f"\n{of} is not stored any more"))
+        else:
+            print_content(content, of)
+
+
+Contents = Sequence[ContentDocument | None]
+"""The contents of fires; None is one that is not stored any more."""
+
+
+async def _read(
+    session: Session, stream: str, query: FireQuery, *, with_contents: bool
+) -> tuple[FiresDocument, Contents]:
+    """Return fires, and the content of each if they are wanted."""
+    found = await session.known(lambda known: known.fires(stream, query), may_ask=query.schedule is not None)
+
+    async def content(fire: PastFireDocument) -> ContentDocument | None:
+        place, sequence, fire_in = fire["schedule"], fire["sequence"], fire["stream"]
+        return await session.known(lambda known: known.content(stream, place, sequence, fire_in=fire_in))
+
+    wanted = found["fires"] if with_contents else []
+    return found, await in_turn([partial(content, fire) for fire in wanted], MAX_AT_ONCE)
+
+
+def _document(found: FiresDocument, read: Contents) -> dict[str, object]:
+    shown: dict[str, object] = {key: value for key, value in found.items() if key in FiresDocument.__annotations__}
+    if not read:
+        return shown
+    pairs = zip(found["fires"], read, strict=True)
+    return {**shown, "fires": [{**fire, "content": None if one is None else of_content(one)} for fire, one in pairs]}
 
 
 def _print(found: FiresDocument, *, wide: bool) -> None:

@@ -15,6 +15,7 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
+from nats_scheduler.cli.contents import header_texts, of_content, print_body
 from nats_scheduler.cli.fire_table import print_next_fires
 from nats_scheduler.cli.history import print_past_fires
 from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
@@ -27,8 +28,6 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.ages import what_helps
-from nats_scheduler.message.headers import decoded, header_items
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import (
     FailureDocument,
@@ -39,6 +38,7 @@ from nats_scheduler.observe.documents import (
     schedule_document,
 )
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
+from nats_scheduler.observe.message_contents import ContentDocument
 from nats_scheduler.observe.texts import (
     NO_SERVER_KNOWS,
     has_ignored_policies,
@@ -73,7 +73,7 @@ class Story:
 
     subject: str
     listing: Listing
-    message: StoredMessage | None
+    message: ContentDocument | None
     """The message of the schedule, or what is stored instead of one; None if it was removed meanwhile."""
     version: str
     """The version of the server."""
@@ -140,7 +140,7 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str, subje
     if not sequences:
         more = f"; `nats-scheduler failures {stream} {printable(subject)}` says what went wrong" if failures else ""
         raise CommandError(not_stored_error(stream, subject).message + more)
-    message = await session.api.message(stream, seq=sequences[0])
+    message = await session.known(lambda known: known.content(stream, subject, sequences[0]))
     past = await session.known(lambda known: known.fires(stream, FireQuery(subject, count)))
     return Story(subject, listing, message, session.server.version, past["fires"], failures)
 
@@ -172,14 +172,22 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     if len(story.listing.schedules) > 1:
         lines.append(("beware", "the message has both spellings of the headers: the server fires it as well"))
     _print_labelled(lines, wide=wide)
+    if story.message is not None:
+        source = None if one is None else one.terms.source
+        print_body(story.message, "Its body", f"; its fires copy the last message on {source}" if source else "")
     entries = story.next_fires(count)
     if one is not None and entries:
         click.echo("\nIts next fires:\n")
         print_next_fires(one.timetable, entries, wide=wide)
+    _print_past(story, wide=wide)
+
+
+def _print_past(story: Story, *, wide: bool) -> None:
+    """Print its last fires, and what went wrong with it."""
     if story.past:
         click.echo("\nIts last fires, newest first:\n")
         print_past_fires(story.past, wide=wide)
-    elif one is not None:
+    elif story.listing.schedule is not None:
         click.echo("\nNo fire of it is stored.")
     if story.failures:
         click.echo("\nWhat went wrong with it, newest first:\n")
@@ -207,10 +215,10 @@ def _published_lines(story: Story) -> list[tuple[str, str]]:
     message = story.message
     if message is None:
         return [("published", "it was removed while it was read")]
-    size = len(message.body or b"")
-    at = f"{moment_text(message.stored_at)}, {span_text(max(story.listing.at - message.stored_at, 0))} ago"
-    lines = [("published", f"{at}, as sequence {message.sequence}, with a body of {size} bytes")]
-    return lines + [("", f"{decoded(name)}: {decoded(value)}") for name, value in header_items(message.block)]
+    stored_at, size = instant_of(message["stored"]), message["body_bytes"]
+    at = f"{moment_text(stored_at)}, {span_text(max(story.listing.at - stored_at, 0))} ago"
+    lines = [("published", f"{at}, as sequence {message['sequence']}, with a body of {size} bytes")]
+    return lines + [("", text) for text in header_texts(message)]
 
 
 def _state_text(one: ListedSchedule, at: int) -> str:
@@ -286,7 +294,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "schedule": None if one is None else schedule_document(name, mode, one),
         "rejected": None if rejected is None else rejected_document(name, mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
-        "message": None if story.message is None else _message_document(story.message),
+        "message": None if story.message is None else of_content(story.message),
         "words": None if one is None else _words(one),
         "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),
         "skipped": skipped_documents(entries),
@@ -298,8 +306,3 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "standbys": [] if known is None else known["standbys"],
         **listing.sidecars.document(),
     }
-
-
-def _message_document(message: StoredMessage) -> dict[str, object]:
-    headers = [{"name": decoded(name), "value": decoded(value)} for name, value in header_items(message.block)]
-    return {"headers": headers, "body_bytes": len(message.body or b"")}

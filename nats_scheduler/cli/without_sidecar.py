@@ -1,8 +1,8 @@
-"""The data that a command reads itself if no sidecar answers: schedules, fires, failures, instances and streams.
+"""What a command reads itself if no sidecar answers: schedules, contents, fires, failures, instances and streams.
 
 Rule: nothing is changed, and what is returned is what a sidecar would answer: `Source` is what both can be asked.
-Cost: a stream is read once, headers only; fires and failures as `control.past` and `service.stored_advisories` say; for
-instances two requests for each, and one for each stream.
+Cost: a stream is read once, headers only; a content takes one request; fires and failures as `control.past` and
+`service.stored_advisories` say; for instances two requests for each, and one for each stream.
 """
 
 from typing import Protocol
@@ -14,6 +14,7 @@ from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.streams import StreamState, absence_of, reading_progress
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
+from nats_scheduler.observe.message_contents import ContentDocument, content_document
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
@@ -45,6 +46,15 @@ class Source(Protocol):
 
     async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
         """Return the past fires of a schedule."""
+        ...
+
+    async def content(
+        self, stream: str, subject: str, sequence: int, *, fire_in: str | None = None
+    ) -> ContentDocument | None:
+        """Return what is stored of a schedule with a sequence, or of its fire in the stream `fire_in`.
+
+        None if that is not stored any more.
+        """
         ...
 
     async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
@@ -88,6 +98,13 @@ class StoredSource:
             return await find_fires(access.connection, access.api, state, query)
         except ScheduleError as error:
             raise CommandError(str(error)) from None
+
+    async def content(
+        self, stream: str, _subject: str, sequence: int, *, fire_in: str | None = None
+    ) -> ContentDocument | None:
+        """Read a message."""
+        message = await self._access.api.message(fire_in or stream, seq=sequence)
+        return None if message is None else content_document(message, is_fire=fire_in is not None)
 
     async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
         """Read what went wrong; end the command with 1 if no stream keeps it."""

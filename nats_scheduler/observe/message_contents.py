@@ -117,6 +117,13 @@ def content_document(message: StoredMessage, *, is_fire: bool, halvings: int = 0
     }
 
 
+def is_shortened(content: ContentDocument) -> bool:
+    """Return whether a document has less than without any halvings."""
+    shown = len((content["body"] or "").encode()) or len(base64.b64decode(content["body_base64"] or ""))
+    has_less = not content["body_complete"] and shown <= MAX_BODY_BYTES - _LONGEST_CHARACTER_BYTES
+    return has_less or (content["headers_omitted"] > 0 and len(content["headers"]) < MAX_HEADERS)
+
+
 def body_lines(content: ContentDocument, most: int = MAX_LINES) -> BodyLines:
     """Return a body in at most `most` lines."""
     text, is_complete = content["body"], content["body_complete"]

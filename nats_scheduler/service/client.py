@@ -39,7 +39,9 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
+from nats_scheduler.observe.message_contents import ContentDocument, is_shortened
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.content_answers import ContentAnswer
 from nats_scheduler.service.encoded_items import SHORTENED
 from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, INTERNAL_ERROR, OUTCOME, error_of, is_inbox
@@ -242,6 +244,16 @@ class ServiceClient:
         answer = await self.answer("fires.list", {**request, **_range(query)}, FiresAnswer)
         if not answer["complete"]:  # more may be read than fits into an answer
             raise UnreadableError("not all fires")
+        return answer
+
+    async def content(
+        self, stream: str, subject: str, sequence: int, *, fire_in: str | None = None
+    ) -> ContentDocument | None:
+        """Return what is stored of a schedule with a sequence, or of its fire in the stream `fire_in`."""
+        request = {"stream": stream, "subject": subject, "fire": sequence if fire_in else None, "fire_stream": fire_in}
+        answer = await self.answer("content.get", request, ContentAnswer)
+        if answer["sequence"] != sequence or is_shortened(answer):
+            raise UnreadableError("another message, or not all of it")
         return answer
 
     async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:

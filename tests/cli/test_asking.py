@@ -29,6 +29,7 @@ SCHEDULES = frozenset({"schedules.list", "rejected.list", "misnamed.list"})
 COMMANDS: dict[str, frozenset[str]] = {
     "history S S.s": frozenset({"fires.list"}),
     "history S S.s --limit 1 --since 1h": frozenset({"fires.list"}),
+    "history S S.s --limit 2 --contents": frozenset({"fires.list", "content.get"}),
     "history S S.gone --target S.out": frozenset({"fires.list"}),
     "failures": frozenset({"failures.list"}),
     "failures S S.bad --since 1h": frozenset({"failures.list"}),
@@ -38,7 +39,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "next S S.cron --count 3": SCHEDULES,
     "ls S": SCHEDULES,
     "ls S --wide": SCHEDULES,
-    "info S S.s": SCHEDULES | {"fires.list", "failures.list"},
+    "info S S.s": SCHEDULES | {"fires.list", "failures.list", "content.get"},
 }
 """Commands, and the endpoints that each of them asks."""
 NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})

@@ -138,7 +138,8 @@ async def test_the_lists_have_the_keys_that_are_promised(prompt: Prompt) -> None
         check("stream ls", await printed(prompt, "stream ls"))
         await prompt.schedule("ORDERS.soon", "@every 1s")
         await account.wait_for("ORDERS", "ORDERS.out")
-        check("history", await printed(prompt, "history ORDERS ORDERS.soon"))
+        of_soon = [await printed(prompt, f"history ORDERS ORDERS.soon{more}") for more in ("", " --contents")]
+        check("history", *of_soon)
 
         async def kept() -> Document | None:
             found = await printed(prompt, "failures")

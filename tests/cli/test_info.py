@@ -8,6 +8,7 @@ from pathlib import Path
 
 from click.testing import Result
 
+from nats_scheduler.cli.contents import MAX_BODY_LINES
 from nats_scheduler.cli.session import NONE_RUNNING
 from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -54,6 +55,39 @@ async def test_it_says_what_was_published_and_when_it_fires(prompt: Prompt) -> N
     for line in ("info ORDERS ORDERS.other", "info OTHER ORDERS.daily"):
         none = await prompt.says(line)
         assert (none.exit_code, none.stdout, line.split()[1] in none.stderr) == (1, "", True)
+
+
+async def test_it_shows_all_headers_and_the_body_whatever_is_in_them(prompt: Prompt) -> None:
+    await prompt.create()
+    bodies = {
+        "json": b'{"order":{"id":7},"note":"\x7f\xe2\x80\xae"}',
+        "binary": b"\xff\x1b[2J",
+        "long": b"\x1b]0;x\x07\n" * 100_000,
+        "empty": b"",
+    }
+    for name, body in bodies.items():
+        await prompt.account.publish(f"ORDERS.{name}", {**DAILY, "Kind": "a\x1b[2J"}, body)
+    shown = {name: await prompt.shows(f"info ORDERS ORDERS.{name}") for name in bodies}
+    assert (
+        'Its body (JSON, 32 bytes):\n\n  {\n    "order": {\n      "id": 7\n    },\n    "note": "\\x7f\\u202e"\n  }\n'
+    ) in shown["json"]
+    assert "Its body (binary, 5 bytes):\n\n  000000  ff 1b 5b 32 4a  " in shown["binary"]
+    assert shown["long"].count("  \\x1b]0;x\\x07\n") == MAX_BODY_LINES
+    assert "  … (--json has the first 32 KiB)\n" in shown["long"]
+    assert "Its body" not in shown["empty"]
+    for text in shown.values():
+        assert "           Kind: a\\x1b[2J\n" in text
+        assert text.replace("\n", "").replace("…", "").isprintable()
+    message = (await prompt.document("info ORDERS ORDERS.json"))["message"]
+    assert (message["body"], message["body_complete"]) == (bodies["json"].decode(), True)
+    assert {one["name"]: one["sent"] for one in message["headers"]} == {**dict.fromkeys(DAILY, False), "Kind": True}
+
+
+async def test_it_says_that_fires_copy_a_source_in_place_of_the_body(prompt: Prompt) -> None:
+    await prompt.create()
+    await prompt.schedule("ORDERS.s", "@every 1h", Source="ORDERS.last")
+    shown = await prompt.shows("info ORDERS ORDERS.s")
+    assert "Its body (text, 4 bytes; its fires copy the last message on ORDERS.last):\n\n  body\n" in shown
 
 
 async def test_an_interval_counts_from_when_it_was_stored_and_a_jitter_says_when_fires_are_sent(prompt: Prompt) -> None:

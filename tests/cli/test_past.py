@@ -38,6 +38,14 @@ async def test_the_fires_of_a_sidecar_are_shown(cli: Cli, start_server: StartSer
         until = fires[0]["stored"]
         for more in (f"--before {older}", f"--until {until}"):
             assert (await prompt.document(f"history S S.s {more}"))["fires"] == fires[1:]
+        each = (await prompt.document("history S S.s --contents"))["fires"]
+        assert [fire["content"]["sequence"] for fire in each] == stored[::-1]
+        assert {(fire["content"]["body"], fire["content"]["subject"]) for fire in each} == {("body", "S.out")}
+        text = await prompt.shows("history S --limit 1 --contents")
+        assert f"\nFire {stored[-1]} of S.s:\n\n  Nats-Scheduler: S.s\n" in text
+        assert text.endswith("\nIts body (text, 4 bytes):\n\n  body\n")
+        many = await prompt.says("history S S.s --limit 101 --contents")
+        assert (many.exit_code, "expected at most 100" in many.stderr) == (2, True)
         for more, shown in (("--limit 1", fires[:1]), ("--since 2200-01-01T00:00:00Z", []), ("--since 1h", fires)):
             assert (await prompt.document(f"history S S.s {more}"))["fires"] == shown
         async with sidecar_on(server.url, allowed_targets=("S=S.other",)) as running:
