@@ -119,20 +119,21 @@ def content_document(message: StoredMessage, *, is_fire: bool, halvings: int = 0
 
 def is_shortened(content: ContentDocument) -> bool:
     """Return whether a document has less than without any halvings."""
-    shown = len((content["body"] or "").encode()) or len(base64.b64decode(content["body_base64"] or ""))
+    shown = len((content["body"] or "").encode()) or len(_bytes(content["body_base64"]))
     has_less = not content["body_complete"] and shown <= MAX_BODY_BYTES - _LONGEST_CHARACTER_BYTES
     return has_less or (content["headers_omitted"] > 0 and len(content["headers"]) < MAX_HEADERS)
 
 
 def body_lines(content: ContentDocument, most: int = MAX_LINES) -> BodyLines:
-    """Return a body in at most `most` lines."""
+    """Return a body in at most `most` lines; the document may be an answer that any client has made up."""
     text, is_complete = content["body"], content["body_complete"]
     if not content["body_bytes"]:
         return BodyLines("empty", [], True)
     if text is None:
-        body = base64.b64decode(content["body_base64"] or "")
+        body = _bytes(content["body_base64"])
         shown = body[: min(MAX_HEX_BYTES, most * HEX_BYTES_OF_A_LINE)]
         return BodyLines("binary", _hex_lines(shown), is_complete and len(shown) == len(body))
+    text = text[:MAX_BODY_BYTES]
     is_json = is_complete and _is_json(text)
     lines = _indented(text, most) if is_json else None
     if lines is None:
@@ -153,6 +154,14 @@ def _text(body: bytes, *, is_cut: bool) -> str | None:
     except UnicodeDecodeError as error:
         is_at_end = is_cut and error.end == len(body) and len(body) - error.start < _LONGEST_CHARACTER_BYTES
         return body[: error.start].decode() if is_at_end and error.reason == "unexpected end of data" else None
+
+
+def _bytes(text: str | None) -> bytes:
+    """Return the bytes that a text in base64 stands for, nothing for another text."""
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except ValueError:
+        return b""
 
 
 def _hex_lines(body: bytes) -> list[str]:

@@ -23,6 +23,7 @@ from nats_scheduler.service.client import (
     RequestRefusedError,
     read,
 )
+from nats_scheduler.service.content_answers import ContentAnswer
 from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
 from nats_scheduler.service.past_answers import ChangesAnswer, FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
@@ -85,6 +86,7 @@ NEXT_FIRES = EndpointQuestion("schedules.next", NextAnswer)
 EXPLANATION = EndpointQuestion("explain", ExplainAnswer, fresh_seconds=30.0)
 REJECTED = EndpointQuestion("rejected.list", RejectedAnswer, fresh_seconds=5.0)
 MISNAMED = EndpointQuestion("misnamed.list", MisnamedAnswer, fresh_seconds=5.0)
+CONTENT = EndpointQuestion("content.get", ContentAnswer, fresh_seconds=5.0)
 PAST_FIRES = EndpointQuestion("fires.list", FiresAnswer, fresh_seconds=2.0)
 FAILURES = EndpointQuestion("failures.list", FailuresAnswer, fresh_seconds=2.0)
 CHANGES = EndpointQuestion("changes.list", ChangesAnswer, fresh_seconds=2.0)

@@ -35,6 +35,7 @@ from nats_scheduler.service.verdict import Known, grouped, troubled_first, verdi
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, day_of, hour_of
+from nats_scheduler.web.content_page import content_values
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.request_checks import (
     CONTROL_COOKIE,
@@ -199,6 +200,7 @@ class Pages:
             "schedules": ("Schedules", self._listed),
             "schedule": ("Schedule", self._story),
             "history": ("Past fires", self._history),
+            "content": ("Content", self._content),
             "streams": ("Streams", self._streams),
             "fires": ("Last fires", self._fires),
             "failures": ("What went wrong", self._failures),
@@ -315,6 +317,9 @@ class Pages:
             "earlier": format_rfc3339(end - DAY),
             "later": format_rfc3339(end + DAY) if end + DAY < self._source.now() else None,
         }
+    async def _content(self, query: Query) -> Values:
+        """Ask for the body and all headers of a schedule, or of a fire."""
+        return await content_values(self._source, query)
 
     async def _fires(self, query: Query) -> Values:
         """Ask for the last fires of all schedules."""

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -19,6 +20,7 @@ from nats_scheduler.observe.message_contents import (
     ContentDocument,
     body_lines,
     content_document,
+    is_shortened,
 )
 from tests.harness.blocks import block_of
 
@@ -146,3 +148,19 @@ def test_json_is_cut_where_it_is_long_and_not_indented_where_it_is_deep() -> Non
     for levels, is_indented in ((MAX_LEVELS, True), (MAX_LEVELS + 1, False)):
         shown = lines_of(b"[" * levels + b"0" + b"]" * levels)
         assert (shown.kind, len(shown.lines) > 1, shown.is_complete) == ("JSON", is_indented, True)
+
+
+def test_a_document_that_a_client_has_made_up_is_shown_as_far_as_it_can_be() -> None:
+    made_up = content(b"x")
+    made_up |= {"body": None, "body_base64": "<b>"}
+    assert body_lines(made_up) == BodyLines("binary", [], True)
+    made_up |= {"body": "x" * 10 * MAX_BODY_BYTES, "body_bytes": -1}
+    assert len("".join(body_lines(made_up).lines)) == MAX_BODY_BYTES
+
+
+def test_a_document_is_shortened_by_halvings_and_not_by_what_is_stored() -> None:
+    large: dict[str, Any] = {"body": b"\xff" * 2**20, "headers": {f"h{number}": "v" * 100 for number in range(600)}}
+    for given in ({"body": b""}, {"body": b"x"}, large, {"body": "ä".encode() * 2**20}, {"body": b"x" + b"\xff" * 10}):
+        assert not is_shortened(content(**given))
+    assert is_shortened(content(**large, halvings=1))
+    assert is_shortened(content(b"x" * 2**20, halvings=1))

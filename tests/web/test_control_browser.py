@@ -185,6 +185,7 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
         *(address("/schedule", **one), "/schedules?stream=O", address("/edit", **one), "/add?stream=O"),
         *(address("/change", do=do, **one) for do in ("pause", "resume", "fire", "edit", "remove")),
         *("/change?do=resume&stream=O", "/change?do=remove&stream=O&filter=O.none", "/changes?stream=O"),
+        address("/content", **one),
     ):
         await desk.open(path)
         assert await accessibility_faults_on(browser) == [], path

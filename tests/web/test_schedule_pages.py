@@ -1,4 +1,4 @@
-"""The pages about one sidecar: the verdict, lists with search and pages, and the story of each schedule."""
+"""The pages about one sidecar: the verdict, lists with search and pages, each schedule (`web/content_page.py`, too)."""
 
 import re
 from collections.abc import AsyncIterator
@@ -198,6 +198,65 @@ async def test_the_reason_of_a_rejection(scene: Scene) -> None:
     listed = await scene.page.shows("/rejected?stream=O", "O.invalid</bdi>", "O.misnamed</bdi>")
     assert subjects(listed) == ["O.invalid", "O.misnamed"]
     await scene.page.shows("/failures", "schedule rejected", "header misnamed", "O.invalid</bdi>")
+
+
+async def test_what_is_sent_is_a_page_of_its_own(scene: Scene) -> None:
+    headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "O.sent", "Kind": "<i>order</i>"}
+    await scene.account.publish("O.sending", headers, b'{"order":{"id":7}}')
+    text = await scene.page.shows("/content?stream=O&subject=O.sending", "What O.sending sends", "18 bytes", "JSON")
+    assert "<bdi>{</bdi>\n<bdi>  &#34;order&#34;: {</bdi>\n<bdi>    &#34;id&#34;: 7</bdi>" in text
+    assert re.search(r"<bdi>&lt;i&gt;order&lt;/i&gt;</bdi></td><td[^>]*>yes</td>", text)
+    assert re.search(r"<bdi>@every 1s</bdi></td><td[^>]*><span[^>]*>no</span></td>", text)
+    [message] = await scene.account.wait_for("O", "O.sent")
+    story = await scene.page.shows(
+        "/schedule?stream=O&subject=O.sending", f'fire={message.sequence}&amp;fire_stream=O"'
+    )
+    assert 'href="/content?stream=O&amp;subject=O.sending"' in story
+    assert "order" not in story, "the page of the schedule shows no body"
+    fire = await scene.page.get(f"/content?stream=O&subject=O.sending&fire={message.sequence}&fire_stream=O")
+    for shown in (
+        f"Fire {message.sequence} of <bdi>O.sending",
+        "O.sent</bdi>",
+        "&#34;id&#34;: 7",
+        "Nats-Scheduler</bdi>",
+    ):
+        assert shown in fire
+    await scene.account.publish("O.sourced", {**headers, "Nats-Schedule-Source": "O.last"}, b"")
+    await scene.page.shows("/content?stream=O&subject=O.sourced", "copy the last message on", "O.last", "It is empty.")
+    await scene.page.shows("/schedule?stream=O&subject=O.invalid", '"/content?stream=O&amp;subject=O.invalid"')
+
+
+async def test_what_no_schedule_sends_is_said(scene: Scene) -> None:
+    for query in ("subject=O.none", "subject=O.cron&fire=1", "subject=O.cron&fire=99999&fire_stream=NONE"):
+        assert "Not known: " in await scene.page.get(f"/content?stream=O&{query}", 404)
+    for query in (
+        "subject=O.cron&fire=0",
+        "subject=O.cron&fire=1&fire_stream=>",
+        f"subject=O.cron&fire={'9' * 50}",
+        "",
+    ):
+        assert "Not known: " in await scene.page.get(f"/content?stream=O&{query}")
+
+
+async def test_hostile_content_is_text(scene: Scene) -> None:
+    """The longest of them has a page that is not much longer than what is shown of it."""
+    bodies = {
+        "markup": b"</pre><script>alert(1)</script>\r\n&amp;",
+        "marks": "\u202e\u2066\x1b[2J\x00\u200b".encode(),
+        "binary": bytes(range(256)) * 3_000,
+        "deep": b"[" * 500_000,
+        "many lines": b"\n" * 900_000,
+        "wide": b"x" * 900_000,
+    }
+    for number, body in enumerate(bodies.values()):
+        more = {f"H{place}": "<b>\u202e" + "v" * 50 for place in range(700)}
+        headers = {"Nats-Schedule": f"@at {in_seconds(5_000)}", "Nats-Schedule-Target": "O.out", **more}
+        await scene.account.publish(f"O.content.{number}", headers, body)
+        text = await scene.page.shows(f"/content?stream=O&subject=O.content.{number}", "and 202 more", "&lt;b&gt;")
+        assert len(text) < 300_000
+        assert ("<script>alert" in text, "<b>" in text) == (False, False)
+        unseen = {one for one in text if not one.isprintable()}
+        assert unseen == {"\n"}, unseen
 
 
 HOSTILE = (
