@@ -5,14 +5,19 @@ The rules:
 - An edit sends what differs from what the page showed, and nothing else: what another person changed meanwhile
   is refused by its sequence, shown beside what was typed, and taken over where nothing was typed.
 - What is typed comes back with each answer. Notes of the sidecar are shown before it is stored.
-- No request answers a body, or a header that is none of a schedule: they stay as they are unless new ones are written.
+- The stored body is in the form if that gives it back as it is: a text without control characters, all of which the
+  sidecar answers. The form remembers a digest of it, and not all of it twice. Any other body, and headers that are none
+  of a schedule, stay as they are unless new ones are written.
 
-Cost: a request for each preview, two if it is refused; a script of the page asks for some while a person types.
+Cost: a request for each preview, two if it is refused; a script of the page asks for some while a person types. A
+request for the schedule and one for its body where a form begins, and again where it is refused by its sequence.
 """
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from starlette.requests import Request
@@ -21,10 +26,12 @@ from starlette.responses import Response
 from nats_scheduler.message.dialect import DIALECTS, Dialect, dialect_named
 from nats_scheduler.message.schedule_form import FIELDS, ScheduleForm, diff
 from nats_scheduler.observe.documents import ScheduleDocument
+from nats_scheduler.observe.message_contents import MAX_BODY_BYTES, ContentDocument
 from nats_scheduler.observe.outlook import FIRES_AHEAD, OutlookDocument
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.change_endpoints import ChangeAnswer
 from nats_scheduler.service.client import QuestionError, read
+from nats_scheduler.service.content_answers import ContentAnswer
 from nats_scheduler.service.micro import CONFLICT, UNAVAILABLE, UNPROCESSABLE
 from nats_scheduler.service.past_answers import ChangesAnswer, KeptChangeDocument
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer
@@ -72,6 +79,20 @@ def form_of(fields: Fields) -> ScheduleForm:
     return replace(ScheduleForm(policies=policies_of(fields["policies"])), **texts)
 
 
+def body_in_form(content: ContentDocument) -> str | None:
+    """Return the body of a stored schedule if a form gives it back as it is, None for any other."""
+    text = content["body"]
+    if text is None or not content["body_complete"] or len(text) > MAX_BODY_BYTES:
+        return None
+    is_kept = all(one in "\n\t" or unicodedata.category(one) != "Cc" for one in text)
+    return text if is_kept else None
+
+
+def digest_of(body: str | None) -> str:
+    """Return what a form remembers of the body that it shows, "" of none."""
+    return "" if body is None else sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def shown(headers: Iterable[tuple[bytes, bytes]]) -> list[Header]:
     """Return headers as a request has them."""
     return [[name.decode(), value.decode()] for name, value in headers]
@@ -88,10 +109,18 @@ class Written:
     """The sequence that the form shows, 0 for none."""
     typed: Fields
     was: Fields
+    was_body: str = ""
+    """The digest of the stored body if that is what the form began with, "" if it is not shown."""
+
+    @property
+    def has_other_body(self) -> bool:
+        """True if another body is typed than the stored one, which the form began with."""
+        return bool(self.was_body) and digest_of(self.typed["body"]) != self.was_body
 
     def edit(self) -> dict[str, object]:
         """Return the keys of the request for what differs; raises `ValueError`."""
-        if self.typed["body"] and not self.typed["replace"]:
+        is_replaced = self.has_other_body if self.was_body else bool(self.typed["replace"])
+        if self.typed["body"] and not self.was_body and not is_replaced:
             raise ValueError("a body is typed: choose to replace the stored one by it, or clear it")
         edit = diff(form_of(self.was), form_of(self.typed), self.dialect)
         asked: dict[str, object] = {
@@ -99,7 +128,7 @@ class Written:
             "unset": [name.decode() for name in edit.unset] + names_of(self.typed["unset"]),
             "expected": self.sequence,
         }
-        return {**asked, "body": self.typed["body"]} if self.typed["replace"] else asked
+        return {**asked, "body": self.typed["body"]} if is_replaced else asked
 
     def addition(self) -> dict[str, object]:
         """Return the keys of the request for a new schedule; raises `ValueError`."""
@@ -120,12 +149,24 @@ class Written:
             raise ValueError(f"a spelling of '{self.spelling[:40]}': expected {expected}")
         return dialect
 
-    def beside(self, schedule: ScheduleDocument | None, sequence: int, *, is_new: bool) -> "Written":
-        """Return it beside what is stored now; in an edit, a field in which nothing was typed has what is stored."""
-        now, untouched = fields_of(schedule), [name for name in SHOWN if self.typed[name] == self.was[name]]
-        typed = self.typed if is_new else {**self.typed, **{name: now[name] for name in untouched}}
-        spelling = self.spelling if is_new or schedule is None else schedule["dialect"]
-        return Written(self.stream, self.subject, spelling, sequence, typed, now)
+    def beside(
+        self, schedule: ScheduleDocument | None, sequence: int, *, is_new: bool, body: str | None = None
+    ) -> "Written":
+        """Return it beside what is stored now; in an edit, a field in which nothing was typed has what is stored.
+
+        `body` is the stored body if a form can show it.
+        """
+        now = fields_of(schedule)
+        if is_new:
+            return Written(self.stream, self.subject, self.spelling, sequence, self.typed, now)
+        untouched = {name: now[name] for name in SHOWN if self.typed[name] == self.was[name]}
+        has_own_body = self.has_other_body if self.was_body else bool(self.typed["body"] or self.typed["replace"])
+        if not has_own_body:
+            untouched["body"] = body or ""
+        spelling = self.spelling if schedule is None else schedule["dialect"]
+        # What was typed without a look at the stored body goes on to replace it only if that is chosen.
+        digest = "" if has_own_body and not self.was_body else digest_of(body)
+        return Written(self.stream, self.subject, spelling, sequence, {**self.typed, **untouched}, now, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +216,8 @@ class Editing:
             raise WrongFormError(NOT_FOUND if code_of(error) == NOT_FOUND else UNAVAILABLE, str(error)) from None
         if schedule is None:
             raise WrongFormError(NOT_FOUND, f"'{subject}' has no valid schedule to edit: replace it by a new one")
-        written = untouched(stream, subject, schedule["dialect"], schedule)
+        body = await self._body(stream, subject, schedule["sequence"])
+        written = untouched(stream, subject, schedule["dialect"], schedule, body)
         return await self._page(request, "edit", written, await self._preview("edit", written))
 
     async def _add(self, request: Request, form: Form | None) -> Response:
@@ -243,14 +285,25 @@ class Editing:
     async def _stored(self, stream: str, subject: str) -> ScheduleAnswer:
         return read(ScheduleAnswer, await self._link.ask("schedules.get", {"stream": stream, "subject": subject}))
 
+    async def _body(self, stream: str, subject: str, sequence: int) -> str | None:
+        """Return the body of a schedule with a sequence, None if a form cannot show it or the sidecar does not."""
+        try:
+            content = read(ContentAnswer, await self._link.ask("content.get", {"stream": stream, "subject": subject}))
+        except QuestionError:
+            return None
+        return body_in_form(content) if content["sequence"] == sequence else None
+
     async def _beside(self, do: str, written: Written) -> Written | None:
         """Return what was typed beside what is stored now; None if there is none, or it cannot be asked for."""
         try:
             found = await self._stored(written.stream, written.subject)
         except QuestionError:
             return None
-        stored = found["schedule"] or found["rejected"]
-        return None if stored is None else written.beside(found["schedule"], stored["sequence"], is_new=do == "add")
+        stored, is_new = found["schedule"] or found["rejected"], do == "add"
+        if stored is None:
+            return None
+        body = None if is_new else await self._body(written.stream, written.subject, stored["sequence"])
+        return written.beside(found["schedule"], stored["sequence"], is_new=is_new, body=body)
 
     async def _change_to(self, written: Written) -> KeptChangeDocument | None:
         """Return who stored what is there now, and why; None if that was not recorded, or not yet."""
@@ -267,10 +320,16 @@ class Editing:
         return place | (written.edit() if do == "edit" else written.addition())
 
 
-def untouched(stream: str, subject: str, spelling: str, schedule: ScheduleDocument | None = None) -> Written:
-    """Return a form in which nothing is typed yet, of a schedule that is stored or of a new one."""
+def untouched(
+    stream: str, subject: str, spelling: str, schedule: ScheduleDocument | None = None, body: str | None = None
+) -> Written:
+    """Return a form in which nothing is typed yet, of a schedule that is stored or of a new one.
+
+    `body` is the stored body if a form can show it.
+    """
     was, sequence = fields_of(schedule), 0 if schedule is None else schedule["sequence"]
-    return Written(stream, subject, spelling, sequence, {**was, **dict.fromkeys(TYPED, "")}, was)
+    typed = {**was, **dict.fromkeys(TYPED, ""), "body": body or ""}
+    return Written(stream, subject, spelling, sequence, typed, was, digest_of(body))
 
 
 def written_in(form: Form) -> Written:
@@ -278,4 +337,5 @@ def written_in(form: Form) -> Written:
     typed = {name: form.text(name) for name in (*SHOWN, *TYPED)} | {"body": form.whole("body")}
     was = {name: form.text(f"was_{name}") for name in SHOWN}
     sequence = sequence_of(form.text("sequence"))
-    return Written(form.text("stream"), form.text("subject"), form.text("spelling"), sequence, typed, was)
+    place = form.text("stream"), form.text("subject"), form.text("spelling")
+    return Written(*place, sequence, typed, was, form.text("was_body"))

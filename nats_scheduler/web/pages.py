@@ -317,6 +317,7 @@ class Pages:
             "earlier": format_rfc3339(end - DAY),
             "later": format_rfc3339(end + DAY) if end + DAY < self._source.now() else None,
         }
+
     async def _content(self, query: Query) -> Values:
         """Ask for the body and all headers of a schedule, or of a fire."""
         return await content_values(self._source, query)

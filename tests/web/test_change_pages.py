@@ -1,6 +1,7 @@
 """The pages that change schedules, beside a real sidecar: what they ask for is done, and nothing else is."""
 
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from html import unescape
@@ -15,6 +16,7 @@ from nats_scheduler.web.change_pages import MAX_SELECTED
 from nats_scheduler.web.rendering import address
 from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
 from tests.harness.servers import V2_11, V2_15, server_binary
+from tests.harness.waiting import eventually
 from tests.service.controlling import Controlled, controlled_on, far
 from tests.web.browsing import TOKEN, Browsing, browsing, fields_of
 from tests.web.test_request_checks import CONTROL_TOKEN, controllers
@@ -332,6 +334,49 @@ async def test_a_note_is_shown_before_an_edit_is_made(scene: Scene) -> None:
     assert b"O.noted" in (await scene.controlled.stored("O.note")).block
     missing = await scene.page.get("/edit?stream=O&subject=O.none", 404)
     assert "has no schedule on" in missing
+
+
+async def test_an_edit_begins_with_the_stored_body_and_says_what_it_does_not_show(scene: Scene) -> None:
+    headers = [["X-Nats-Schedule", "0 0 9 * * *"], ["X-Nats-Schedule-Target", "O.out"]]
+    path = "/edit?stream=O&subject=O.body"
+
+    async def form() -> list[tuple[str, str]]:
+        """Return the fields of the form of what is stored now: the sidecar may not have received that yet."""
+        sequence = str((await scene.controlled.stored("O.body")).sequence)
+
+        async def found() -> list[tuple[str, str]] | None:
+            answer = await scene.page.client.get(path)
+            fields = fields_of(answer.text)
+            return fields if answer.status_code == 200 and ("sequence", sequence) in fields else None
+
+        return await eventually(found, describe="the form of O.body")
+
+    for body, shown in ((b"\n<b>tea</b>\t", "\n<b>tea</b>\t"), (b"", ""), (b"\xff", None), (b"a\r\n", None)):
+        new = {"headers": headers, "body_base64": b64encode(body).decode(), "replace": True}
+        await scene.controlled.change("add", "O.body", **new)
+        fields = await form()
+        assert dict(fields)["body"] == (shown or "")
+        text = await scene.page.get(path)
+        assert ("Replace the body by this text" in text, "<b>tea" in text) == (shown is None, False)
+        await scene.send("/edit", fields, step="store", target="O.other", **WHO)
+        assert (await scene.controlled.stored("O.body")).body == body
+        typed: dict[str, Any] = {"body": "milk", **({"replace": "1"} if shown is None else {})}
+        fields = await form()
+        preview = await scene.send("/edit", fields, step="preview", **typed)
+        assert "<li>with another body</li>" in preview
+        assert dict(fields_of(preview))["body"] == "milk"
+        await scene.send("/edit", fields_of(preview), step="store", **WHO)
+        assert (await scene.controlled.stored("O.body")).body == b"milk"
+    mine, theirs = [await form() for _ in range(2)]
+    await scene.send("/edit", theirs, step="store", body="theirs", **WHO)
+    await form()
+    stale = await scene.send("/edit", mine, 409, step="store", target="O.mine", **WHO)
+    assert dict(fields_of(stale))["body"] == "theirs", "what nobody typed has what is there now"
+    stale = await scene.send("/edit", mine, 409, step="store", body="mine", **WHO)
+    assert (dict(fields_of(stale))["body"], "There now: another body" in stale) == ("mine", True)
+    await scene.send("/edit", fields_of(stale), step="store", **WHO)
+    assert (await scene.controlled.stored("O.body")).body == b"mine"
+    assert "<strong>removed</strong>" in await scene.change("remove", "O.body")
 
 
 async def test_lines_and_characters_that_are_not_shown_are_sent_back_as_they_are(scene: Scene) -> None:

@@ -159,6 +159,27 @@ async def test_two_people_who_edit_one_schedule_lose_nothing_that_they_typed(des
     await desk.browser.console()  # it reports the answer with 409
 
 
+async def test_a_body_that_a_browser_shows_in_a_field_comes_back_as_it_is(desk: Desk) -> None:
+    body = "\n\n tea &amp; <b>milk</b>\n\t\N{ZERO WIDTH JOINER}\u202e grün \n".encode()
+    await desk.account.publish("O.body", {**MORNING, "Nats-Schedule-Target": "O.out"}, body)
+    edit = address("/edit", stream="O", subject="O.body")
+
+    async def has_form() -> bool:
+        await desk.open(edit)
+        return bool(await desk.browser.run("return document.querySelector('[name=body]') !== null"))
+
+    await eventually(has_form, describe="the page knows O.body")
+    await fill(desk.browser, target="O.other", author="Ada", reason="moved")
+    await desk.browser.until("return document.querySelector('#preview').innerText.includes('O.other')")
+    assert "body" not in await desk.browser.run("return document.querySelector('#preview').innerText")
+    await desk.browser.run("document.querySelector('button[value=store]').click()")
+    await desk.browser.until(SUBMITTED, "1 done, 0 refused")
+    stored = await desk.account.api.message("O", last_by_subj="O.body")
+    assert stored is not None
+    assert (stored.body, b"O.other" in stored.block) == (body, True)
+    await desk.browser.console()  # it reports the answers with 404, before the page knew it
+
+
 async def test_it_works_without_scripts(desk: Desk) -> None:
     browser = desk.browser
     await desk.add("O.plain")

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.schedule_form import FIELDS
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.observe.message_contents import MAX_BODY_BYTES, content_document
 from nats_scheduler.web.change_pages import headers_of
-from nats_scheduler.web.editing import SHOWN, Written, fields_of
+from nats_scheduler.web.editing import SHOWN, Written, body_in_form, digest_of, fields_of
 from tests.harness.hiding import HIDES, HIDING
 
 STORED: Any = {
@@ -21,11 +23,11 @@ STORED: Any = {
 }
 
 
-def written(sequence: int = 7, spelling: str = "portable", **typed: str) -> Written:
-    """Return a form of the stored schedule, with what is typed into it."""
+def written(sequence: int = 7, spelling: str = "portable", stored: str | None = None, **typed: str) -> Written:
+    """Return a form of the stored schedule, with what is typed into it; `stored` is the body that it shows."""
     was = fields_of(STORED)
-    empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
-    return Written("O", "O.s", spelling, sequence, {**was, **empty, **typed}, was)
+    empty = {**dict.fromkeys(("set", "unset", "replace"), ""), "body": stored or ""}
+    return Written("O", "O.s", spelling, sequence, {**was, **empty, **typed}, was, digest_of(stored))
 
 
 def test_an_edit_names_what_differs_and_nothing_else() -> None:
@@ -46,6 +48,52 @@ def test_an_edit_names_what_differs_and_nothing_else() -> None:
     with pytest.raises(ValueError, match="a body is typed: choose to replace the stored one by it, or clear it"):
         written(body="typed, and not to be stored").edit()
     assert written(body="", replace="1").edit()["body"] == "", "an empty body replaces the stored one"
+
+
+def test_a_body_that_the_form_shows_is_sent_if_it_was_changed_and_only_then() -> None:
+    assert "body" not in written(stored="tea\n\tand milk").edit()
+    assert written(stored="tea", body="milk").edit()["body"] == "milk"
+    assert written(stored="tea", body="").edit()["body"] == "", "what is shown and cleared is to be empty"
+    assert written(stored="", body="milk").edit()["body"] == "milk"
+    assert "body" not in written(stored="").edit()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_shown"),
+    [
+        (b"", True),
+        (b" \ntea\n\t\n", True),
+        ("grün \u202e\N{ZERO WIDTH JOINER}".encode(), True),
+        (b"x" * MAX_BODY_BYTES, True),
+        (b"x" * (MAX_BODY_BYTES + 1), False),
+        (b"a\r\nb", False),
+        (b"a\x00", False),
+        (b"\x1b[2J", False),
+        ("\x85".encode(), False),
+        (b"\xff", False),
+    ],
+)
+def test_a_form_shows_a_body_that_it_gives_back_as_it_is(body: bytes, is_shown: bool) -> None:
+    content = content_document(StoredMessage("O.s", 7, 0, b"", body), is_fire=False)
+    assert body_in_form(content) == (body.decode() if is_shown else None)
+
+
+def test_of_a_body_that_was_changed_meanwhile_nothing_is_lost() -> None:
+    def beside(mine: Written, body: str | None) -> tuple[str, bool, object]:
+        now = mine.beside(STORED, 8, is_new=False, body=body)
+        try:
+            return now.typed["body"], bool(now.was_body), now.edit().get("body")
+        except ValueError:
+            return now.typed["body"], bool(now.was_body), "not chosen"
+
+    assert beside(written(stored="tea"), "milk") == ("milk", True, None)
+    assert beside(written(stored="tea"), None) == ("", False, None)
+    assert beside(written(stored="tea", body="mine"), "milk") == ("mine", True, "mine")
+    assert beside(written(stored="tea", body="mine"), None) == ("mine", False, "not chosen")
+    assert beside(written(), "milk") == ("milk", True, None)
+    assert beside(written(body="mine", replace="1"), "milk") == ("mine", False, "mine")
+    assert beside(written(body="mine"), "milk") == ("mine", False, "not chosen")
+    assert beside(written(replace="1"), "milk") == ("", False, "")
 
 
 def test_a_new_schedule_replaces_only_what_was_seen() -> None:
