@@ -29,7 +29,6 @@ from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, Sidecar
 from nats_scheduler.doctor.finding import DoctorReport, Finding
 from nats_scheduler.doctor.finding_codes import Severity
 from nats_scheduler.doctor.gather import Gathering
-from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.doctor.server import is_inbox_denied, reach_servers
 from nats_scheduler.jetstream.errors import (
     ApiError,
@@ -40,6 +39,7 @@ from nats_scheduler.jetstream.errors import (
     RequestUnansweredError,
 )
 from nats_scheduler.jetstream.streams import Progress, absence_of
+from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode

@@ -98,6 +98,12 @@ class JetStreamRequests(Requests):
             if len(found) * RANGE_GROWTH <= FIRST_RANGE:
                 length = min(length * RANGE_GROWTH, MAX_RANGE)
 
+    async def check_publish(self, subject: str) -> None:
+        """Raise nothing: to ask what the user may needs a permission that programs do not have."""
+
+    async def check_request(self, request: str) -> None:
+        """Raise nothing: the same."""
+
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Send a message once and return what the stream answers."""
 

@@ -104,6 +104,7 @@ async def add(
         if last is not None and not is_free and not replace:
             raise AlreadyExistsError(f"{subject}: {_what_is_there(last, found, store.now())}", last.sequence)
         if dry_run:
+            await store.check_publish(subject)
             return change
         if loss := " ".join(_losses(served, wanted, found, store.now())):
             warn(f"{subject}: {loss}")
@@ -148,7 +149,10 @@ async def edit(
     notes = (*notes, *ends_by_age(served, wanted, store.now()))
     notes = (*unfired(served, found, block, body, store.now()), *notes)
     change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact), schedule=wanted)
-    return change if dry_run else await store_schedule(store, served, change, block, body)
+    if dry_run:
+        await store.check_publish(subject)
+        return change
+    return await store_schedule(store, served, change, block, body)
 
 
 async def edit_latest(
@@ -193,6 +197,7 @@ async def remove(
     served, found = await opened(store, stream, subject, expected)
     change = Change(Kind.REMOVED, stream, subject, found.sequence, None, author, store.now())
     if dry_run:
+        await store.check_delete(stream, subject)
         return change
     await delete_message(store, stream, found.message)
     if await _had_fired(store, served, found):

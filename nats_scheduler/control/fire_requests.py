@@ -63,6 +63,7 @@ async def fire(
     sequence = found.sequence
     change = Change(Kind.FIRED, stream, subject, sequence, sequence, author, now, (fire_time,), notes, schedule=found)
     if dry_run:
+        await store.check_publish(definition_of(found).terms.target)
         return change
     published = await _stored(store, stream, found, await _stream_of(store, stream, found), block, body)
     if published.is_duplicate:
@@ -93,7 +94,7 @@ async def backfill(
         raise NotPossibleError(f"a limit of {limit:,} fires: expected 1 to {MAX_BACKFILL:,}")
     served, found = await opened(store, stream, subject, expected)
     served.admit(found)
-    definition_of(found)
+    target = definition_of(found).terms.target
     now = store.now()
     stored = await store.fires(stream, found.message, since_ns, min(until_ns, now))
     times, notes = missing_fires(found, stored, since_ns, until_ns, now)
@@ -104,7 +105,10 @@ async def backfill(
     change = Change(Kind.BACKFILLED, stream, subject, sequence, sequence, author, now, times, notes, schedule=found)
     if not times:
         return replace(change, kind=Kind.UNCHANGED, notes=(NOTHING_MISSING, *notes))
-    return change if dry_run else await _fill(store, served, found, change)
+    if dry_run:
+        await store.check_publish(target)
+        return change
+    return await _fill(store, served, found, change)
 
 
 async def _fill(store: ScheduleStore, served: Served, found: Current, change: Change) -> Change:

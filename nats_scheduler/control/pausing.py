@@ -64,6 +64,7 @@ async def pause(
     check_written(paused, before=block)
     change = Change(Kind.PAUSED, stream, subject, sequence, sequence, author, store.now(), notes=notes)
     if dry_run:
+        await store.check_publish(subject)
         return change
     return await store_schedule(store, served, change, paused, found.message.body or b"")
 
@@ -89,6 +90,7 @@ async def resume(
     if drop and has_passed(found, now):
         change = Change(Kind.REMOVED, stream, subject, sequence, None, author, now, notes=(DROPPED,))
         if dry_run:
+            await store.check_delete(stream, subject)
             return change
         await delete_message(store, stream, found.message)
         return await recorded(store, change)
@@ -96,7 +98,10 @@ async def resume(
     resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
     notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
     change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes, schedule=resumed)
-    return change if dry_run else await store_schedule(store, served, change, block, body)
+    if dry_run:
+        await store.check_publish(subject)
+        return change
+    return await store_schedule(store, served, change, block, body)
 
 
 def has_passed(found: Current, now: int) -> bool:

@@ -35,6 +35,7 @@ from nats_scheduler.control.schedule_errors import (
 from nats_scheduler.control.store_port import Published, Refusal, Served, ServedStreams, StoredFires, Wire
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.effective_headers import with_effective_headers
+from nats_scheduler.message.foreign_json import is_expressible
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, UNDECIDED, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import header_value, without_headers
 from nats_scheduler.message.past_fires import PastFire
@@ -126,6 +127,16 @@ class ScheduleStore:
         await self._wire.wait(seconds)
 
     # -- changing -------------------------------------------------------------------------------------------------
+
+    async def check_publish(self, subject: str) -> None:
+        """Raise `ForbiddenError` if it is known that the user may not publish to a subject; nothing is sent there."""
+        await self._wire.check_publish(subject)
+
+    async def check_delete(self, stream: str, subject: str) -> None:
+        """Raise `ForbiddenError` if it is known that the user may not delete what is stored on a subject."""
+        config = (await self._wire.stream(stream)).config
+        is_purged = is_expressible(subject) and config.get("deny_purge") is not True
+        await self._wire.check_request(f"{'STREAM.PURGE' if is_purged else 'STREAM.MSG.DELETE'}.{stream}")
 
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes, *, expected: int | None) -> Published:
         """Store a message in place of the one with the sequence `expected`: 0 for none, None for any.

@@ -128,6 +128,12 @@ class Wire(Protocol):
     def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
         """Yield the messages of a stream on a subject, which may contain wildcards, without bodies, newest first."""
 
+    async def check_publish(self, subject: str) -> None:
+        """Raise `ForbiddenError` if it is known that the user may not publish to a subject; nothing is sent there."""
+
+    async def check_request(self, request: str) -> None:
+        """Raise `ForbiddenError` if it is known that the user may not send a request (its subject without prefix)."""
+
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Send a message once and return what the stream answers.
 

@@ -27,7 +27,6 @@ from nats_scheduler.doctor.facts import (
 from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permission_probe import read_permissions
 from nats_scheduler.doctor.permissions import needs_of, place_of
-from nats_scheduler.doctor.system_requests import cluster_answers
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
@@ -36,6 +35,7 @@ from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError,
 from nats_scheduler.jetstream.own_streams import REPLICAS, REQUIRED_BYTES, room_of, storage_for
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.jetstream.stretches import StretchReader
+from nats_scheduler.jetstream.system_requests import cluster_answers
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import inner, integer

@@ -21,16 +21,14 @@ import asyncio
 from collections.abc import Sequence
 
 from nats_scheduler.doctor.facts import Need
-from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE, PermissionPlace, permits
-from nats_scheduler.doctor.system_requests import own_answer
+from nats_scheduler.doctor.permissions import PermissionPlace
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.message.foreign_json import Object, inner
+from nats_scheduler.jetstream.own_permissions import OwnPermissions
 from nats_scheduler.message.headers import with_headers
-
-USER_INFO = "$SYS.REQ.USER.INFO"
+from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE, permits
 
 NOT_JSON = b"{?"
 """A body that no server can read; it begins like an object, because some take anything else for no body."""
@@ -54,9 +52,9 @@ async def read_permissions(
     connection: Connection, api: JetStreamApi, place: PermissionPlace, needs: Sequence[Need]
 ) -> tuple[list[Need], list[Need]]:
     """Return what is missing of the needs, and what stays unclear."""
-    listed = await _listed(connection)
+    listed = await connection.one(OwnPermissions).listed()
     if listed is not None:
-        return [need for need in needs if not permits(listed, need)], []
+        return [need for need in needs if not permits(listed, need.act, need.subject)], []
     probe = _Probe(connection, api, place)
     denied = await probe.subscriptions([need.subject for need in needs if need.act == SUBSCRIBE])
     published = [need for need in needs if need.act == PUBLISH]
@@ -64,18 +62,6 @@ async def read_permissions(
     missing = [need for need, answer in zip(published, answers, strict=True) if answer is False]
     unclear = [need for need, answer in zip(published, answers, strict=True) if answer is None]
     return [*missing, *(need for need in needs if need.act == SUBSCRIBE and need.subject in denied)], unclear
-
-
-async def _listed(connection: Connection) -> Object | None:
-    """Return the permissions of the user as its own server lists them; None if it does not.
-
-    Beside a leaf node the other server answers too, with what the leaf node's user may.
-    """
-    try:
-        data = await own_answer(connection, USER_INFO)
-    except JetStreamError:
-        return None
-    return inner(data.get("permissions")) if data else None
 
 
 class _Probe:

@@ -5,7 +5,7 @@ What is needed depends on who fires a stream, so a stream that only the server f
 """
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
@@ -13,8 +13,7 @@ from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.foreign_json import inner
-from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.modes import Mode
@@ -22,7 +21,6 @@ from nats_scheduler.runtime.modes import Mode
 YES, OPTIONAL, SPARE = "yes", "optional", "–"
 COLUMNS = ("2.10", "2.11", "portable", "native")
 
-PUBLISH, SUBSCRIBE = "publish", "subscribe"
 MAX_SUBJECTS_NAMED = 5
 """Most subjects that the note about unclear permissions names."""
 
@@ -157,20 +155,6 @@ def _subjects_of(
                 yield subject, column_of(stream.mode, server)
     else:
         yield row.subject.format(**known), account
-
-
-def permits(permissions: Mapping[str, object], need: Need) -> bool:
-    """Return whether a user with these permissions, as the server lists them, has what is needed."""
-    rules = inner(permissions.get(need.act))
-    allow, deny = _texts(rules.get("allow")), _texts(rules.get("deny"))
-    if any(subject_matches(need.subject, one) for one in deny):
-        return False
-    return not allow or any(subject_matches(need.subject, one) for one in allow)
-
-
-def _texts(value: object) -> list[str]:
-    """Return the subjects of a list; one with a queue group counts without it."""
-    return [str(one).partition(" ")[0] for one in value] if isinstance(value, list) else []
 
 
 def check_permissions(facts: AccountFacts) -> Iterator[Finding]:

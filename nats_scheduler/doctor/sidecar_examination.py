@@ -30,7 +30,7 @@ from nats_scheduler.doctor.facts import (
 )
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.gather import read_announced
-from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
+from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
 from nats_scheduler.engine.views.view import ALL
@@ -38,6 +38,7 @@ from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
+from nats_scheduler.message.user_permissions import PUBLISH
 from nats_scheduler.observe.documents import FailureDocument, UnexaminedDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.runtime.consumption import copies_in

@@ -34,6 +34,7 @@ from nats_scheduler.jetstream.errors import (
     UnreadableAnswerError,
     UnsendableError,
 )
+from nats_scheduler.jetstream.own_permissions import OwnPermissions
 from nats_scheduler.jetstream.publish import answer_of, outcome_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
@@ -41,6 +42,7 @@ from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.message.user_permissions import PUBLISH, permits
 
 MAX_PAYLOAD_EXCEEDED = 10054
 """The server's code for a message that is too large."""
@@ -105,6 +107,17 @@ class ScheduleWire(Requests):
                     if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
                         await asyncio.sleep(0)
                     yield message
+
+    async def check_publish(self, subject: str) -> None:
+        """Raise `ForbiddenError` if the server lists that the user may not publish to a subject."""
+        listed = await self._connection.one(OwnPermissions).listed()
+        if listed is not None and not permits(listed, PUBLISH, subject):
+            with translated():
+                raise NotPermittedError(subject)
+
+    async def check_request(self, request: str) -> None:
+        """Raise `ForbiddenError` if the server lists that the user may not send a request."""
+        await self.check_publish(f"{self._api.prefix}.{request}")
 
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Send a message once and return what the stream answers."""

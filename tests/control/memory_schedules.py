@@ -67,6 +67,8 @@ class MemoryWire:
         """The acts of other clients right before the next publishes and deletes, one for each."""
         self.waited_for: deque[Callable[[], object]] = deque()
         """The acts of other clients during the next waits, one for each."""
+        self.forbidden: set[str] = set()
+        """The subjects, and the requests, that the user is known not to be allowed to publish."""
         self.waits: list[float] = []
         """The waits (s) so far; none of them takes time."""
 
@@ -140,6 +142,15 @@ class MemoryWire:
         for message in reversed(list(self._stream(stream.name).messages(subject))):
             if message.sequence <= stream.last_sequence:
                 yield message
+
+    async def check_publish(self, subject: str) -> None:
+        """Raise an error for what the test forbids."""
+        if subject in self.forbidden:
+            raise ForbiddenError(f"the user may not publish to {subject}")
+
+    async def check_request(self, request: str) -> None:
+        """Raise an error for what the test forbids."""
+        await self.check_publish(request)
 
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Store a message."""

@@ -11,6 +11,7 @@ from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, p
 from nats_scheduler.control.schedule_errors import (
     AlreadyExistsError,
     ConflictError,
+    ForbiddenError,
     NotFoundError,
     NotPossibleError,
     RejectedError,
@@ -384,6 +385,35 @@ async def test_a_dry_run_of_a_removal_removes_nothing(world: World) -> None:
     world.put(block())
     change = await remove(world.store, "S", SUBJECT, dry_run=True)
     assert (change.kind, len(world.stream), world.store.recorded) == (Kind.REMOVED, 1, [])
+
+
+async def test_a_dry_run_is_refused_for_a_permission_that_is_known_to_be_missing(world: World) -> None:
+    store = world.store
+    store.wire.forbidden |= {SUBJECT, "STREAM.PURGE.S"}
+    with pytest.raises(ForbiddenError, match=f"may not publish to {SUBJECT}"):
+        await add(store, "S", SUBJECT, block(), b"", dry_run=True)
+    world.put(block())
+    for dry in (
+        partial(edit, store, "S", SUBJECT, Edit(body=b"another")),
+        partial(pause, store, "S", SUBJECT),
+        partial(remove, store, "S", SUBJECT),
+    ):
+        with pytest.raises(ForbiddenError):
+            await dry(dry_run=True)
+    world.put(paused_block(block("@at 2020-01-01T00:00:00Z"), ADR51))
+    for drop in (False, True):
+        with pytest.raises(ForbiddenError):
+            await resume(store, "S", SUBJECT, drop=drop, dry_run=True)
+
+
+async def test_a_dry_run_of_a_removal_asks_for_what_the_stream_lets_it_use() -> None:
+    world = World(deny_purge=True)
+    world.put(block())
+    world.store.wire.forbidden.add("STREAM.PURGE.S")
+    assert (await remove(world.store, "S", SUBJECT, dry_run=True)).kind is Kind.REMOVED
+    world.store.wire.forbidden.add("STREAM.MSG.DELETE.S")
+    with pytest.raises(ForbiddenError):
+        await remove(world.store, "S", SUBJECT, dry_run=True)
 
 
 # -- pause and resume ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from nats_scheduler.control.past import StoredRange, known_from, stored_fires
 from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.schedule_errors import (
     ConflictError,
+    ForbiddenError,
     NotPossibleError,
     RefusedError,
     RejectedError,
@@ -159,6 +160,16 @@ async def test_a_dry_run_fires_nothing(world: World) -> None:
     world.put(block())
     change = await fire(world.store, "S", SUBJECT, dry_run=True)
     assert (change.kind, fires_in(world), world.store.recorded) == (Kind.FIRED, [], [])
+
+
+async def test_a_dry_run_of_a_fire_needs_the_permission_for_the_target(world: World) -> None:
+    world.put(block("@every 1h"))
+    world.after(3 * 3600)
+    world.store.wire.forbidden.add("S.out")
+    with pytest.raises(ForbiddenError, match=r"S\.out"):
+        await fire(world.store, "S", SUBJECT, dry_run=True)
+    with pytest.raises(ForbiddenError, match=r"S\.out"):
+        await filled(world, NOON, world.time, dry_run=True)
 
 
 async def test_a_target_in_another_stream_is_fired_there(world: World) -> None:

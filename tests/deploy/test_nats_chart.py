@@ -14,6 +14,7 @@ import pytest
 from nats_scheduler.engine.events import FireStored
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import HOST, free_port
+from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.deploy.chart import PAGE
@@ -25,12 +26,15 @@ from tests.harness.kubernetes import NATS_CHART, VERSIONS, helm, kubeconform, na
 from tests.harness.permissions import listed
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
+from tests.service.controlling import far, request
 
 BUCKETS = {f"KV_nats_scheduler{name}" for name in ("", "_calendars")}
 OWN_STREAMS = {"ORDERS", *BUCKETS, "nats_scheduler_failures", "nats_scheduler_canary"}
 INBOX = "_INBOX_nats_scheduler"
 FOR_FILES = {"$JS.API.STREAM.CREATE.ORDERS"}
 """The subjects that the page about security lists for streams from files."""
+FOR_REQUESTS = {"schedules.orders.>", "$SYS.REQ.USER.INFO"}
+"""Those that it lists for requests that change schedules; the others are needed anyway."""
 
 
 def within(subject: str, wider: str) -> bool:
@@ -46,7 +50,9 @@ def test_the_sidecar_is_granted_what_the_page_lists_for_its_streams_and_no_more(
     granted = users()["scheduler"]
     rows = [row for row in listed() if row.subject != "jobs.>"]
     for act in ("publish", "subscribe"):
-        wanted = {row.subject for row in rows if row.act == act} | (FOR_FILES if act == "publish" else set())
+        wanted = {row.subject for row in rows if row.act == act} | (
+            FOR_FILES | FOR_REQUESTS if act == "publish" else set()
+        )
         subjects = [INBOX + ".>" if one == "_INBOX.>" and act == "subscribe" else one for one in wanted]
         given = granted[act]["allow"]
         assert [one for one in given if not any(within(one, other) for other in subjects)] == []
@@ -90,7 +96,7 @@ def test_the_container_beside_the_server_has_no_rights_and_only_its_own_secret()
 STREAM, CONSUMER = "$JS.API.STREAM", "$JS.API.CONSUMER.CREATE"
 DENIED = {
     "scheduler": [
-        *("schedules.orders.1", "jobs.new", "$KV.nats_scheduler_calendars.company", "$KV.other.key"),
+        *("schedules.stock.1", "jobs.new", "$KV.nats_scheduler_calendars.company", "$KV.other.key"),
         *(f"{STREAM}.DELETE.ORDERS", f"{STREAM}.CREATE.OTHER", f"{STREAM}.UPDATE.OTHER", f"{STREAM}.PURGE.OTHER"),
         *(f"{STREAM}.MSG.GET.OTHER", f"{STREAM}.SNAPSHOT.ORDERS", f"{CONSUMER}.OTHER.mine"),
         "nats_scheduler.control.v1.schedules.pause",
@@ -107,6 +113,27 @@ DENIED = {
     ],
 }
 INBOXES = {"scheduler": INBOX, "calendars": "_INBOX.calendars", "web": "_INBOX.web", "shop": "_INBOX"}
+
+
+async def test_a_page_whose_user_may_change_schedules_can(start_server: StartServer) -> None:
+    """With `allow_control` the user of the sidecar has all that changes need, and a dry run promises no more."""
+    alone, both = '{"allow": ["nats_scheduler.v1.>"]}', ["nats_scheduler.v1.>", f"{CONTROL_SUBJECTS}.schedules.*"]
+    assert accounts().count(alone) == 1
+    server = await start_server(V2_11, config=accounts().replace(alone, json.dumps({"allow": both})))
+    settings = ConnectionSettings(servers=(url_of(server.url, "scheduler"),), inbox_prefix=INBOX)
+    subject = "schedules.orders.1"
+    async with (
+        started_sidecar(settings, streams_folder=STREAMS, allow_control=True) as running,
+        account_on(url_of(server.url, "web"), inbox_prefix="_INBOX.web") as page,
+        account_on(url_of(server.url, "shop")) as shop,
+    ):
+        await running.ready("ORDERS")
+        await shop.publish(subject, dict(far("orders.due")))
+        for endpoint in ("fire", "edit", "pause", "resume", "remove"):
+            for more in ({"dry_run": True}, {}):
+                changed = await request(page.connection, endpoint, {"stream": "ORDERS", "subject": subject, **more})
+                assert isinstance(changed, dict), (endpoint, changed)
+        assert not running.told("permission_denied")
 
 
 async def test_each_user_can_do_its_work_and_not_that_of_another(start_server: StartServer) -> None:

@@ -1,6 +1,7 @@
 """The findings about servers, permissions, clocks, zones and sidecars: where each is reported, and where it is not.
 
 It tests `doctor/gather.py` too.
+It tests `doctor/permission_probe.py` too.
 It tests `doctor/server.py` too.
 It tests `doctor/clock_reading.py` too.
 """

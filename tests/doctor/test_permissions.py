@@ -1,9 +1,10 @@
-"""The permissions that the doctor asks for are those of `docs/operating/security.md`, and how a list is judged."""
+"""The permissions that the doctor asks for are those of `docs/operating/security.md`."""
 
 from nats_scheduler.doctor.facts import Need, StreamFacts
-from nats_scheduler.doctor.permissions import COLUMNS, PUBLISH, ROWS, SUBSCRIBE, PermissionPlace, needs_of, permits
+from nats_scheduler.doctor.permissions import COLUMNS, ROWS, PermissionPlace, needs_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import capabilities_of
+from nats_scheduler.message.user_permissions import PUBLISH
 from nats_scheduler.runtime.modes import Mode
 from tests.harness.permissions import MODES, listed
 
@@ -46,19 +47,3 @@ def test_what_is_needed_depends_on_who_fires_a_stream_and_on_its_retention() -> 
     having = {need.subject for need in needs_of(PLACE._replace(has_canary=True), V2_11, [])}
     canary = {f"$JS.API.STREAM.{verb}.nats_scheduler_canary" for verb in ("CREATE", "DELETE")}
     assert having - without == canary | {"nats_scheduler.canary.>"}, "it is needed only where there is a canary"
-
-
-def test_a_list_of_permissions_is_judged_as_the_server_does() -> None:
-    need = Need(PUBLISH, "a.b", is_optional=False)
-    rules: list[tuple[dict[str, object], bool]] = [
-        ({}, True),
-        ({"publish": {"allow": ["a.*"]}}, True),
-        ({"publish": {"allow": ["b.*"]}}, False),
-        ({"publish": {"deny": ["a.>"]}}, False),
-        ({"publish": {"allow": ["a.b"], "deny": ["a.c"]}}, True),
-        ({"subscribe": {"allow": ["nothing"]}}, True),
-        ({"publish": "text"}, True),
-    ]
-    for rule, is_permitted in rules:
-        assert permits(rule, need) is is_permitted, rule
-    assert permits({"subscribe": {"allow": ["a.> workers"]}}, need._replace(act=SUBSCRIBE)), "without its queue group"

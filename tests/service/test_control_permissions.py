@@ -10,6 +10,7 @@ import pytest
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.jetstream.own_permissions import USER_INFO
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, started_sidecar
@@ -67,9 +68,9 @@ async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Accou
 
 
 async def something_is_missing(connection: Connection) -> bool:
-    """Return whether a backfill would store something."""
+    """Return whether a backfill would store something, or would be refused for that."""
     would = await request(connection, "backfill", {"stream": "ORDERS", **BACKFILLED, "dry_run": True})
-    return isinstance(would, dict) and bool(would["fires"])
+    return would.code == 403 if isinstance(would, Refused) else bool(would["fires"])
 
 
 def requests(mode: str) -> dict[str, dict[str, Any]]:
@@ -90,13 +91,16 @@ def requests(mode: str) -> dict[str, dict[str, Any]]:
 
 async def refused_without(url: str, number: int, subject: str) -> list[str]:
     """Return what a sidecar refuses with the code 403 that may not publish to a subject; the owner does it instead."""
-    refused = []
+    refused, is_unlisted = [], subject == USER_INFO
     async with serving(url, number, "native") as (account, _running):
         await account.publish("orders.s", dict(far("orders.out")))
         await eventually(lambda: something_is_missing(account.connection))
         for endpoint, body in requests("native").items():
             named = {**body, "subject": "orders.new"} if endpoint == "add" else body
+            would = await request(account.connection, endpoint, {**named, "dry_run": True})
             answer = await request(account.connection, endpoint, named)
+            if not is_unlisted:
+                assert isinstance(would, Refused) == isinstance(answer, Refused), "a dry run says whether it is refused"
             if isinstance(answer, Refused):
                 # Without a schedule that is paused, `resume` reads and refuses it: so the owner pauses it.
                 assert answer.code == 403, (endpoint, answer)
@@ -121,7 +125,7 @@ async def test_the_list_is_sufficient_to_change_schedules(start_server: StartSer
 
 async def test_each_entry_is_necessary_for_what_it_names(start_server: StartServer) -> None:
     listed = rows()
-    assert [row.permission.subject for row in listed] == ["orders.>", "$JS.API.STREAM.PURGE.*", ADVISORIES]
+    assert [row.permission.subject for row in listed] == ["orders.>", "$JS.API.STREAM.PURGE.*", ADVISORIES, USER_INFO]
     config = accounts([granted("native", but_for=row.permission.subject) for row in listed])
     server = await start_server(V2_15, config=config)
     lives = (refused_without(server.url, number, row.permission.subject) for number, row in enumerate(listed))

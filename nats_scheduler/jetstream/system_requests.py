@@ -75,7 +75,7 @@ async def server_answers(
         if denial == Denial(publishes=True, subject=subject):
             fail(NotPermittedError(subject))
 
-    inbox = connection.inbox("doctor")
+    inbox = connection.inbox("system")
     end_listening = connection.when_denied(denied)
     number = connection.subscribe(inbox, take)
     try:
