@@ -183,6 +183,10 @@ class HealthAnswer(Answer):
     reasons: Rows[str]
     notes: NotRequired[list[str]]
     """Notes for an operator although it is ready; a sidecar of version 0.1 sends none."""
+    allow_control: NotRequired[bool]
+    """True if it changes schedules for those who ask without a rule."""
+    control_rules: NotRequired[list[str]]
+    """The names of the rules under which it changes schedules."""
 
 
 class FlightDocument(TypedDict):

@@ -180,6 +180,8 @@ async def get(asked: Asked, _request: NoKeys) -> Document:
         "ready": not reasons,
         "reasons": reasons[:MAX_REASONS],
         "notes": asked.notes()[:MAX_REASONS],
+        "allow_control": asked.allows_control,
+        "control_rules": [rule.name for rule in asked.control_rules],
     }
     return answer
 

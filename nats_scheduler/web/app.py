@@ -22,6 +22,7 @@ from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.sidecar_settings import MIN_WEB_TOKEN_LENGTH, SidecarSettings
 from nats_scheduler.web.attempts import Attempts, Proxies
 from nats_scheduler.web.change_pages import Asking, Control
+from nats_scheduler.web.control_check import report_refusal
 from nats_scheduler.web.editing import Editing
 from nats_scheduler.web.link import Link, Reader
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
@@ -106,7 +107,7 @@ def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Control
         return None
     sessions = None if token is None else Sessions(token, now, CONTROL_COOKIE)
     # Readers know their token, and must not be able to make a form for another. So only that of changes is a key.
-    return Controllers(token.encode() if token else token_bytes(), sessions, header, proxies)
+    return Controllers(token.encode() if token else token_bytes(), sessions, header, proxies, settings.web_control_rule)
 
 
 async def run(
@@ -130,7 +131,10 @@ async def run(
     with bound(settings.web_address, settings.web_port, "web") as listening:
         logger().info("web_served", url=url_of(listening))
         async with TaskGroup() as group:
-            connecting = group.create_task(link.keep())
+            tasks = [group.create_task(link.keep())]
+            if controllers is not None:
+                tasks.append(group.create_task(report_refusal(source, controllers.rule)))
             await serve(app, listening, stop)
             await source.close()
-            connecting.cancel()
+            for task in tasks:
+                task.cancel()

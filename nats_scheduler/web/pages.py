@@ -36,6 +36,7 @@ from nats_scheduler.version import VERSION
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, day_of, hour_of
 from nats_scheduler.web.content_page import content_values
+from nats_scheduler.web.control_check import refusal_of
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.request_checks import (
     CONTROL_COOKIE,
@@ -473,7 +474,9 @@ class Pages:
         )
         each, source = await self._health_of_each(instances), self._source
         known = Known(source.now(), health, each, streams, instances, findings)
+        told = [one.data for one in (each.values() or [health]) if one.data is not None]
         return {
+            "control_refusal": refusal_of(told, self._controllers.rule) if self._controllers else "",
             "verdict": verdict(known),
             "last_good_at": source.last_good_at,
             "health": health,

@@ -132,6 +132,8 @@ class Controllers:
     header: str = ""
     """The header in which a proxy names its user; "" if none does."""
     proxies: Collection[IPv4Network | IPv6Network] = ()
+    rule: str | None = None
+    """The rule of the sidecars under which changes are asked for; None for all schedules."""
 
     def who(self, scope: Scope) -> Controller | None:
         """Return who sends a request, None if they may only read.
