@@ -111,6 +111,13 @@ def _is_valid(subject: str) -> bool:
     return "" not in tokens and _ANY_REST not in tokens[:-1]
 
 
+def pattern_or_part(text: str | None) -> tuple[str | None, str | None]:
+    """Return what a person types to search: as a subject if it has wildcards, or else as a part of one."""
+    if not text:
+        return None, None
+    return (text, None) if _has_wildcard(text.split(".")) else (None, text)
+
+
 def _has_wildcard(tokens: Sequence[str]) -> bool:
     return _ANY_ONE in tokens or _ANY_REST in tokens
 

@@ -218,10 +218,15 @@ class ServiceClient:
         The sidecar has to have read the stream as far as it was stored in this state of it.
         """
         kinds = None if query.kinds is None else sorted(kind.value for kind in query.kinds)
-        wanted, through = {"stream": stream.name, "filter": query.subject, "target": query.target}, stream.last_sequence
-        _, schedules = await self.pages("schedules.list", {**wanted, "kind": kinds}, SchedulesAnswer, through)
-        _, rejected = await self.pages("rejected.list", wanted, RejectedAnswer, through)
-        _, misnamed = await self.pages("misnamed.list", wanted, MisnamedAnswer, through)
+        texts = {"contains": query.contains, "target_contains": query.target_contains}
+        wanted = {"stream": stream.name, "filter": query.subject, "target": query.target, **texts}
+        through, of_schedules = stream.last_sequence, {"kind": kinds, "owner": query.owner}
+        _, schedules = await self.pages("schedules.list", {**wanted, **of_schedules}, SchedulesAnswer, through)
+        rejected: list[Any] = []
+        misnamed: list[Any] = []
+        if query.owner is None:  # of these nobody knows an owner
+            _, rejected = await self.pages("rejected.list", wanted, RejectedAnswer, through)
+            _, misnamed = await self.pages("misnamed.list", wanted, MisnamedAnswer, through)
         return Listed(
             [*map(read_schedule, schedules)],
             [*map(read_rejected, rejected)],

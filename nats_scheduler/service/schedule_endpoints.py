@@ -6,13 +6,14 @@ that reads the stream knows; what the server itself fires is read when it is ask
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
-from nats_scheduler.engine.views.cursors import Cursor, SubjectPage, read_cursor
+from nats_scheduler.engine.views.cursors import SubjectPage, read_cursor
 from nats_scheduler.engine.views.seen import Work
-from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
+from nats_scheduler.engine.views.view import FiredBy, Query
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
 from nats_scheduler.service.encoded_items import with_items
 from nats_scheduler.service.endpoint import Asked, Document, Known, name_cursor, read_name_cursor, shown
@@ -23,27 +24,30 @@ T = TypeVar("T", Rejected, HeadersMisnamed)
 
 
 async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
-    """Return a page of schedules, soonest first."""
+    """Return a page of schedules, and how many there are if that is asked for."""
     name, stream = request.stream, asked.stream(request.stream)
     after = None if request.cursor is None else read_cursor(request.cursor)
     if request.cursor is not None and after is None:
         raise ServiceError(BAD_REQUEST, f"cursor of {shown(request.cursor)}: the cursor of another page is expected")
     states = None if request.state is None else frozenset(request.state)
     kinds = None if request.kind is None else frozenset(request.kind)
-    query = Query(request.filter, request.target, states, kinds)
+    query = replace(_query(request), states=states, kinds=kinds, owner=request.owner)
     known, now = await asked.known(name), asked.now()
-    page = await asked.turns.ask(known.view.page(now, query, limit=request.limit, after=after))
+    order = request.order
+    page = await asked.turns.ask(known.view.page(now, query, limit=request.limit, after=after, order=order))
+    total = (await asked.turns.ask(known.view.counts(now, query))).total if request.count else None
     mode = stream.mode
     items = await asked.encoded(page.schedules, lambda one: schedule_document(name, mode, one))
     following = page.following
     if len(items) < len(page.schedules):
-        following = Cursor(*soonest_first(page.schedules[len(items) - 1]))
+        following = order.cursor_of(page.schedules[len(items) - 1])
     head = {
         **asked.head(now),
         "stream": name,
         "mode": mode,
         "read_through": known.read_through,
         "unanswered": asked.unanswered(name),
+        "total": total,
         "cursor": None if following is None else following.text,
     }
     return with_items(head, "schedules", items)
@@ -71,7 +75,7 @@ def _head(name: str, mode: str, known: Known) -> Mapping[str, Any]:
 
 
 def _query(request: MessagesRequest) -> Query:
-    return Query(request.filter, request.target)
+    return Query(request.filter, request.target, contains=request.contains, target_contains=request.target_contains)
 
 
 async def _messages(

@@ -24,7 +24,7 @@ from pydantic import (
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nats_scheduler.engine.views.outlook import State
-from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
+from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, Order
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
     CountsDocument,
@@ -67,6 +67,17 @@ SubjectFilter = Annotated[
 TargetFilter = Annotated[
     str | None, AfterValidator(_subject_filter), Field(description="Only these targets; wildcards are allowed.")
 ]
+
+MAX_SEARCHED_CHARS = 256
+"""Longest text that is searched for: each subject is compared with it."""
+
+
+def _utf8(text: str) -> str:
+    text.encode()
+    return text
+
+
+SearchedText = Annotated[str, Field(min_length=1, max_length=MAX_SEARCHED_CHARS), AfterValidator(_utf8)]
 
 
 def _read_instant(value: Any) -> int:
@@ -144,10 +155,16 @@ class MessagesRequest(ListRequest):
     stream: StreamName
     filter: SubjectFilter = None
     target: TargetFilter = None
+    contains: Annotated[
+        SearchedText | None, Field(description="Only subjects that contain this text, which has no wildcards.")
+    ] = None
+    target_contains: Annotated[
+        SearchedText | None, Field(description="Only targets that contain this text, which has no wildcards.")
+    ] = None
 
 
 class SchedulesRequest(MessagesRequest):
-    """A request for schedules, soonest first."""
+    """A request for schedules, soonest first unless another order is asked for."""
 
     state: Annotated[
         list[Annotated[State, Field(strict=False)]] | None,
@@ -159,6 +176,14 @@ class SchedulesRequest(MessagesRequest):
         BeforeValidator(_as_list, json_schema_input_type=PatternKind | list[PatternKind] | None),
         Field(description="Only these kinds of patterns: one, or a list."),
     ] = None
+    owner: Annotated[SearchedText | None, Field(description="Only schedules whose `X-Owner` is this.")] = None
+    order: Annotated[
+        Order,
+        Field(strict=False, description="The order of the list, then by subject; a `cursor` is of the same one."),
+    ] = Order.NEXT_FIRE
+    count: Annotated[
+        bool, Field(description="Whether to count all that are as asked for: `total`, which looks at each schedule.")
+    ] = False
 
 
 class OptionalStreamRequest(Request):
@@ -277,9 +302,11 @@ class OfStreamAnswer(Answer):
 
 
 class SchedulesAnswer(OfStreamAnswer):
-    """A page of schedules, soonest first, then by subject."""
+    """A page of schedules in the order that was asked for: soonest first, then by subject."""
 
     unanswered: Rows[str]
+    total: Number | None
+    """The number of all schedules that are as asked for; null unless `count` was asked for."""
     schedules: Rows[ScheduleDocument]
 
 

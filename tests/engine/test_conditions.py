@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.holding.table import in_memory, text_of
-from nats_scheduler.engine.views.conditions import MAX_GLOB_CHARS, covered
+from nats_scheduler.engine.views.conditions import MAX_GLOB_CHARS, containing, covered
 from nats_scheduler.message.subjects import is_covered
 from tests.harness.seeds import draws
 
@@ -46,3 +46,23 @@ def test_sqlite_says_which_subjects_a_pattern_covers(subject: str, pattern: str,
     ]
     alike = ".".join(tokens)
     assert said_by_sqlite(alike, pattern) == is_covered(alike, (pattern,))
+
+
+@settings(max_examples=draws(200), deadline=None)
+@given(SUBJECTS, TEXTS.filter(bool))
+@example("a\0b.c", "b")
+@example("a.\udcff", "\udcff")
+@example("a.%_", "%_")
+def test_sqlite_says_which_subjects_contain_a_text(subject: str, part: str) -> None:
+    condition = containing("subject", part)
+    connection = in_memory()
+    statement = f"SELECT {condition.text} FROM (SELECT CAST(:given AS TEXT) AS subject)"  # noqa: S608
+    for text in (subject, f"{subject}.{part}", part):
+        (is_true,) = connection.execute(statement, {**condition.values, "given": text_of(text)}).fetchone()
+        assert bool(is_true) == (bytes_of(part) in bytes_of(text))
+    connection.close()
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the bytes of a text."""
+    return text.encode("utf-8", "surrogateescape")

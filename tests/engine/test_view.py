@@ -16,7 +16,7 @@ from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
 from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
 from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Page, Query
+from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Order, Page, Query
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -105,6 +105,54 @@ def test_a_query_names_what_is_wanted() -> None:
     ):
         page, counts = stored.view.page(START, query).answer(), stored.view.counts(START, query).answer()
         assert (subjects(page), page.following, counts.total) == (expected, None, len(expected)), query
+
+
+def test_parts_of_texts_and_owners_are_searched_whether_a_schedule_is_a_row_an_object_or_paused() -> None:
+    paused = {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "t.one", "Nats-Schedule-X-Owner": "shop"}
+    messages = [
+        schedule("@every 1h", 1, "s.order.a", Nats_Schedule_X_Owner="shop"),
+        schedule("@every 2h", 2, "s.ä.order", Nats_Schedule_Target="t.shop", Nats_Schedule_X_Note="not of shop"),
+        schedule(f"@at {format_rfc3339(START + SECOND)}", 3, "s.near.order", Nats_Schedule_X_Owner="shop"),
+        message_on("s.paused.order", 4, **paused),
+    ]
+    stored = stored_of(*messages)
+    for query, expected in (
+        (Query(contains="order"), [1, 2, 3, 4]),
+        (Query(contains="Order"), []),
+        (Query(contains="ed.order"), [4]),
+        (Query(contains="ä"), [2]),
+        (Query(contains="%"), []),
+        (Query(target_contains="shop"), [2]),
+        (Query(owner="shop"), [1, 3, 4]),
+        (Query(owner="sho"), []),
+        (Query(owner="shop", contains="near", subject="s.>"), [3]),
+    ):
+        page, counts = stored.view.page(START, query).answer(), stored.view.counts(START, query).answer()
+        assert (sorted(one.sequence for one in page.schedules), counts.total) == (expected, len(expected)), query
+
+
+def test_pages_in_another_order_have_each_schedule_once() -> None:
+    fires = [5, 3, 9, 3, 1, 7, 3]
+    targets = ["t.b", "t.a", "t.b", "t.c", "t.a", "t.b.1", "t.b"]
+    numbers = enumerate(zip(fires, targets, strict=True), 1)
+    stored = stored_of(*(at(after * HOUR, number, f"s.{9 - number}", target) for number, (after, target) in numbers))
+    by_target = sorted(zip(targets, [f"s.{9 - number}" for number in range(1, 8)], strict=True))
+    for order, expected in (
+        (Order.SUBJECT, [f"s.{number}" for number in range(2, 9)]),
+        (Order.TARGET, [subject for _target, subject in by_target]),
+    ):
+        for length in (1, 2, 3, 7, 100):
+            found: list[str] = []
+            after: Cursor | None = None
+            while True:
+                page = stored.view.page(START, limit=length, after=after, order=order).answer()
+                found += subjects(page)
+                if page.following is None:
+                    break
+                assert page.following == order.cursor_of(page.schedules[-1])
+                after = read_cursor(page.following.text)
+            assert found == expected, (order, length)
+        assert subjects(stored.view.page(START, limit=None, order=order).answer()) == expected
 
 
 def test_counts_are_by_state_and_by_kind() -> None:

@@ -165,6 +165,12 @@ DEAR: dict[str, tuple[str, bytes]] = {
     "a rare pattern": ("next", b'{"pattern": "0 0 0 29 2 1", "time_zone": "Europe/Dublin", "count": 1000}'),
     "many headers": ("check", cost(**{"Nats-Schedule": "@every 1s"}, **{f"h{n}": "" for n in range(5_000)})),
     "deep": ("check", b'{"headers": ' + b'{"a":' * 9_000),
+    "a search": (
+        "schedules.list",
+        json.dumps(
+            {"stream": "S", "contains": "S" * 256, "owner": "S", "order": "target", "count": True, "limit": 1}
+        ).encode(),
+    ),
     "names": ("streams.list", json.dumps({"streams": [f"s{n}" for n in range(6_000)]}).encode()),
 }
 

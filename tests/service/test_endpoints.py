@@ -116,6 +116,14 @@ async def test_schedules_are_listed_soonest_first_on_pages_and_chosen(asked: Ask
         assert await asked.subjects("O", **cron) == ["O.cron"], cron
     assert len(await asked.listed("O", kind="at", state=["waiting", "failing"])) == 5
     assert await asked.listed("O", state="failing") == []
+    assert sorted(await asked.subjects("O", contains=".s.")) == [f"O.s.{number}" for number in (1, 3, 5, 7, 9)]
+    for text in ("(a+)+$", "%", "*", "O.s", "\0", "ä"):
+        expected = 5 if text == "O.s" else 0
+        counted = await asked.answer("schedules.list", stream="O", contains=text, limit=1, count=True)
+        assert (counted["total"], len(counted["schedules"])) == (expected, min(expected, 1)), text
+    assert (await asked.answer("schedules.list", stream="O"))["total"] is None
+    for order, first in (("subject", "O.cron"), ("target", "O.cron")):
+        assert (await asked.subjects("O", order=order))[0] == first
     for kind in ("rejected", "misnamed"):
         listed = (await asked.answer(f"{kind}.list", stream="O"))[kind]
         assert [one["subject"] for one in listed] == [f"O.{kind.replace('rejected', 'invalid')}"], "it is listed apart"
@@ -226,6 +234,10 @@ WRONG: list[tuple[str, object, int, str]] = [
     ("schedules.list", {"stream": "O", "limit": "5"}, 400, "limit of '5'"),
     ("schedules.list", {"stream": "O", "state": "sleeping"}, 400, "of 'sleeping'"),
     ("schedules.list", {"stream": "O", "filter": "a..b"}, 400, "a subject such as 'orders.>' is expected"),
+    ("schedules.list", {"stream": "O", "contains": ""}, 400, "contains of ''"),
+    ("schedules.list", {"stream": "O", "contains": "x" * 257}, 400, "contains of 'xxx"),
+    ("schedules.list", {"stream": "O", "owner": 7}, 400, "owner of 7"),
+    ("schedules.list", {"stream": "O", "order": "age"}, 400, "order of 'age'"),
     ("schedules.list", {"stream": "O", "filer": "O.>"}, 400, "the key 'filer' is unknown"),
     ("schedules.list", {"stream": "O", "cursor": "xx"}, 400, "the cursor of another page is expected"),
     ("streams.list", {"cursor": "ü"}, 400, "the cursor of another page is expected"),

@@ -24,6 +24,9 @@ from marshal import dumps
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.subjects import is_covered
 
 SCHEMA = "schedules.sql"
@@ -40,7 +43,12 @@ MAX_NAMED = 512
 COVERED = "covered"
 """The function for SQL by which Python says whether a subject covers a literal one, both as BLOBs."""
 
+OWNED = "owned"
+"""The function for SQL by which Python says whether headers name an owner (`X-Owner`), both as BLOBs."""
+
 _LAST_ID = (1 << 63) - 1
+
+_OWNER_HEADERS = [policy_header("X-Owner", dialect) for dialect in DIALECTS]
 
 ROWS_AT_ONCE = 64
 """Rows that are read in one portion."""
@@ -93,6 +101,7 @@ def prepare(connection: sqlite3.Connection) -> None:
     """Have a connection return texts as this module needs them: a subject may have bytes that are no UTF-8."""
     connection.text_factory = _text
     connection.create_function(COVERED, 2, _covered, deterministic=True)
+    connection.create_function(OWNED, 2, _owned, deterministic=True)
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -324,3 +333,7 @@ def _text(data: bytes) -> str:
 
 def _covered(subject: bytes, pattern: bytes) -> bool:
     return is_covered(_text(subject), (_text(pattern),))
+
+
+def _owned(headers: bytes, owner: bytes) -> bool:
+    return any(header_value(headers, name) == owner for name in _OWNER_HEADERS)

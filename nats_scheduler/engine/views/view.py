@@ -4,7 +4,7 @@ The rules:
 
 - Nothing is changed, in the engine and in what it holds.
 - A page is in the order of the next fires, soonest first, then by subject, byte for byte; schedules without a next fire
-  come last.
+  come last. It may be in another order (`Order`), which no index has.
 - A cursor is the place in that order after which the next page begins. So a schedule that is held all the time and does
   not fire between two pages is on exactly one of them; one that fires meanwhile may be listed again, with its later
   fire.
@@ -20,7 +20,8 @@ fires. A schedule is in exactly one of them. A message with both spellings of th
 subject, because both fire: a page lists both, and a question for its subject is answered by the first view, that of the
 sidecar, which alone knows of flights, of failures and of misnamed headers.
 
-Cost: some milliseconds for a page, up to half a second for each million rows where all are looked at.
+Cost: some milliseconds for a page, up to half a second for each million rows where all are looked at, as in another
+order than that of the next fires; two seconds if the owner of each has to be read.
 Limits: what the server alone knows is not seen, such as a schedule that was removed a moment ago. A page is one longer
 than its limit if the last two have the same place, so that a cursor loses neither; if an answer has no room for the
 second of them, it is on no page.
@@ -39,7 +40,7 @@ from nats_scheduler.engine.holding.inactive import Inactive, Rejected
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
 from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, DefinitionReader
 from nats_scheduler.engine.holding.scheduled import Schedules
-from nats_scheduler.engine.views.conditions import Condition, covered
+from nats_scheduler.engine.views.conditions import Condition, containing, covered, owned
 from nats_scheduler.engine.views.cursors import NO_FIRE, Cursor, SubjectPage, by_subject
 from nats_scheduler.engine.views.outlook import Outlook, State, is_searched, outlook_of
 from nats_scheduler.engine.views.rows import Rows
@@ -188,18 +189,24 @@ class Query:
     target: str | None = None
     states: frozenset[State] | None = None
     kinds: frozenset[PatternKind] | None = None
+    contains: str | None = None
+    """A part of the subject, byte for byte; `target_contains` is one of the target."""
+    target_contains: str | None = None
+    owner: str | None = None
+    """The value of `X-Owner`."""
 
     def names(self, one: "Held | PausedSchedule") -> bool:
         """Return whether a schedule is one of those that are wanted, whatever its state is."""
         if self.kinds is not None and kind_of(one.pattern) not in self.kinds:
             return False
+        if self.owner is not None and one.terms.policies.owner != self.owner:
+            return False
         return self.names_texts(one.subject, one.terms.target)
 
     def names_texts(self, subject: str, target: str) -> bool:
         """Return whether a subject and a target are among those that are wanted."""
-        if self.subject is not None and not is_covered(subject, (self.subject,)):
-            return False
-        return self.target is None or is_covered(target, (self.target,))
+        is_named = _is_named(subject, self.subject, self.contains)
+        return is_named and _is_named(target, self.target, self.target_contains)
 
     def wants(self, state: State) -> bool:
         """Return whether schedules in a state are wanted."""
@@ -213,14 +220,55 @@ class Query:
             wanted = covered("subject", self.subject)
         if self.target is not None:
             wanted = wanted.both(covered("target", self.target)._replace(subjects="1"))
+        for column, part in (("subject", self.contains), ("target", self.target_contains)):
+            if part is not None:
+                wanted = wanted.both(containing(column, part))
+        if self.owner is not None:
+            wanted = wanted.both(owned(self.owner))
         if self.kinds is not None:
             names = {f"kind_{number}": kind.value for number, kind in enumerate(sorted(self.kinds))}
             wanted = wanted.both(Condition(f"kind IN ({', '.join(f':{name}' for name in names)})", names))
         return wanted
 
 
+def _is_named(text: str, pattern: str | None, part: str | None) -> bool:
+    """Return whether a pattern, if there is one, covers a text that contains a part, if there is one."""
+    if pattern is not None and not is_covered(text, (pattern,)):
+        return False
+    return part is None or _key(part) in _key(text)
+
+
 ALL = Query()
 """Every schedule is wanted."""
+
+
+class Order(StrEnum):
+    """The order of a page."""
+
+    NEXT_FIRE = "next_fire"
+    SUBJECT = "subject"
+    TARGET = "target"
+
+    def place(self, fire: int, subject: str, target: str) -> tuple[int, bytes]:
+        """Return the place of a schedule with a next fire (ns), or `NO_FIRE`."""
+        if self is Order.NEXT_FIRE:
+            return fire, _key(subject)
+        return 0, _key(subject) if self is Order.SUBJECT else b"\0".join((_key(target), _key(subject)))
+
+    def cursor_of(self, listed: ListedSchedule) -> Cursor:
+        """Return the cursor behind a schedule."""
+        return _cursor(self.place(soonest_first(listed)[0], listed.subject, listed.terms.target))
+
+
+_KEY_IN_ROW = {
+    Order.SUBJECT: "CAST(subject AS BLOB)",
+    Order.TARGET: "CAST(CAST(target AS BLOB) || x'00' || CAST(subject AS BLOB) AS BLOB)",
+}
+"""What SQLite makes of a row for the orders that are of texts alone."""
+
+
+def _cursor(place: tuple[int, bytes]) -> Cursor:
+    return Cursor(place[0], place[1].decode("utf-8", "surrogateescape"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +299,9 @@ class Candidate(NamedTuple):
     """A schedule that may be on a page, by its place there."""
 
     fire: int
-    """Its next fire (ns), or `NO_FIRE`."""
+    """Its next fire (ns), or `NO_FIRE`; 0 in another order."""
     key: bytes
-    """Its subject."""
+    """Its subject, or what it is ordered by."""
     one: "Held | PausedSchedule | int"
     """The schedule, or the id of its row if it only waits."""
     outlook: Outlook | None = None
@@ -385,15 +433,16 @@ class EngineView:
         *,
         limit: int | None = MAX_PAGE_LENGTH,
         after: Cursor | None = None,
+        order: Order = Order.NEXT_FIRE,
     ) -> Question[Page]:
-        """Find the first `limit` schedules after a cursor that a query wants, as they are at `now` (ns).
+        """Find the first `limit` schedules after a cursor of this order that a query wants, as they are at `now` (ns).
 
         Without a limit all are found, and sorted at once: for an engine that fires nothing.
         """
         assert limit is None or 1 <= limit <= MAX_PAGE_LENGTH, f"limit of {limit}: 1 to {MAX_PAGE_LENGTH} was expected"
         begin = after or Cursor(-NO_FIRE, "")
         return Question(
-            [view.part(partial(view._page, now, query, First(limit, begin))) for view in self._views],
+            [view.part(partial(view._page, now, query, First(limit, begin), order)) for view in self._views],
             partial(_merged_page, limit),
         )
 
@@ -407,18 +456,19 @@ class EngineView:
         return Question(parts, lambda _nothing: None)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Work[SubjectPage[Rejected]]:
-        """Find the first `limit` rejected schedules after a subject, by subject, with those of a query."""
+        """Find the first `limit` rejected schedules after a subject, by subject; of these no owner is known."""
 
         def is_wanted(one: Rejected) -> bool:
-            return query.names_texts(one.subject, one.target)
+            return query.owner is None and query.names_texts(one.subject, one.target)
 
         return by_subject([view._inactive.rejected for view in self._views], is_wanted, limit, after)
 
     def misnamed_page(self, query: Query, limit: int, after: str) -> Work[SubjectPage[HeadersMisnamed]]:
-        """Do the same for messages whose headers are misnamed; they have no target."""
+        """Do the same for messages whose headers are misnamed; they have no target either."""
 
         def is_wanted(one: HeadersMisnamed) -> bool:
-            return query.target is None and query.names_texts(one.subject, "")
+            is_by_subject = query.owner is None and query.target is None and query.target_contains is None
+            return is_by_subject and query.names_texts(one.subject, "")
 
         return by_subject([self._inactive.misnamed], is_wanted, limit, after)
 
@@ -533,11 +583,15 @@ class EngineView:
 
     # -- pages ---------------------------------------------------------------------------------------------------
 
-    def _page(self, now: int, query: Query, first: First, seen: Seen) -> Work[list[Listed]]:
+    def _page(self, now: int, query: Query, first: First, order: Order, seen: Seen) -> Work[list[Listed]]:
         def take(one: Held | PausedSchedule, outlook: Outlook) -> None:
             fire = NO_FIRE if outlook.next_fire is None else outlook.next_fire
-            first.take(Candidate(fire, _key(one.subject), one, outlook))
+            first.take(Candidate(*order.place(fire, one.subject, one.terms.target), one, outlook))
 
+        if order is not Order.NEXT_FIRE:
+            yield from self._each(seen, now, query, take)
+            yield from self._first_by_text(now, query, first, order, seen)
+            return (yield from self._described(now, first.sorted(), order, seen))
         if first.limit is None:
             yield from self._all_rows(now, query, take, seen)
         elif query.wants(State.WAITING):
@@ -545,7 +599,7 @@ class EngineView:
         yield from self._each(seen, now, query, take, first.leaves_out)
         if first.limit is not None and query.wants(State.EXPIRING) and not first.is_full(NO_FIRE):
             yield from self._first_expiring(now, query, first, first.limit, seen)
-        return (yield from self._described(now, first.sorted(), seen))
+        return (yield from self._described(now, first.sorted(), order, seen))
 
     def _all_rows(
         self, now: int, query: Query, take: Callable[[Held | PausedSchedule, Outlook], object], seen: Seen
@@ -599,7 +653,22 @@ class EngineView:
             _take_rows(first, seen.rows.select(f"{NO_FIRE_OF_ROW}, subject, id", portion, wanted, order))
             yield
 
-    def _described(self, now: int, found: Sequence[Candidate], seen: Seen) -> Work[list[Listed]]:
+    def _first_by_text(self, now: int, query: Query, first: First, order: Order, seen: Seen) -> Work[None]:
+        """Find the first rows that only wait in an order of texts, as their ids, whether they end before or not."""
+        states = [query.wants(State.WAITING), query.wants(State.EXPIRING)]
+        if not any(states):
+            return
+        ending = Condition() if all(states) else Condition(EXPIRES if states[1] else f"NOT {EXPIRES}")
+        key = _KEY_IN_ROW[order]
+        wanted = self.waiting(now).both(query.condition).both(ending)
+        wanted = wanted.both(Condition(f"{key} > :after_key", {"after_key": first.after[1]}))
+        behind = "" if first.limit is None else f"ORDER BY 2 LIMIT {first.limit + 1}"
+        for portion in seen.rows.all(wanted):
+            for _rank, found, number in seen.rows.select(f"0, {key}, id", portion, wanted, behind):
+                first.take(Candidate(0, found, number))
+            yield
+
+    def _described(self, now: int, found: Sequence[Candidate], order: Order, seen: Seen) -> Work[list[Listed]]:
         """Describe schedules that were found, but those that ended meanwhile."""
         numbers = [one.one for one in found if isinstance(one.one, int)]
         read: dict[int, Held] = {}
@@ -611,7 +680,7 @@ class EngineView:
             one, outlook = candidate.one, candidate.outlook
             if isinstance(one, int):
                 row = read.get(one)
-                if row is None or _key(row.subject) != candidate.key:
+                if row is None or order.place(0, row.subject, row.terms.target)[1] != candidate.key:
                     continue
                 one = row
             listed.append((candidate.place, self.listed(one, outlook or self.outlook(one, now))))
@@ -666,8 +735,7 @@ def _merged_page(limit: int | None, parts: list[list[Listed]]) -> Page:
         end += 1  # a cursor behind the first of the two would lose the other
     following = None
     if end < len(found):
-        place, last = found[end - 1]
-        following = Cursor(place[0], last.subject)
+        following = _cursor(found[end - 1][0])
     return Page([schedule for _place_, schedule in found[:end]], following)
 
 
