@@ -23,10 +23,10 @@ from nats_scheduler.cli.output import json_option, print_folded, print_json, pri
 from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.outlook import State
-from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Order, Query
 from nats_scheduler.message.ages import age_sentence
 from nats_scheduler.message.schedule_form import FIELDS, form_document
-from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.message.subjects import pattern_or_part
 from nats_scheduler.observe.documents import (
     counts_document,
     misnamed_document,
@@ -79,13 +79,27 @@ KINDS = [kind.value for kind in PatternKind]
 @click.command("ls")
 @click.argument("stream", required=False, shell_complete=complete_stream)
 @connection_options
-@click.option("--filter", "subject", metavar="SUBJECT", help="List only these subjects, such as 'orders.>'.")
-@click.option("--target", metavar="SUBJECT", help="List only schedules with these targets; wildcards are allowed.")
+@click.option(
+    "--filter",
+    "subject",
+    metavar="TEXT",
+    help="List only subjects that contain this text, or that are as it says if it has wildcards, such as 'orders.>'.",
+)
+@click.option("--target", metavar="TEXT", help="List only schedules with such targets: a part, or wildcards.")
+@click.option("--owner", metavar="NAME", help="List only schedules with this X-Owner.")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="List only this state; repeatable.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="List only this kind; repeatable.")
 @click.option("--invalid", is_flag=True, help="List only what is wrong.")
 @click.option(
     "--count", metavar="N", type=click.IntRange(min=1), help="List at most N schedules: those that fire soonest."
+)
+@click.option(
+    "--sort",
+    "order",
+    type=click.Choice([one.value for one in Order]),
+    default=Order.NEXT_FIRE.value,
+    show_default=True,
+    help="The order of the list.",
 )
 @wide_option
 @json_option
@@ -94,10 +108,12 @@ def command(
     stream: str | None,
     subject: str | None,
     target: str | None,
+    owner: str | None,
     states: tuple[str, ...],
     kinds: tuple[str, ...],
     invalid: bool,
     count: int | None,
+    order: str,
     wide: bool,
     as_json: bool,
 ) -> None:
@@ -110,12 +126,12 @@ def command(
     check_stream(stream)
     if invalid and count is not None:
         raise click.UsageError("--count counts schedules, and --invalid lists none")
-    check_filter("--filter", subject)
-    check_filter("--target", target)
-    wanted_states = frozenset(map(State, states)) or None
-    query = Query(subject, target, wanted_states, frozenset(map(PatternKind, kinds)) or None)
+    (subjects, part), (targets, target_part) = _searched("--filter", subject), _searched("--target", target)
+    wanted_states, wanted_kinds = frozenset(map(State, states)) or None, frozenset(map(PatternKind, kinds)) or None
+    query = Query(subjects, targets, wanted_states, wanted_kinds, part, target_part, owner)
     listing = in_session(resolved, lambda session: read_listing(session, resolved, stream, query))
-    shown = listing.schedules if count is None else listing.schedules[:count]
+    shown = listing.schedules if order == Order.NEXT_FIRE else sorted(listing.schedules, key=_place_by(Order(order)))
+    shown = shown if count is None else shown[:count]
     if as_json:
         print_json(listing_document(listing, [] if invalid else shown))
         return
@@ -126,14 +142,24 @@ def command(
     _print(listing, shown, query, invalid=invalid, wide=wide)
 
 
+def _searched(option: str, text: str | None) -> tuple[str | None, str | None]:
+    """Return the text of an option as a subject with wildcards, or as a part of one; end with 2 for neither."""
+    if text == "":
+        raise click.UsageError(f"{option} of '': expected a part of a subject, or a subject such as 'orders.>'")
+    subject, part = pattern_or_part(text)
+    check_filter(option, subject)
+    return subject, part
+
+
+def _place_by(order: Order) -> Callable[[tuple[ServedStream, ListedSchedule]], tuple[int, bytes]]:
+    """Return what says the place of a schedule in a list."""
+    return lambda row: order.place(0, row[1].subject, row[1].terms.target)
+
+
 def _nothing_text(listing: Listing, query: Query) -> str:
     """Return that nothing was found: that there is none, or none that was asked for."""
-    if query == Query():
-        return f"no schedules on {_names(listing)}"
-    text = f"no schedule on {_names(listing)} is as you ask"
-    if query.subject is None or not is_literal_subject(query.subject):
-        return text
-    return f"{text}: --filter {query.subject} is one whole subject, and '{query.subject}.>' or '*.{query.subject}' more"
+    names = _names(listing)
+    return f"no schedules on {names}" if query == Query() else f"no schedule on {names} is as you ask"
 
 
 def _print(
