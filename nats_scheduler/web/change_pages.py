@@ -1,4 +1,4 @@
-"""The pages that change schedules: pause, resume, fire, edit and remove, one or all that a search finds.
+"""The pages that change schedules: pause, resume, fire, edit and remove; one, those selected, or all of a search.
 
 The rules:
 
@@ -32,6 +32,7 @@ from nats_scheduler.service.change_endpoints import ChangeAnswer
 from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, UnreadableError, read
 from nats_scheduler.service.micro import UNPROCESSABLE
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
+from nats_scheduler.service.searches import FIELDS, search_keys
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, body_of
 from nats_scheduler.web.rendering import address
@@ -150,11 +151,9 @@ class Control:
 
     async def shown(self, request: Request, name: str, title: str, values: Values) -> Response:
         """Render a page with a form; it is left as it is while its reader types."""
-        who: Controller = request.state.who
         shown = {
             "is_still": True,
             "is_stale": False,
-            "proof": self._controllers.form_proof(who),
             "most_chars": MAX_AUTHOR_CHARS,
             **values,
         }
@@ -183,6 +182,8 @@ class Control:
         if do not in OPERATIONS or not stream:
             raise WrongFormError(NOT_FOUND, f"expected a stream, and do: one of {', '.join(OPERATIONS)}")
         rows = [_row(one) for one in query.values.get("one", ())]
+        if query.text("chosen") and not rows:
+            raise WrongFormError(UNPROCESSABLE, "no schedule is selected: select some in the list, then choose")
         fault, wrong, status, following = "", "", OK, None
         try:
             given = self._keys(do, query)
@@ -206,6 +207,7 @@ class Control:
             "words": OPERATIONS[do],
             "stream": stream,
             "query": query,
+            "search": {name: query.text(name) for name in FIELDS},
             "given": given,
             "looked": looked,
             "fault": fault,
@@ -232,8 +234,8 @@ class Control:
             one = read(ScheduleAnswer, await self.link.ask("schedules.get", {"stream": stream, "subject": subject}))
             stored = one["schedule"] or one["rejected"]
             return [] if stored is None else [FormRow(subject, stored["sequence"], one["schedule"])], None
-        wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind", "cursor")}
-        asked = {**wanted, "stream": stream, "limit": MAX_SELECTED}
+        searched = search_keys({name: query.text(name) for name in FIELDS})
+        asked = {**searched, "stream": stream, "cursor": query.text("cursor") or None, "limit": MAX_SELECTED}
         found = read(SchedulesAnswer, await self.link.ask("schedules.list", asked))
         rows = [FormRow(one["subject"], one["sequence"], one) for one in found["schedules"]]
         return rows, found["cursor"]

@@ -29,6 +29,7 @@ from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer, StreamsAnswer
+from nats_scheduler.service.searches import FIELDS, search_keys
 from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
 from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.service.verdict import Known, grouped, troubled_first, verdict
@@ -150,6 +151,8 @@ STATES = (
     "paused",
 )
 KINDS = ("at", "every", "cron")
+ORDERS = {"": "next fire", "subject": "subject", "target": "target"}
+"""The orders of the list of schedules, as they are in its address, and the words for them."""
 
 ALL_STREAMS = {"limit": 1000}
 """The request for the streams that the verdict is about: as many as one answer has."""
@@ -237,30 +240,27 @@ class Pages:
         }
 
     async def _listed(self, query: Query) -> Values:
-        """Ask for the schedules of a stream, soonest first."""
+        """Ask for the schedules of a stream that are searched for, and how many there are."""
         streams = await self._source.get(sidecar_answers.STREAMS, ALL_STREAMS)
         names = [] if streams.data is None else [one["stream"] for one in streams.data["streams"]]
         stream = query.get("stream") or (names[0] if names else "")
-        wanted = {
-            "stream": stream,
-            "filter": query.get("filter") or None,
-            "target": query.get("target") or None,
-            "state": query.get("state") or None,
-            "kind": query.get("kind") or None,
-        }
-        asked = {**wanted, "limit": PAGE_LENGTH, "cursor": query.get("cursor") or None}
+        searched = {name: query.get(name) or None for name in FIELDS}
+        is_searched = any(text for name, text in searched.items() if name != "order")
+        page = {"limit": PAGE_LENGTH, "cursor": query.get("cursor") or None, "count": is_searched}
+        asked = {"stream": stream, **search_keys(searched), **page}
         listed: AnswerState[Any] = await self._source.get(sidecar_answers.SCHEDULES, asked) if stream else NOTHING
         known = {one["stream"]: one for one in ([] if streams.data is None else streams.data["streams"])}
         return {
             "title": f"Schedules of {stream}" if stream else "Schedules",
-            "wanted": wanted,
-            "is_searched": any(wanted[key] for key in ("filter", "target", "state", "kind")),
+            "wanted": {"stream": stream, **searched},
+            "is_searched": is_searched,
             "cursor": query.get("cursor"),
             "listed": listed,
             "stream_names": sorted({*names, *([stream] if stream else [])}),
             "stream": known.get(stream),
             "states": STATES,
             "kinds": KINDS,
+            "orders": ORDERS,
         }
 
     async def _story(self, query: Query) -> Values:
@@ -447,6 +447,7 @@ class Pages:
             "version": VERSION,
             "is_still": False,
             "who": request.state.who,
+            "proof": self._proof(request),
             "controls": self._controllers,
             "logins": [one for one in self._logins if one.login_of(request.headers) is not None],
             "here": address(request.url.path, **request.query_params),
@@ -458,6 +459,11 @@ class Pages:
         if not request.headers.get("x-fragment"):
             return HTMLResponse(body, shown["status"])
         return _update(body, request, shown["status"])
+
+    def _proof(self, request: Request) -> str:
+        """Return what proves a form of this login; "" in parts that change, which are compressed."""
+        who, is_part = request.state.who, "x-fragment" in request.headers
+        return "" if is_part or who is None or self._controllers is None else self._controllers.form_proof(who)
 
     def part(self, name: str, values: Values) -> Response:
         """Render a part of a page, for a script that puts it there."""

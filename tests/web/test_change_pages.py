@@ -308,6 +308,40 @@ async def test_all_that_a_search_finds_is_changed_after_it_is_listed(scene: Scen
     assert "No schedule is as you search" in await scene.page.get("/change?do=pause&stream=O&filter=O.none.*")
 
 
+async def test_those_that_are_selected_in_the_list_are_changed_as_one_is(scene: Scene) -> None:
+    """The list leads to the preview, which is confirmed; the form is for its login only."""
+    for name in ("a", "b", "c"):
+        await scene.controlled.change("add", f"O.chosen.{name}", headers=far("O.out"))
+    path = "/schedules?stream=O&filter=chosen&order=subject"
+    text = await scene.page.shows(path, "<strong>3 found</strong>", "Pause selected", "Fire now selected")
+    fields = fields_of(text)
+    boxes = re.findall(r'<input type="checkbox" form="chosen" name="one" value="([^"]+)"', text)
+    assert [box.split()[1] for box in boxes] == [f"O.chosen.{name}" for name in "abc"]
+    form = [(name, value) for name, value in fields if name in ("proof", "step", "chosen", "stream", "order")]
+    form = [*dict(form).items(), ("filter", "chosen"), ("one", boxes[0]), ("one", boxes[2])]
+    before = (await scene.controlled.stored("O.chosen.a")).sequence
+    preview = await scene.send("/change", form, do="pause")
+    assert (await scene.controlled.stored("O.chosen.a")).sequence == before, "a preview changes nothing"
+    assert "O.chosen.b" not in preview
+    assert 'href="/schedules?stream=O&amp;filter=chosen&amp;order=subject"' in preview
+    assert "say who you are and why" in await scene.send("/change", fields_of(preview), 422, step="do")
+    assert "Pause: 2 done, 0 refused" in await scene.send("/change", fields_of(preview), **WHO)
+    paused = {name: b"X-Paused" in (await scene.controlled.stored(f"O.chosen.{name}")).block for name in "abc"}
+    assert paused == {"a": True, "b": False, "c": True}
+    none = [one for one in form if one[0] != "one"]
+    assert "no schedule is selected" in await scene.send("/change", none, 422, do="remove")
+    forged = [(name, "0" * 64 if name == "proof" else value) for name, value in form]
+    assert "made for another login" in await scene.send("/change", forged, 403, do="remove")
+
+
+async def test_the_proof_of_a_form_is_in_no_part_that_is_compressed(scene: Scene) -> None:
+    text = await scene.page.get("/schedules?stream=O")
+    proof = dict(fields_of(text))["proof"]
+    assert proof
+    for path in ("/schedules?stream=O", "/"):
+        assert proof not in await scene.page.get(path, X_Fragment="1")
+
+
 @pytest.mark.parametrize("scene", [V2_11], indirect=True)
 async def test_a_page_changes_so_many_and_says_that_there_are_more(scene: Scene) -> None:
     for number in range(MAX_SELECTED + 1):

@@ -85,17 +85,32 @@ async def test_schedules_are_searched_and_listed_soonest_first(scene: Scene) -> 
         "kind=cron&filter=O.*": ["O.cron"],
         "target=O.morning": ["O.cron"],
         "state=waiting&filter=O.s.3": ["O.s.3"],
+        "filter=.s.&order=subject": ["O.s.1", "O.s.3", "O.s.5", "O.s.7", "O.s.9"],
+        "filter=ron&target=morn": ["O.cron"],
     }
     for query, listed in found.items():
         assert subjects(await scene.page.shows(f"/schedules?stream=O&{query}", f"{listed[0]}</bdi>")) == listed
     assert subjects(await scene.page.shows("/schedules?stream=O&state=ended", "No schedule is as you search.")) == []
-    await scene.page.shows("/schedules?stream=O&filter=reminder", "<code>*.reminder</code> finds more")
+    await scene.page.shows("/schedules?stream=O&filter=s.", "<strong>5 found</strong> among ", "soonest first")
+    assert subjects(await scene.page.shows("/schedules?stream=O&owner=nobody", "<strong>0 found</strong>")) == []
+
+
+async def test_the_address_of_a_list_has_all_of_a_search(scene: Scene) -> None:
+    query = "stream=O&filter=.s.&target=O&kind=at&order=target"
+    text = await scene.page.shows(f"/schedules?{query}", "O.s.9</bdi>", 'aria-sort="ascending">Target')
+    for name, value in (("filter", ".s."), ("target", "O")):
+        assert f'name="{name}" value="{value}"' in text
+    assert '<option value="target" selected>' in text
+    by_subject = query.replace("order=target", "order=subject").replace("&", "&amp;")
+    assert f'href="/schedules?{by_subject}"' in text
 
 
 async def test_what_cannot_be_searched_is_said(scene: Scene) -> None:
     for query, sentence in (
-        ("stream=O&filter=a..b", "a subject such as &#39;orders.&gt;&#39; is expected"),
+        ("stream=O&filter=*..b", "a subject such as &#39;orders.&gt;&#39; is expected"),
         ("stream=O&state=sleeping", "state"),
+        ("stream=O&order=age", "order of &#39;age&#39;"),
+        (f"stream=O&filter={'x' * 300}", "contains of"),
         ("stream=NONE", "is not served"),
         ("stream=O&cursor=%ff", "the cursor of another page is expected"),
     ):
