@@ -387,7 +387,17 @@ class SidecarSettings(BaseModel):
         default=(),
         description=(
             "Addresses from which web_user_header counts, such as 10.0.0.7 or 10.1.0.0/16, but not all there are; from "
-            "any other one it is ignored. So is X-Forwarded-For, which names the address that wrong tokens come from."
+            "any other one it is ignored. So are X-Forwarded-For, which names the address that wrong tokens come from, "
+            "X-Forwarded-Host, which has to be one of web_hosts, and X-Forwarded-Proto."
+        ),
+    )
+    web_path_prefix: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$",
+        description=(
+            "Path below which browsers reach the status page, such as /scheduler, without a slash at its end: each "
+            "address, form and cookie of the page has it. A proxy may pass it on or take it away."
         ),
     )
 

@@ -26,6 +26,7 @@ from nats_scheduler.web.control_check import report_refusal
 from nats_scheduler.web.editing import Editing
 from nats_scheduler.web.link import Link, Reader
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
+from nats_scheduler.web.proxied import Proxied
 from nats_scheduler.web.request_checks import CONTROL_COOKIE, LOGIN, Controllers, RequestGuard, Sessions
 
 
@@ -36,13 +37,15 @@ def application(
     sessions: Sessions | None,
     controllers: Controllers | None = None,
     proxies: Proxies = (),
+    prefix: str = "",
 ) -> Starlette:
     """Return the whole status page; without `controllers` it only reads.
 
-    `proxies` are trusted to name the addresses that requests came from.
+    `proxies` are trusted to say where requests came from and what they were for; browsers reach the page below the path
+    `prefix`.
     """
     attempts = Attempts(proxies)
-    pages = Pages(source, sessions, controllers, attempts)
+    pages = Pages(source, sessions, controllers, attempts, prefix)
     control = None if controllers is None else Control(link, source, pages, controllers)
     changing = [] if control is None else [*control.routes(), *Editing(control).routes()]
     return Starlette(
@@ -54,7 +57,14 @@ def application(
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),
         ],
         middleware=[
-            Middleware(RequestGuard, hosts=hosts, sessions=sessions, controllers=controllers, attempts=attempts)
+            Middleware(
+                RequestGuard,
+                hosts=hosts,
+                sessions=sessions,
+                controllers=controllers,
+                attempts=attempts,
+                proxied=Proxied(proxies, prefix),
+            )
         ],
         exception_handlers={NOT_FOUND: pages.missing},
     )
@@ -127,7 +137,7 @@ async def run(
     controllers = controllers_of(settings, now)
     source = Answers(link.ask, now, lambda error: logger().error("request_failed", exc_info=error))
     hosts = {"localhost", settings.web_address, *settings.web_hosts}
-    app = application(link, source, hosts, sessions, controllers, proxies_of(settings))
+    app = application(link, source, hosts, sessions, controllers, proxies_of(settings), settings.web_path_prefix)
     with bound(settings.web_address, settings.web_port, "web") as listening:
         logger().info("web_served", url=url_of(listening))
         async with TaskGroup() as group:

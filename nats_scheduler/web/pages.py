@@ -188,14 +188,21 @@ class Pages:
     """The handlers of all pages."""
 
     def __init__(
-        self, source: Answers, sessions: Sessions | None, controllers: Controllers | None, attempts: Attempts
+        self,
+        source: Answers,
+        sessions: Sessions | None,
+        controllers: Controllers | None,
+        attempts: Attempts,
+        prefix: str = "",
     ) -> None:
+        """Show what `source` answers; addresses and cookies are those of the paths that begin with `prefix`."""
+        self._cookie_path = prefix or "/"
         self._source = source
         self._attempts = attempts
         self._controllers = controllers
         control = None if controllers is None else controllers.sessions
         self._logins = [one for one in (control, sessions) if one is not None]
-        self._templates = templates()
+        self._templates = templates(prefix)
 
     def handlers(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
         """Return the handler of each page, by its name."""
@@ -392,7 +399,7 @@ class Pages:
         if form.get("leave"):
             leaving = RedirectResponse(LOGIN, 303)
             for one in self._logins:
-                leaving.delete_cookie(one.name, httponly=True, samesite="strict")
+                leaving.delete_cookie(one.name, self._cookie_path, httponly=True, samesite="strict")
             return leaving
         if wait := self._attempts.seconds(request.scope):
             return self._login_form(target, 429, wait)
@@ -401,9 +408,16 @@ class Pages:
             await self._attempts.failed(request.scope)
             return self._login_form(target, 403)
         entered = RedirectResponse(target, 303)
-        is_secure = request.headers.get("origin", "").startswith("https://")  # a proxy before this page has TLS
+        # A proxy before this page has TLS; a browser says so too.
+        is_secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
         entered.set_cookie(
-            opened.name, opened.cookie(), SESSION_SECONDS, secure=is_secure, httponly=True, samesite="strict"
+            opened.name,
+            opened.cookie(),
+            SESSION_SECONDS,
+            path=self._cookie_path,
+            secure=is_secure,
+            httponly=True,
+            samesite="strict",
         )
         return entered
 

@@ -80,8 +80,8 @@ def grade(nanoseconds: int | None) -> str:
     return " much" if nanoseconds >= SECOND else " some"
 
 
-def templates() -> Environment:
-    """Return the environment of all templates."""
+def templates(prefix: str = "") -> Environment:
+    """Return the environment of all templates, in which each address begins with the prefix of a proxy."""
     environment = Environment(
         loader=PackageLoader("nats_scheduler.web"),
         autoescape=True,
@@ -91,7 +91,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals["address"] = address
+    environment.globals["address"] = lambda path, **values: f"{prefix}{address(path, **values)}"
     environment.globals["fields"] = FIELDS
     environment.filters.update(
         instant=time_of,

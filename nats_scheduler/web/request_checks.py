@@ -3,7 +3,8 @@
 The rules:
 
 - A request for a name that nobody configured is refused, so that no other site can make a browser read the page under
-  its own name (DNS rebinding). An IP address cannot be rebound.
+  its own name (DNS rebinding). An IP address cannot be rebound. A name that a trusted proxy forwards has to be one too,
+  beside that of the request: a proxy may pass on what a browser wrote there.
 - Pages are only read: everything but GET and HEAD is refused, except the form of the login, and the pages that change
   schedules, where those are on.
 - With a token nothing is shown without it, except the login, its style and `/healthz`. It is compared in constant time.
@@ -31,6 +32,7 @@ from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.observe.log import logger
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.web.attempts import Attempts, is_among
+from nats_scheduler.web.proxied import Proxied
 from nats_scheduler.web.rendering import address
 
 COOKIE = "nats_scheduler_session"
@@ -190,12 +192,14 @@ class RequestGuard:
         sessions: Sessions | None,
         controllers: Controllers | None,
         attempts: Attempts,
+        proxied: Proxied,
     ) -> None:
         """Pass requests for one of `hosts` on; with `sessions` only those that have a login.
 
         Without `controllers` nothing can be changed.
         """
         self._attempts = attempts
+        self._proxied = proxied
         by_token = None if controllers is None else controllers.sessions
         self._all_sessions = [one for one in (sessions, by_token) if one is not None]
         self._app = app
@@ -221,10 +225,13 @@ class RequestGuard:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
+                if headers.get("location", "").startswith("/"):
+                    headers["location"] = f"{self._proxied.prefix}{headers['location']}"
             await send(message)
 
+        host = self._proxied.restore(scope)
         try:
-            answer = await self._wrong_bearer(scope) or self._refusal(scope) or self._app
+            answer = await self._wrong_bearer(scope) or self._refusal(scope, host) or self._app
             await answer(scope, receive, send_with_headers)
         except Exception as error:
             logger().error("page_failed", exc_info=error, path=scope["path"][:80])
@@ -248,17 +255,19 @@ class RequestGuard:
             await self._attempts.failed(scope)
         return None
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope, forwarded_host: str | None) -> Response | None:
         """Return the answer to a request that no page gets; None for any other."""
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
-        if not self._accepts_host(headers):
+        hosts = headers.getlist("host")
+        asked_for = hosts[:1] if forwarded_host is None else [*hosts, forwarded_host]
+        if len(hosts) != 1 or not all(map(self._accepts_host, asked_for)):
             expected = "a name of this page is expected: add it to web_hosts"
             return PlainTextResponse(f"unknown host; {expected}\n", 421)
         if len(scope["raw_path"] or b"") + len(scope["query_string"]) > MAX_TARGET_BYTES:
             return PlainTextResponse("the address is too long\n", 414)
         if method not in ("GET", "HEAD") and not (method == "POST" and path in self._posts):
             return PlainTextResponse("pages are only read\n", 405, {"Allow": "GET, HEAD"})
-        if method == "POST" and not _is_from_here(headers):
+        if method == "POST" and not _is_from_here(headers, asked_for[-1]):
             return PlainTextResponse(
                 "a form of this page is expected: this one was sent by another site, or a proxy has changed its Host\n",
                 403,
@@ -275,11 +284,8 @@ class RequestGuard:
         query = scope["query_string"].decode("latin-1")
         return RedirectResponse(address(LOGIN, next=f"{path}?{query}" if query else path), 303)
 
-    def _accepts_host(self, headers: Headers) -> bool:
-        values = headers.getlist("host")
-        if len(values) != 1:
-            return False
-        name = values[0].lower()
+    def _accepts_host(self, host: str) -> bool:
+        name = host.lower()
         name = name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
         if name in self._hosts:
             return True
@@ -295,12 +301,12 @@ def too_many_attempts(wait: int) -> str:
     return f"too many wrong tokens came from this address: try again in {wait} s"
 
 
-def _is_from_here(headers: Headers) -> bool:
-    """Return whether a form was sent by a page of this origin, or by no browser.
+def _is_from_here(headers: Headers, host: str) -> bool:
+    """Return whether a form was sent by a page of this host, or by no browser.
 
     What a browser says of the sender itself counts first: no page can forge it, and a proxy may have changed `Host`.
     """
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None:
         return site in ("same-origin", "none")
-    return origin is None or origin.partition("://")[2] == headers.get("host")
+    return origin is None or origin.partition("://")[2] == host

@@ -107,6 +107,7 @@ async def browsing(
     controllers: Controllers | None = None,
     rule: str | None = None,
     proxies: Proxies = (),
+    prefix: str = "",
     reads_server: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Browsing]:
@@ -120,7 +121,7 @@ async def browsing(
     link = Link(connection_settings, rule, partial(ServerAlone, settings=of_page) if reads_server else None)
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
-    app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies)
+    app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies, prefix)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)
     try:
