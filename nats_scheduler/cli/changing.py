@@ -21,14 +21,13 @@ import click
 from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import Command, CommandError, decorated, json_option, print_json
-from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
+from nats_scheduler.cli.output import Command, decorated, json_option, print_json
+from nats_scheduler.cli.session import Session, Sidecars, error_text, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
-from nats_scheduler.control.schedule_errors import NoAnswerError, ScheduleError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import time_text
@@ -95,7 +94,7 @@ class How:
 
 
 class Operation(Protocol):
-    """Changes the schedule on one subject of a stream; raises `ScheduleError`."""
+    """Changes the schedule on one subject of a stream; raises `SchedulerError`."""
 
     def __call__(
         self, store: ScheduleStore, stream: str, subject: str, /, *, author: Author, dry_run: bool
@@ -125,10 +124,7 @@ class ChangeAccess:
             nonlocal store, connection
             async with again:
                 if connection.is_lost:
-                    try:
-                        connection = await Dialer(session.settings.connection).dial()
-                    except JetStreamError as error:
-                        raise NoAnswerError(str(error)) from None
+                    connection = await Dialer(session.settings.connection).dial()
                     made.append(connection)
                     access = replace(Access.through(connection, session.settings), server=session.server)
                     store = connection_store(access, ServerClock(SystemClock()))
@@ -212,22 +208,13 @@ def in_store(resolved: ResolvedSettings, work: Callable[[ChangeAccess], Awaitabl
             sidecars.print_warnings()
         return await work(ChangeAccess(session.store, session, sidecars))
 
-    try:
-        return in_session(resolved, begin)
-    except ScheduleError as error:
-        raise CommandError(_error_text(error)) from None
+    return in_session(resolved, begin)
 
 
-def error_about(subject: str, error: ScheduleError) -> str:
+def error_about(subject: str, error: SchedulerError) -> str:
     """Return why the schedule on this subject was not changed: a line that names the subject once, at its beginning."""
-    text = _error_text(error)
+    text = error_text(error)
     return text if str(error).startswith((f"{subject}: ", f"{subject} ")) else f"{printable(subject)}: {text}"
-
-
-def _error_text(error: ScheduleError) -> str:
-    """Return why a schedule was not changed, with the server's code if there is one."""
-    text = printable(str(error))
-    return text if not error.code or f"code {error.code}" in text else f"{text} (server code {error.code})"
 
 
 def _check_length(option: str, text: str) -> None:

@@ -26,7 +26,7 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, dec
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.edits import add, edit_latest
-from nats_scheduler.control.schedule_errors import RejectedError, ScheduleError
+from nats_scheduler.control.errors import RejectedError, SchedulerError
 from nats_scheduler.control.spelling import spelling_of
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
@@ -203,7 +203,7 @@ async def stored_schedule(
 async def _stored(access: ChangeAccess, served: Served, change: Change) -> Current | None:
     try:
         found = await current(access.store, served, change.subject)
-    except ScheduleError:
+    except SchedulerError:
         return None
     return found if found.sequence == change.after else None
 

@@ -23,12 +23,11 @@ import click
 
 from nats_scheduler.cli.fire_watch import fire_line, milliseconds
 from nats_scheduler.cli.output import Printer
-from nats_scheduler.control.schedule_errors import ScheduleError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
 from nats_scheduler.extras import installation, missing
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import Capabilities
@@ -105,32 +104,30 @@ def demo_schedules(now: int) -> list[DemoSchedule]:
 async def publish_demo(wire: ScheduleWire, streams: FlaggedStreams, now: int) -> list[tuple[DemoSchedule, Dialect]]:
     """Add the stream, publish the schedules, and return each with the dialect that the server accepted.
 
-    Raises `JetStreamError` if the server refuses anything but a pattern that it does not support.
+    Raises `SchedulerError` if the server refuses anything but a pattern that it does not support.
     """
     await streams.add(DEMO_STREAM)
     return [(schedule, await _publish(wire, schedule)) for schedule in demo_schedules(now)]
 
 
 async def write_sensor(connection: Connection) -> None:
-    """Publish a temperature every second, until cancelled; raises `JetStreamError` when the connection is lost."""
+    """Publish a temperature every second, until cancelled; raises `SchedulerError` when the connection is lost."""
     for count in itertools.count():
         await connection.request(SENSOR_SUBJECT, f"{20 + count % 30 / 10:.1f} degrees".encode())
         await asyncio.sleep(SENSOR_INTERVAL_SECONDS)
 
 
 async def _publish(wire: ScheduleWire, schedule: DemoSchedule) -> Dialect:
-    refused: ScheduleError | None = None
     for dialect in DIALECTS:
         try:
             block, body = schedule.block(dialect), schedule.body.encode()
             await publish_message(wire, DEMO_STREAM["name"], schedule.subject, block, body)
-        except ScheduleError as error:
-            refused = error
-            if error.code != PATTERN_INVALID.code:
-                break
+        except SchedulerError as error:
+            if error.code != PATTERN_INVALID.code or dialect is DIALECTS[-1]:
+                raise
         else:
-            return dialect
-    raise JetStreamError(str(refused))
+            break
+    return dialect
 
 
 # -- what is printed -------------------------------------------------------------------------------------------

@@ -36,12 +36,11 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import log_as_set, stop_on_signals
 from nats_scheduler.cli.run import pages_of
 from nats_scheduler.cli.session import Session, open_session
+from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, SchedulerError
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
-from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.fires import StoredFire
-from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
@@ -50,8 +49,8 @@ from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection_settings import ConnectionSettings
-from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 SERVER_CHECK_INTERVAL_SECONDS = 0.25
@@ -101,7 +100,7 @@ class Trial:
     async def run(self) -> bool:
         """Run until something ends it; return whether the sidecar finished what was in flight.
 
-        Raises `EmbeddedServerError` if the server died, `JetStreamError` if the demo failed, `ListenError` if the
+        Raises `EmbeddedServerError` if the server died, `SchedulerError` if the demo failed, `SettingsError` if the
         metrics cannot be served.
         """
         with pages_of(self._sidecar, self._metrics, self._settings):
@@ -147,7 +146,7 @@ class Trial:
             try:
                 async with open_session(self._settings) as session:
                     await self._show_through(session)
-            except (ConnectError, ConnectionLostError):
+            except (NotConnectedError, ConnectionLostError):
                 await asyncio.sleep(SERVER_CHECK_INTERVAL_SECONDS)
 
     async def _show_through(self, session: Session) -> None:
@@ -254,9 +253,9 @@ def command(
         plan = TrialPlan(folder, stream_file, keeps_data=data is not None, demo=demo, length=ends_after)
         try:
             clean = run_punctually(_run(EmbeddedServer(binary, folder, port=port or 0), resolved.settings, plan))
-        except (StreamFileError, ListenError) as error:
+        except SettingsError as error:
             raise CommandError(str(error), EXIT_WRONG_USE) from None
-        except (EmbeddedServerError, JetStreamError) as error:
+        except (EmbeddedServerError, SchedulerError) as error:
             raise CommandError(str(error)) from None
     if not clean:
         raise CommandError("not everything that was in flight could be finished; the next start repeats it")

@@ -24,20 +24,20 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
+from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    ForbiddenError,
+    NotConnectedError,
+    RefusedError,
+    SchedulerError,
+)
 from nats_scheduler.doctor.examination import examine, report_document
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, SidecarFacts
 from nats_scheduler.doctor.finding import DoctorReport, Finding
 from nats_scheduler.doctor.finding_codes import Severity
 from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.server import is_inbox_denied, reach_servers
-from nats_scheduler.jetstream.errors import (
-    ApiError,
-    ConnectError,
-    ConnectionLostError,
-    JetStreamError,
-    NotPermittedError,
-    RequestUnansweredError,
-)
 from nats_scheduler.jetstream.streams import Progress, absence_of
 from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.observe.texts import SERVER_ALONE
@@ -70,7 +70,7 @@ def command(resolved: ResolvedSettings, stream: str | None, wide: bool, as_json:
     with progress_bar() as bar:
         try:
             facts = asyncio.run(gather_facts(resolved, stream, SystemClock().now, bar.show))
-        except JetStreamError as error:
+        except SchedulerError as error:
             raise CommandError(str(error)) from None
     report = examine(facts)
     if as_json:
@@ -85,7 +85,7 @@ async def gather_facts(
 ) -> AccountFacts:
     """Return the facts of an account; those that end the examination early are facts too.
 
-    Raises `JetStreamError` if the connection is lost, and `CommandError` if the stream `only` does not exist.
+    Raises `SchedulerError` if the connection is lost, and `CommandError` if the stream `only` does not exist.
     """
     progress("connecting", 0, 1)
     reaches = await reach_servers(resolved.settings.connection)
@@ -97,15 +97,15 @@ async def gather_facts(
                 raise CommandError(await absence_of(session.api, only))
             known, sidecars = await _sidecars(session, resolved)
             return await Gathering(known, now, progress).gather(reaches, sidecars, only)
-    except NotPermittedError as error:
+    except ForbiddenError as error:
         return AccountFacts(at=now(), reaches=reaches, missing=[Need(PUBLISH, error.subject, is_optional=False)])
-    except RequestUnansweredError as error:
+    except DeadlineError as error:
         connection = resolved.settings.connection
         if await is_inbox_denied(connection):
             inbox = Need(SUBSCRIBE, f"{connection.inbox_prefix}.>", is_optional=False)
             return AccountFacts(at=now(), reaches=reaches, missing=[inbox])
         return _unusable(reaches, now(), error)
-    except (JetStreamError, CommandError) as error:
+    except (SchedulerError, CommandError) as error:
         return _unusable(reaches, now(), error)
 
 
@@ -113,16 +113,16 @@ async def _is_absent(session: Session, stream: str) -> bool:
     """Return whether a stream does not exist; one whose leader does not answer does."""
     try:
         return await session.api.stream(stream) is None
-    except (RequestUnansweredError, ApiError):
+    except (DeadlineError, RefusedError):
         return False
 
 
-def _unusable(reaches: Sequence[ServerReach], at: int, error: JetStreamError | CommandError) -> AccountFacts:
+def _unusable(reaches: Sequence[ServerReach], at: int, error: SchedulerError | CommandError) -> AccountFacts:
     """Return the facts of servers that are reached and cannot be used; raise the error if it is another one."""
     facts = AccountFacts(at=at, reaches=reaches)
-    if isinstance(error, ConnectError | ConnectionLostError):
+    if isinstance(error, NotConnectedError | ConnectionLostError):
         raise error
-    if isinstance(error, JetStreamError):
+    if isinstance(error, SchedulerError):
         return AccountFacts(at=at, reaches=reaches, jetstream_failure=str(error))
     if examine(facts).worst is Severity.ERROR:
         return facts
@@ -133,7 +133,7 @@ async def _sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Sessi
     """Return the session with the settings of the running sidecars, and these; None if they may not be read."""
     try:
         session, found = await with_sidecars(session, resolved)
-    except NotPermittedError:
+    except ForbiddenError:
         return session, None
     return session, [SidecarFacts(one.name, one.serves, one.unable) for one in found.alive]
 

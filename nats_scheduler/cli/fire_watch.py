@@ -14,11 +14,11 @@ from typing import Protocol
 
 import click
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.inputs import Input, MessagesRead
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.fires import FireReader, ScheduleKind, StoredFire
 from nats_scheduler.observe.texts import printable
@@ -91,7 +91,7 @@ class FireWatch:
             async with asyncio.timeout(LAST_FIRES_DEADLINE_SECONDS):
                 for (name, _created), reader in list(self._readers.items()):
                     await self._read_to_the_end(api, name, reader)
-        except (TimeoutError, JetStreamError):
+        except (TimeoutError, SchedulerError):
             return  # the summary lacks what could not be read in time
 
     async def _read_to_the_end(self, api: JetStreamApi, stream: str, reader: FireReader) -> None:
@@ -120,7 +120,7 @@ class FireWatch:
         )
         try:
             await follower.follow(reader.last_read)
-        except JetStreamError:
+        except SchedulerError:
             return  # the next check begins again, if the stream is still served
 
     def _read(self, reader: FireReader, given: Input) -> None:

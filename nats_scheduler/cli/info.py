@@ -23,10 +23,10 @@ from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, json_option, labelled_lines, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.ages import what_helps
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import (
@@ -150,7 +150,7 @@ async def _failures(session: Session, resolved: ResolvedSettings, query: Advisor
     kept_in = resolved.settings.failures_stream
     try:
         return (await session.known(lambda known: known.failures(kept_in, query)))["failures"]
-    except (CommandError, JetStreamError):
+    except (CommandError, SchedulerError):
         return []
 
 

@@ -13,12 +13,12 @@ from functools import partial
 from nats_scheduler.cli.output import CommandError
 from nats_scheduler.cli.session import ServedStream, Session, Sidecars, with_sidecars
 from nats_scheduler.cli.without_sidecar import Source
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.calendar_bucket import read_calendars
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.observe.texts import printable
@@ -178,7 +178,7 @@ async def _zone_differences(
     """Return the zones that differ; none if the user may not read the fires that show it."""
     try:
         return await read_zone_differences(session.api, stream, schedules)
-    except NotPermittedError:
+    except ForbiddenError:
         return {}
 
 

@@ -9,10 +9,9 @@ import click
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import ProgressBar, log_as_set, progress_bar, stop_on_signals
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.jetstream.credentials import check_credentials
-from nats_scheduler.jetstream.errors import ConnectError
-from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.monitoring_pages import MonitoringPages, listening
@@ -22,8 +21,8 @@ from nats_scheduler.runtime.garbage_collector import collect_only_what_is_new
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.version import VERSION
 
@@ -45,7 +44,7 @@ def command(resolved: ResolvedSettings) -> None:
     try:
         check_credentials(settings.connection)
         clean = run_punctually(_run(settings))
-    except (ConnectError, StreamFileError, ListenError) as error:
+    except (NotConnectedError, SettingsError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None
     if not clean:
         raise CommandError("not everything that was in flight could be finished; the next start repeats it")
@@ -69,7 +68,7 @@ async def _run(settings: SidecarSettings) -> bool:
 
 @contextmanager
 def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> Iterator[None]:
-    """Serve the pages of a sidecar while the block runs, if the settings name a port; raises `ListenError`."""
+    """Serve the pages of a sidecar while the block runs, if the settings name a port; raises `SettingsError`."""
     if settings.metrics_port is None:
         yield
         return

@@ -20,12 +20,13 @@ from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.cli.without_sidecar import Source, StoredSource
+from nats_scheduler.control.errors import NotConnectedError, SchedulerError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState, absence_of
 from nats_scheduler.jetstream.value_formats import known_entries
 from nats_scheduler.message.capabilities import OLDEST, capabilities
+from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import is_instance, read_fleet
@@ -34,7 +35,7 @@ from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.runtime.unserved import command_for
-from nats_scheduler.service.client import QuestionError, ServiceClient
+from nats_scheduler.service.client import ServiceClient
 from nats_scheduler.service.schemas import OwnershipDocument
 from nats_scheduler.service.sidecar_port import Fleet, Instance
 from nats_scheduler.service.stream_endpoints import instance_documents
@@ -70,7 +71,7 @@ class Session(Access):
     async def known(self, question: Callable[[Source], Awaitable[T]], *, may_ask: bool = True) -> T:
         """Return what a running sidecar answers to a question; if it has no answer, or may not be asked, read that."""
         if may_ask:
-            with suppress(QuestionError, JetStreamError, ValueError, LookupError):
+            with suppress(SchedulerError, ValueError, LookupError):
                 return await question(self.service)
         return await question(StoredSource(self))
 
@@ -102,15 +103,21 @@ def in_session(resolved: ResolvedSettings, work: Callable[[Session], Awaitable[T
 
     try:
         asyncio.run(connect_and_work())
-    except JetStreamError as error:
-        hint = NOTHING_LISTENS if isinstance(error, ConnectError) and REFUSED in str(error) else ""
-        raise CommandError(f"{error}{hint}") from None
+    except SchedulerError as error:
+        hint = NOTHING_LISTENS if isinstance(error, NotConnectedError) and REFUSED in str(error) else ""
+        raise CommandError(f"{error_text(error)}{hint}") from None
     return done[0]
+
+
+def error_text(error: SchedulerError) -> str:
+    """Return why something was not done, with the server's code if there is one."""
+    text = printable(str(error))
+    return text if not error.code or f"code {error.code}" in text else f"{text} (server code {error.code})"
 
 
 @asynccontextmanager
 async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
-    """Connect, and close the connection at the end; raises `JetStreamError` if JetStream is not available."""
+    """Connect, and close the connection at the end; raises `SchedulerError` if JetStream is not available."""
     connection = await Dialer(settings.connection).dial()
     try:
         access = Access.through(connection, settings)

@@ -25,16 +25,17 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.cli.without_sidecar import Source
+from nats_scheduler.control.errors import RefusedError, RejectedError, SchedulerError
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
+from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamState
 from nats_scheduler.observe.documents import StreamModeDocument, error_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import moment_text
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.settings.json_files import StreamFileError, read_stream_file
+from nats_scheduler.settings.json_files import read_stream_file
 from nats_scheduler.settings.load import ResolvedSettings
+from nats_scheduler.settings.problems import SettingsError
 
 NOT_SERVED = "allow_msg_schedules is not set, so its schedules do not fire"
 
@@ -77,7 +78,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
     for file in files:
         try:
             wanted.append((file, read_stream_file(Path(file))))
-        except StreamFileError as error:
+        except SettingsError as error:
             document = {"file": file, "stream": None, "reason": str(error)}
             outcomes.append(StreamOutcome(document, str(error), EXIT_WRONG_USE))
     if not as_json:
@@ -131,12 +132,12 @@ async def _add_all(session: Session, wanted: list[tuple[str, Config]]) -> list[S
 async def _add(session: Session, file: str, config: Config) -> StreamOutcome:
     try:
         return await _added(session, file, config)
-    except StreamRefusedError as error:
+    except RejectedError as error:
         return _not_added(file, config, error_document(error.rejection), error)
-    except ApiError as error:
+    except RefusedError as error:
         codes = {"code": error.status, "err_code": error.code, "description": error.description}
         return _not_added(file, config, codes, error)
-    except JetStreamError as error:  # the outcome is unknown; to add the stream again is harmless
+    except SchedulerError as error:  # the outcome is unknown; to add the stream again is harmless
         return _not_added(file, config, {"reason": str(error)}, error)
 
 

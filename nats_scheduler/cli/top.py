@@ -46,7 +46,7 @@ from nats_scheduler.cli.top_asking import Feed
 from nats_scheduler.cli.top_knowledge import Knowledge
 from nats_scheduler.cli.top_screen import screen, text_of
 from nats_scheduler.cli.top_view import SORTS, view_document
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.load import ResolvedSettings
@@ -107,7 +107,7 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
             _print_once(feed.knowledge, as_json=as_json)
         else:
             asyncio.run(_live(feed, feed.knowledge, as_json=as_json))
-    except JetStreamError as error:
+    except SchedulerError as error:
         raise CommandError(str(error)) from None
 
 

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 
 from nats_scheduler.cli.top_knowledge import Asked, Knowledge
+from nats_scheduler.control.errors import NoRespondersError, NotConnectedError, SchedulerError
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.runtime.asked import ServerAlone
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.service.client import NotConnectedError, NothingSubscribesError, ask
+from nats_scheduler.service.client import ask
 from nats_scheduler.service.sidecar_answers import ANSWER_SECONDS, Answers
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
@@ -47,7 +47,7 @@ class Feed:
         self.knowledge = Knowledge(stream, self._answers, interval)
 
     async def connect(self) -> Connection:
-        """Connect, and receive advisories; raises `JetStreamError`."""
+        """Connect, and receive advisories; raises `SchedulerError`."""
         self._connection = connection = await self._dialer.dial()
         self._alone = ServerAlone(connection, self._settings)
         server, known = connection.server, self.knowledge
@@ -59,7 +59,7 @@ class Feed:
         return connection
 
     async def once(self) -> None:
-        """Ask everything once; what follows from the first answers in a second round; raises `JetStreamError`."""
+        """Ask everything once; what follows from the first answers in a second round; raises `SchedulerError`."""
         connection = await self.connect()
         try:
             async with self._opened():
@@ -105,7 +105,7 @@ class Feed:
             raise NotConnectedError("there is no connection")
         try:
             return await ask(self._connection, endpoint, request, ANSWER_SECONDS)
-        except NothingSubscribesError:
+        except NoRespondersError:
             return await self._alone.answer(endpoint, request)
 
     def _opened(self) -> AbstractAsyncContextManager[None]:
@@ -117,7 +117,7 @@ class Feed:
         while True:
             try:
                 return await self.connect()
-            except JetStreamError as error:
+            except SchedulerError as error:
                 self.knowledge.lost = " ".join(str(error).split())
                 notify()
             await asyncio.sleep(RECONNECT_WAIT_SECONDS)

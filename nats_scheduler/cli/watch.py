@@ -26,7 +26,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, Printer, print_warning
 from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, SCHEDULE_CHANGED
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.foreign_json import Object, read_object, server_time
@@ -125,7 +125,7 @@ class Watch:
         self._warned: set[str] = set()
 
     async def run(self, resolved: ResolvedSettings) -> None:
-        """Watch until cancelled; raises `JetStreamError` if the first connection does not serve."""
+        """Watch until cancelled; raises `SchedulerError` if the first connection does not serve."""
         try:
             await self._keep_watching(resolved)
         finally:
@@ -136,7 +136,7 @@ class Watch:
             try:
                 async with open_session(resolved.settings) as session:
                     await self._watch(session, resolved)
-            except JetStreamError as error:
+            except SchedulerError as error:
                 if self._fires is None:
                     raise
                 if self._is_connected:
@@ -201,7 +201,7 @@ class Watch:
             except CommandError as error:
                 self._served.clear()
                 print_warning(printable(error.message))
-            except JetStreamError as error:
+            except SchedulerError as error:
                 print_warning(printable(str(error)))
 
     # -- what is shown -------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def command(resolved: ResolvedSettings, stream: str | None, subject: str | None,
 
     try:
         asyncio.run(_run(is_wanted, stream, resolved, as_json=as_json))
-    except JetStreamError as error:
+    except SchedulerError as error:
         raise CommandError(str(error)) from None
 
 

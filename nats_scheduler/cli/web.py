@@ -13,9 +13,9 @@ import click
 from nats_scheduler.cli.options import web_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import log_as_set, stop_on_signals
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.extras import installation, missing
 from nats_scheduler.jetstream.credentials import check_credentials
-from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
@@ -37,14 +37,14 @@ def command(resolved: ResolvedSettings) -> None:
 
 
 async def _run(settings: SidecarSettings) -> None:
-    from nats_scheduler.observe.address import ListenError
     from nats_scheduler.runtime.asked import ServerAlone
-    from nats_scheduler.web.app import TokenError, run
+    from nats_scheduler.settings.problems import SettingsError
+    from nats_scheduler.web.app import run
 
     stop = asyncio.Event()
     stop_on_signals(stop.set)
     try:
         check_credentials(settings.connection)
         await run(settings, SystemClock().now, stop, partial(ServerAlone, settings=settings))
-    except (ConnectError, TokenError, ListenError) as error:
+    except (NotConnectedError, SettingsError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None

@@ -10,7 +10,6 @@ from typing import Protocol
 from nats_scheduler.cli.output import CommandError
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.past import FireQuery
-from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.streams import StreamState, absence_of, reading_progress
 from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
@@ -32,8 +31,8 @@ from nats_scheduler.service.stream_owners import instances_document
 class Source(Protocol):
     """Who can be asked what is stored: a running sidecar (`service.client.ServiceClient`), or `StoredSource`.
 
-    `ServiceClient` raises `QuestionError`, or `JetStreamError`, `ValueError` or `LookupError` if an answer cannot be
-    had or read; `StoredSource` ends the command, or raises `JetStreamError`.
+    `ServiceClient` raises `SchedulerError`, or `SchedulerError`, `ValueError` or `LookupError` if an answer cannot be
+    had or read; `StoredSource` ends the command, or raises `SchedulerError`.
     """
 
     async def schedules(self, stream: StreamState, query: Query) -> Listed:
@@ -94,10 +93,7 @@ class StoredSource:
         """Read the past fires of a schedule; end the command with 1 if its stream does not exist."""
         access = self._access
         state, _mode = await access.with_mode(await self._stream(stream))
-        try:
-            return await find_fires(access.connection, access.api, state, query)
-        except ScheduleError as error:
-            raise CommandError(str(error)) from None
+        return await find_fires(access.connection, access.api, state, query)
 
     async def content(
         self, stream: str, _subject: str, sequence: int, *, fire_in: str | None = None

@@ -19,10 +19,7 @@ from nats_scheduler.client.serving import Serving, Sidecar
 from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, When, after, at, cron, every
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.exported import LeftOut
-from nats_scheduler.control.plan import Action, Difference, Step
-from nats_scheduler.control.plan import Plan as Diff
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     AlreadyExistsError,
     ConflictError,
     ForbiddenError,
@@ -33,10 +30,13 @@ from nats_scheduler.control.schedule_errors import (
     RefusedError,
     RejectedError,
     ReplacesUnfiredWarning,
-    ScheduleError,
+    SchedulerError,
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.exported import LeftOut
+from nats_scheduler.control.plan import Action, Difference, Step
+from nats_scheduler.control.plan import Plan as Diff
 from nats_scheduler.message.schedule_form import FormArguments, ScheduleForm
 
 __all__ = [
@@ -70,8 +70,8 @@ __all__ = [
     "RejectedError",
     "ReplacesUnfiredWarning",
     "Schedule",
-    "ScheduleError",
     "ScheduleForm",
+    "SchedulerError",
     "Schedules",
     "Serving",
     "Sidecar",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nats_scheduler.client.schedule_block import Headers, headers_of
 from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.schedule_errors import NotPossibleError
+from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.storing import check_subject, recorded

@@ -27,15 +27,18 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from nats_scheduler.control.schedule_errors import ForbiddenError, NoAnswerError, NotPossibleError, RefusedError
+from nats_scheduler.control.errors import (
+    ForbiddenError,
+    NoAnswerError,
+    NotConnectedError,
+    NotPossibleError,
+    too_large,
+)
 from nats_scheduler.message.capabilities import Capabilities, capabilities_of
 from nats_scheduler.message.headers import CRLF, EMPTY_BLOCK, HEADER_LINE
 
 MAX_CONTROL_LINE_BYTES = 4_096
 """Longest first line of a frame that servers accept by default; a longer one makes them close the connection."""
-
-TOO_LARGE = 10054
-"""The server's code for a message that is too large for its stream."""
 
 MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 0.25
 """The wait, at first and at most, before it is checked whether the request was denied."""
@@ -52,10 +55,6 @@ _SENT_AS_IT_IS = re.compile(r"(?!\s)[^\r\n\ud800-\udfff]*(?<!\s)").fullmatch
 """A value that nats-py neither strips nor changes nor fails to encode."""
 
 T = TypeVar("T")
-
-
-class NotSentError(NoAnswerError):
-    """There is no connection at the moment: nothing was sent."""
 
 
 class ClientReply(NamedTuple):
@@ -101,7 +100,7 @@ class ClientWire:
         headers = self._checked(subject, block, body)
         if not self._connection.is_connected:
             await asyncio.sleep(0)  # else a program that repeats it at once keeps nats-py from connecting again
-            raise NotSentError(f"{subject}: there is no connection to a server at the moment")
+            raise NotConnectedError(f"{subject}: there is no connection to a server at the moment")
         await self._open()
         token, answered = secrets.token_hex(TOKEN_BYTES), asyncio.get_running_loop().create_future()
 
@@ -115,7 +114,7 @@ class ClientWire:
             await self._connection.publish(subject, body, f"{self._inbox}{token}", headers)
             return await self._answer(answered, subject, error_before, within_seconds)
         except nats.errors.Error as error:
-            raise NotSentError(f"{subject}: {error}") from None
+            raise NotConnectedError(f"{subject}: {error}") from None
         except OSError as error:
             raise NoAnswerError(f"{subject}: {error}") from None
         finally:
@@ -175,8 +174,7 @@ class ClientWire:
         headers = _headers(subject, block) if block else None
         size, most = _size(headers or {}) + len(body), self._connection.max_payload
         if size > most:
-            text = f"message size exceeds maximum allowed: {size:,} bytes with headers, and the server takes {most:,}"
-            raise RefusedError(text, TOO_LARGE)
+            raise too_large(subject, size, most)
         if not subject or _BLANK(subject):
             raise NotPossibleError(f"{subject[:80]!r} is no subject: it is empty, or has blanks")
         try:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from nats_scheduler.client.values import Change, change_of
 from nats_scheduler.control.carrying_out import carry_out_all
 from nats_scheduler.control.changes import Author
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.exported import LeftOut, exported
 from nats_scheduler.control.plan import Plan
-from nats_scheduler.control.schedule_errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.extras import installation, missing
@@ -62,7 +62,7 @@ class FileProblem(NamedTuple):
         return ": ".join(filter(None, (place, self.subject, self.text)))
 
 
-class InvalidFileError(ScheduleError):
+class InvalidFileError(SchedulerError):
     """A text is no file of schedules, or the stream would not accept what it says: nothing was changed."""
 
     def __init__(self, problems: Sequence[FileProblem]) -> None:
@@ -71,10 +71,10 @@ class InvalidFileError(ScheduleError):
         """All that is wrong, in the order of the text."""
 
 
-class PartlyAppliedError(ScheduleError):
+class PartlyAppliedError(SchedulerError):
     """Some schedules could not be changed; all others were. Applying the text again does the rest."""
 
-    def __init__(self, applied: Applied, errors: Mapping[str, ScheduleError]) -> None:
+    def __init__(self, applied: Applied, errors: Mapping[str, SchedulerError]) -> None:
         lines = (f"{subject}: {str(error).removeprefix(f'{subject}: ')}" for subject, error in errors.items())
         super().__init__("\n".join(lines))
         self.applied = applied

@@ -13,9 +13,16 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from nats_scheduler.client.client_wire import NO_RESPONDERS, ClientReply, ClientWire, NotSentError
-from nats_scheduler.control.requests import Requests
-from nats_scheduler.control.schedule_errors import NoAnswerError, RefusedError, StreamNotFoundError, UnknownOutcomeError
+from nats_scheduler.client.client_wire import NO_RESPONDERS, ClientReply, ClientWire
+from nats_scheduler.control.errors import (
+    TEMPORARY_STATUS,
+    NoAnswerError,
+    NoRespondersError,
+    RefusedError,
+    StreamNotFoundError,
+    UnknownOutcomeError,
+)
+from nats_scheduler.control.requests import Requests, told_apart
 from nats_scheduler.control.store import ID_IN_PROCESS
 from nats_scheduler.control.store_port import Published, Refusal, StreamNow
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
@@ -45,8 +52,6 @@ READERS = 16
 QUESTIONS = ("STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.NAMES")
 """Requests that change nothing."""
 
-_TEMPORARY_STATUS = 503
-
 
 class JetStreamRequests(Requests):
     """Requests to the JetStream of an account: the `Wire` of `control.store_port`."""
@@ -63,7 +68,8 @@ class JetStreamRequests(Requests):
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the stream that has a subject; raises `StreamNotFoundError`."""
-        names = (await self.call("STREAM.NAMES", {"subject": subject})).get("streams")
+        with told_apart():
+            names = (await self.call("STREAM.NAMES", {"subject": subject})).get("streams")
         if not isinstance(names, list) or not names:
             raise StreamNotFoundError(f"no stream has the subject {subject}")
         return str(names[0])
@@ -114,12 +120,12 @@ class JetStreamRequests(Requests):
             outcome: Published | Refusal = await self._wire.request(
                 subject, body, block, within_seconds=ANSWER_SECONDS, accept=accept
             )
-        except NotSentError:
-            raise
         except NoAnswerError as error:
+            if not error.may_be_done:
+                raise
             raise UnknownOutcomeError(str(error)) from None
         if outcome is _NOBODY:
-            raise NoAnswerError(f"{subject}: {_NOBODY.description}")
+            raise NoRespondersError(f"{subject}: {_NOBODY.description}")
         return outcome
 
     async def advise(self, subject: str, body: bytes, block: bytes) -> None:
@@ -157,7 +163,9 @@ class JetStreamRequests(Requests):
         for wait in RETRY_WAITS_SECONDS if request.startswith(QUESTIONS) else ():
             try:
                 return await self._call(request, body)
-            except _NotNowError:
+            except RefusedError as error:
+                if error.status != TEMPORARY_STATUS:
+                    raise
                 await asyncio.sleep(wait)
         return await self._call(request, body)
 
@@ -172,13 +180,8 @@ class JetStreamRequests(Requests):
         answer = await self._wire.request(subject, content, within_seconds=ANSWER_SECONDS, accept=accept)
         if (error := answer.get("error")) is not None:
             status, code = integer(inner(error).get("code")), integer(inner(error).get("err_code"))
-            text = f"{request}: {inner(error).get('description')} ({code})"
-            raise _NotNowError(text) if status == _TEMPORARY_STATUS else RefusedError(text, code)
+            raise RefusedError(status, code, str(inner(error).get("description")), request)
         return answer
-
-
-class _NotNowError(NoAnswerError):
-    """The server cannot answer at the moment: the stream has no leader, or JetStream is not ready."""
 
 
 _IN_PROCESS = Refusal(409, ID_IN_PROCESS, "duplicate message id is in process")
@@ -210,5 +213,5 @@ def _read_outcome(stream: str, reply: ClientReply) -> Published | Refusal | None
 def read_answer(reply: ClientReply) -> Object | None:
     """Return an answer as an object; None if it is none."""
     if reply.status == NO_RESPONDERS:
-        return {"error": {"code": _TEMPORARY_STATUS, "err_code": 0, "description": "JetStream does not answer"}}
+        return {"error": {"code": TEMPORARY_STATUS, "err_code": 0, "description": "JetStream does not answer"}}
     return read_object(reply.body)

@@ -35,10 +35,10 @@ from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, chan
 from nats_scheduler.client.when import When
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit_latest, remove
+from nats_scheduler.control.errors import AlreadyExistsError, NotServedError, ReplacesUnfiredWarning
 from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Plan
-from nats_scheduler.control.schedule_errors import AlreadyExistsError, NotServedError, ReplacesUnfiredWarning
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.message.schedule_form import FormArguments

@@ -21,14 +21,14 @@ from enum import Enum
 
 from nats_scheduler.client.client_wire import NO_RESPONDERS, ClientReply, ClientWire
 from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX
-from nats_scheduler.control.requests import Requests
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
     NotServedError,
-    ScheduleError,
+    SchedulerError,
     StreamNotFoundError,
 )
+from nats_scheduler.control.requests import Requests
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
@@ -193,7 +193,7 @@ class Servings:
     async def _has_bucket(self) -> bool:
         try:
             await self._requests.info(f"KV_{self._bucket}")
-        except ScheduleError as error:
+        except SchedulerError as error:
             return isinstance(error, ForbiddenError)
         return True
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from nats_scheduler.client.policy_arguments import PolicyArguments, policy_texts
 from nats_scheduler.client.times import datetime_of, instant_of, nanoseconds_of
-from nats_scheduler.control.schedule_errors import ScheduleError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import policy_header, read_policies, with_policies
 from nats_scheduler.message.rejection import PATTERN_INVALID, TIME_ZONE_INVALID, Rejection
@@ -36,7 +36,7 @@ MAX_INSTANT_NS = 253_402_300_800 * SECOND - 1
 """The end of the year 9999, the last one in which a schedule can fire once."""
 
 
-class InvalidScheduleError(ScheduleError, ValueError):
+class InvalidScheduleError(SchedulerError, ValueError):
     """The schedule asked for is invalid; the code is that of a server, None if no server knows such an error."""
 
     def __init__(self, message: str, code: int | None = None) -> None:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import remove
+from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Action, Step
-from nats_scheduler.control.schedule_errors import ConflictError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import store_schedule
@@ -45,7 +45,7 @@ async def carry_out_all(
 async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Author = NOBODY) -> Change:
     """Make one change; its kind is `UNCHANGED` if another client has made it since the plan.
 
-    Raises `ScheduleError`; of these, `ConflictError` and `NotFoundError` say that the schedule was changed since.
+    Raises `SchedulerError`; of these, `ConflictError` and `NotFoundError` say that the schedule was changed since.
     """
     stream, subject, expected = served.name, step.subject, step.expected
     if step.action is Action.PAUSE:

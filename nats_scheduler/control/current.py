@@ -8,7 +8,7 @@ Limit: a fire or a cancel that is stored over a schedule leaves it alive. It is 
 
 from dataclasses import dataclass
 
-from nats_scheduler.control.schedule_errors import NotFoundError, NotPossibleError, ScheduleError
+from nats_scheduler.control.errors import NotFoundError, NotPossibleError, SchedulerError
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
@@ -123,7 +123,7 @@ def _read_paused(message: StoredMessage, served: Served) -> Current | None:
     return None
 
 
-def none_here(message: StoredMessage, served: Served) -> ScheduleError:
+def none_here(message: StoredMessage, served: Served) -> SchedulerError:
     """Return why the last message on a subject is no schedule that could be changed."""
     block, what = message.block, f"the last message on {message.subject} in stream {served.name}"
     if (generated := read_generated(block) or read_beside(block)) is not None:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.schedule_errors import NoAnswerError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.control.errors import NoAnswerError, SchedulerError, UnknownOutcomeError
 
 MAX_AT_ONCE = 16
 """The most schedules that are changed at the same time: enough to hide the way to a server far away."""
@@ -34,7 +34,7 @@ class Done(NamedTuple):
     """The outcomes, by the subjects of the schedules and in the order of these."""
 
     changes: dict[str, Change]
-    failures: dict[str, ScheduleError]
+    failures: dict[str, SchedulerError]
 
 
 async def change_each(
@@ -47,7 +47,7 @@ async def change_each(
 
     The rest is not tried after `silence_limit` (s) without an answer. No change is left running, whatever ends this.
     """
-    outcomes: dict[str, Change | ScheduleError] = {}
+    outcomes: dict[str, Change | SchedulerError] = {}
     left, silence = deque(subjects), _Silence(silence_limit)
     unanswered: dict[str, NoAnswerError] = {}
     not_tried = f"it was not tried, because the server has answered nothing for {silence_limit:g} s"
@@ -59,7 +59,7 @@ async def change_each(
             unanswered[subject] = error
             left.append(subject)
             return silence.unanswered()
-        except ScheduleError as error:
+        except SchedulerError as error:
             outcomes[subject] = error
         is_answered = not isinstance(outcomes[subject], UnknownOutcomeError)
         notify(len(outcomes))
@@ -84,7 +84,7 @@ async def change_each(
     in_order = [(subject, outcomes[subject]) for subject in subjects if subject in outcomes]
     return Done(
         {subject: one for subject, one in in_order if isinstance(one, Change)},
-        {subject: one for subject, one in in_order if isinstance(one, ScheduleError)},
+        {subject: one for subject, one in in_order if isinstance(one, SchedulerError)},
     )
 
 

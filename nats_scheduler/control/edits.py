@@ -17,11 +17,11 @@ from dataclasses import replace as _with
 from nats_scheduler.control.anchor import anchor_name, counted_anew, with_phase
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, is_marker
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     AlreadyExistsError,
     ConflictError,
     NotPossibleError,
-    ScheduleError,
+    SchedulerError,
     UnknownOutcomeError,
 )
 from nats_scheduler.control.spelling import judged_edit, with_effect
@@ -211,7 +211,7 @@ async def _had_fired(store: ScheduleStore, served: Served, removed: Current) -> 
         return False
     try:
         return await store.has_ended(served, removed) is True
-    except ScheduleError as error:
+    except SchedulerError as error:
         reason = f"{removed.subject}: it is removed, and whether it had fired cannot be read: {error}"
         raise UnknownOutcomeError(reason) from None
 

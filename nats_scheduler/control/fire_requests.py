@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
+from nats_scheduler.control.errors import ConflictError, NotPossibleError, SchedulerError, UnknownOutcomeError
 from nats_scheduler.control.missing_fires import missing_fires
 from nats_scheduler.control.requested_fire import definition_of, requested_fire
-from nats_scheduler.control.schedule_errors import ConflictError, NotPossibleError, ScheduleError, UnknownOutcomeError
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Published, Served
@@ -127,7 +127,7 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
                 known += 1
             else:
                 done[time] = published.sequence
-    except ScheduleError:
+    except SchedulerError:
         if done:
             await recorded(store, replace(change, fires=tuple(done), notes=(*change.notes, "it ended half-way")))
         raise
@@ -146,7 +146,7 @@ async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, 
     """
     target = definition_of(found).terms.target
     unanswered: UnknownOutcomeError | None = None
-    behind: ScheduleError | None = None
+    behind: SchedulerError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
             published = await store.publish(stream, target, block, body, expected=None)
@@ -157,7 +157,7 @@ async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, 
             if unanswered is not None:
                 break  # the schedule was changed; the fire may have been stored before
             behind = await unseen(error, store, home, found.subject, found.sequence)
-        except ScheduleError as error:
+        except SchedulerError as error:
             raise unanswered or error from None
     failure = unanswered or behind
     assert failure is not None, "an attempt ends with a result, an error or no answer"

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from nats_scheduler.control.current import Current
+from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.requested_fire import definition_of
-from nats_scheduler.control.schedule_errors import NotPossibleError
 from nats_scheduler.control.store_port import EVER, StoredFires
 from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.policies import Kept

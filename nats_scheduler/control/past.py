@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.schedule_errors import StreamNotFoundError
+from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.control.store_port import EVER, Served, StoredFires, StreamNow, Wire
 from nats_scheduler.message.definition import Definition, read_ttl
 from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS

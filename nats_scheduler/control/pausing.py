@@ -14,7 +14,7 @@ from nats_scheduler.control.anchor import BEGINS_ANEW, anchor_name, counted_anew
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.edits import ends_by_age
-from nats_scheduler.control.schedule_errors import NotPossibleError
+from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.storing import (

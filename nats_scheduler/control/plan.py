@@ -30,8 +30,8 @@ from nats_scheduler.control.declared import (
     written,
 )
 from nats_scheduler.control.edits import doubts
+from nats_scheduler.control.errors import RejectedError, SchedulerError
 from nats_scheduler.control.pausing import has_passed
-from nats_scheduler.control.schedule_errors import RejectedError, ScheduleError
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import check_schedule, check_written, unfired
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
@@ -234,7 +234,7 @@ def _read(one: Declared, block: bytes, served: Served, now: int) -> Current | Fa
             check_written(paused_block(block, dialect_of(one.content)))
     except RejectedError as error:
         return Fault(subject, error.rejection.header, str(error), error.code or None)
-    except ScheduleError as error:
+    except SchedulerError as error:
         return Fault(subject, "", str(error), error.code)
     if found.definition is None or found.is_paused:
         return Fault(subject, "", "its headers are those of a paused schedule: expected them with paused: true")

@@ -14,7 +14,7 @@ The rules:
 from typing import Literal
 
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.schedule_errors import NotPossibleError, RejectedError
+from nats_scheduler.control.errors import NotPossibleError, RejectedError
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import check_no_request
 from nats_scheduler.message.definition import Definition

@@ -6,12 +6,14 @@ It is the part of `control.store_port.Wire` that is the same for each client; ho
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from nats_scheduler.control.schedule_errors import NoAnswerError, RefusedError, StreamNotFoundError, maybe_done
+from nats_scheduler.control.errors import TEMPORARY_STATUS, NoAnswerError, RefusedError, StreamNotFoundError, maybe_done
 from nats_scheduler.control.store_port import StreamNow
 from nats_scheduler.message.foreign_json import Object, inner, integer, is_expressible, stored_message
+from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.stored import StoredMessage
 
 STREAM_NOT_FOUND = 10059
@@ -37,6 +39,19 @@ async def counted_subjects(info: Callable[[int], Awaitable[Object]]) -> AsyncIte
             return
 
 
+@contextmanager
+def told_apart(stream: str = "") -> Iterator[None]:
+    """Raise `StreamNotFoundError`, and `NoAnswerError` while there is no leader, in place of these refusals."""
+    try:
+        yield
+    except RefusedError as error:
+        if error.code == STREAM_NOT_FOUND:
+            raise StreamNotFoundError(f"stream {stream} does not exist") from None
+        if error.status == TEMPORARY_STATUS or error.code in NOT_AVAILABLE:
+            raise NoAnswerError(str(error)) from None
+        raise
+
+
 class Requests(ABC):
     """Requests to the JetStream of an account."""
 
@@ -47,7 +62,7 @@ class Requests(ABC):
 
     @abstractmethod
     async def call(self, request: str, body: Object) -> Object:
-        """Return the answer to a request, its subject without the prefix; raises as `Wire` does.
+        """Return the answer to a request, its subject without the prefix; raises `RefusedError` for each refusal.
 
         A question that the server cannot answer at the moment is repeated a few times.
         """
@@ -115,9 +130,5 @@ class Requests(ABC):
                 raise
 
     async def _of_stream(self, stream: str, request: str, body: Object) -> Object:
-        try:
+        with told_apart(stream):
             return await self.call(f"{request}.{stream}", body)
-        except RefusedError as error:
-            if error.code == STREAM_NOT_FOUND:
-                raise StreamNotFoundError(f"stream {stream} does not exist") from None
-            raise

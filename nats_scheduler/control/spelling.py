@@ -15,7 +15,7 @@ Cost: none. Limit: `Served` says which spellings fire; whether a sidecar runs at
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from nats_scheduler.control.schedule_errors import NotPossibleError, NotServedError
+from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import Header, header_value, one_line

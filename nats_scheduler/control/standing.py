@@ -20,7 +20,7 @@ calendars, so that one with both may not be looked for.
 from typing import NamedTuple
 
 from nats_scheduler.control.current import Current, is_marker, none_here, read_current
-from nats_scheduler.control.schedule_errors import ConflictError, NotFoundError
+from nats_scheduler.control.errors import ConflictError, NotFoundError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.stored import StoredMessage

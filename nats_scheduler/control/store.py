@@ -3,7 +3,7 @@
 The rules:
 
 - Each publish and each delete names the message that it replaces, so no edit of another client is lost; how it ended is
-  reported, as an error of `control.schedule_errors` if it was not done, and what follows is decided by the operations.
+  reported, as an error of `control.errors` if it was not done, and what follows is decided by the operations.
 - Reads are answered by the leader of the stream, so they see what was stored before.
 - Up to 2.11 the older versions of a schedule stay stored under it, and one of them would be the schedule again if only
   the newest was deleted. So a delete is a purge of the subject up to the sequence; where the stream denies purges, each
@@ -19,19 +19,19 @@ from dataclasses import replace
 from nats_scheduler.control.change_advisory import change_advisory
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.past import FirePast, FireQuery
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
     NotFoundError,
     NotPossibleError,
     RefusedError,
-    ScheduleError,
+    SchedulerError,
     StreamNotFoundError,
     UnknownOutcomeError,
     maybe_done,
 )
+from nats_scheduler.control.past import FirePast, FireQuery
 from nats_scheduler.control.store_port import Published, Refusal, Served, ServedStreams, StoredFires, Wire
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.effective_headers import with_effective_headers
@@ -203,7 +203,7 @@ async def publish_message(wire: Wire, stream: str, subject: str, block: bytes, b
     return outcome
 
 
-def _error_of(subject: str, refusal: Refusal) -> ScheduleError:
+def _error_of(subject: str, refusal: Refusal) -> SchedulerError:
     code = refusal.code
     reason = f"{subject}: {refusal.description} (server code {code})"
     if code in UNDECIDED:
@@ -214,7 +214,7 @@ def _error_of(subject: str, refusal: Refusal) -> ScheduleError:
         return ConflictError(text, int(last[1]) if last else None)
     if code in NOT_AVAILABLE or code in (0, ID_IN_PROCESS):  # 0: the leader could not propose it to its replicas
         return UnknownOutcomeError(reason)
-    return RefusedError(reason, code)
+    return RefusedError(refusal.status, code, refusal.description, subject)
 
 
 def _check_literal(subject: str) -> None:

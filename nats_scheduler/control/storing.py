@@ -20,13 +20,13 @@ from dataclasses import replace
 
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     NoAnswerError,
     NotFoundError,
     NotPossibleError,
     RejectedError,
-    ScheduleError,
+    SchedulerError,
     UnknownOutcomeError,
 )
 from nats_scheduler.control.standing import CLOCK_MARGIN_NS
@@ -58,7 +58,7 @@ async def replace_message(
 ) -> int:
     """Store a message in place of the one with the sequence `expected`, 0 for none; return its sequence."""
     unanswered: UnknownOutcomeError | None = None
-    behind: ScheduleError | None = None
+    behind: SchedulerError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
             published = await store.publish(stream, subject, block, body, expected=expected)
@@ -68,7 +68,7 @@ async def replace_message(
             if unanswered is None:
                 behind = await unseen(error, store, stream, subject, expected)
                 continue
-        except ScheduleError as error:
+        except SchedulerError as error:
             raise unanswered or error from None
         else:
             if published.is_duplicate:
@@ -86,7 +86,7 @@ async def replace_message(
 
 async def unseen(
     refused: ConflictError, store: ScheduleStore, stream: str, subject: str, expected: int
-) -> ScheduleError:
+) -> SchedulerError:
     """Return what a refusal is if it is not repeated any more; raise it if another client's message is seen.
 
     A leader that is behind refuses although `expected` is the last sequence, or does not have that message yet. Then it
@@ -114,7 +114,7 @@ async def delete_message(store: ScheduleStore, stream: str, message: StoredMessa
             if unanswered is None:
                 raise
             return None
-        except ScheduleError as error:
+        except SchedulerError as error:
             raise unanswered or error from None
         last = await _last_after(unanswered, store, stream, message.subject)
         if last is None or last.sequence < message.sequence:
@@ -131,7 +131,7 @@ async def _last_after(
     """Return the last message on a subject after an attempt; if it cannot be read, the attempt stays unanswered."""
     try:
         return await store.last(stream, subject)
-    except ScheduleError as error:
+    except SchedulerError as error:
         raise unanswered or UnknownOutcomeError(f"{subject}: whether it is stored cannot be read: {error}") from None
 
 
@@ -254,7 +254,7 @@ def check_rights(subject: str, block: bytes) -> None:
         raise NotPossibleError(f"{what}, which would remove other messages: expected 'sub', or no such header")
 
 
-def _no_schedule(served: Served, block: bytes) -> ScheduleError:
+def _no_schedule(served: Served, block: bytes) -> SchedulerError:
     for dialect in DIALECTS:
         if value := header_value(block, dialect.schedule):
             expected = " or ".join(one.schedule.decode() for one in served.dialects)

@@ -14,7 +14,7 @@ Cost: some microseconds. Limit: the size of a block is not checked here.
 
 from collections.abc import Collection
 
-from nats_scheduler.control.schedule_errors import NotPossibleError, RejectedError
+from nats_scheduler.control.errors import NotPossibleError, RejectedError
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import (
     CRLF,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.doctor.facts import ClockReading, StreamFacts, ZoneData
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.foreign_json import inner, server_time
 from nats_scheduler.schedule.tzif import read_tzif
 from nats_scheduler.schedule.zone_data import host_zone_data, package_zone_data
@@ -54,7 +54,7 @@ async def _read(api: JetStreamApi, stream: str, consumer: str | None, now: Calla
     asked_at = now()
     try:
         info = await (api.stream(stream) if consumer is None else api.consumer(stream, consumer))
-    except JetStreamError:
+    except SchedulerError:
         return None  # it has no leader, or is gone
     answered_at, shown = now(), server_time(info)
     where = stream if consumer is None else f"{stream} > {consumer}"

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.errors import ForbiddenError, SchedulerError
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.handover import GraduationFinding as GraduationFinding
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import ListedSchedule
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.own_streams import Room
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
@@ -92,9 +92,9 @@ def without_leaders(streams: Iterable[str]) -> list[Unexamined]:
     return [Unexamined(f"stream {name}", "its leader does not answer", name, has_failed=True) for name in streams]
 
 
-def unexamined(what: str, error: JetStreamError, stream: str | None = None) -> Unexamined:
+def unexamined(what: str, error: SchedulerError, stream: str | None = None) -> Unexamined:
     """Return what could not be read because of an error."""
-    return Unexamined(what, str(error), stream, has_failed=not isinstance(error, NotPermittedError))
+    return Unexamined(what, str(error), stream, has_failed=not isinstance(error, ForbiddenError))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from nats_scheduler.control.errors import ConnectionLostError, DeadlineError, SchedulerError
 from nats_scheduler.doctor.clock_reading import leader_of, read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
     AccountFacts,
@@ -31,7 +32,6 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.own_streams import REPLICAS, REQUIRED_BYTES, room_of, storage_for
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.jetstream.stretches import StretchReader
@@ -89,7 +89,7 @@ REQUEST = json.dumps({"subscriptions": True, "limit": MAX_CONNECTIONS}).encode()
 
 
 async def read_subscriptions(connection: Connection) -> Sequence[str]:
-    """Return what clients other than sidecars subscribe to; raises `JetStreamError` if the servers do not list it.
+    """Return what clients other than sidecars subscribe to; raises `SchedulerError` if the servers do not list it.
 
     An incomplete list is no list, because a subscriber that is missing in it would be reported as absent.
     """
@@ -97,7 +97,7 @@ async def read_subscriptions(connection: Connection) -> Sequence[str]:
     for data in await cluster_answers(connection, CONNECTIONS, REQUEST):
         listed = data.get("connections")
         if not isinstance(listed, list) or integer(data.get("total")) > len(listed):
-            raise RequestUnansweredError(f"{CONNECTIONS}: the list of connections is not complete")
+            raise DeadlineError(f"{CONNECTIONS}: the list of connections is not complete")
         for one in listed:
             subscribed = inner(one).get("subscriptions_list")
             if isinstance(subscribed, list) and SIDECARS_MARK not in subscribed:
@@ -180,7 +180,7 @@ class Gathering:
         """Return what is read; if that fails, note what could not be read, and return what counts then."""
         try:
             return await reading
-        except JetStreamError as error:
+        except SchedulerError as error:
             self._note(unexamined(what, error, stream))
             return otherwise
 
@@ -219,7 +219,7 @@ class Gathering:
     async def _subscriptions(self) -> Sequence[str] | None:
         try:
             return await read_subscriptions(self._account.connection)
-        except JetStreamError as error:
+        except SchedulerError as error:
             self._note(Unexamined("which subjects are subscribed to", str(error)))
             return None
 

@@ -20,12 +20,12 @@ list these stay unclear.
 import asyncio
 from collections.abc import Sequence
 
+from nats_scheduler.control.errors import ForbiddenError, SchedulerError
 from nats_scheduler.doctor.facts import Need
 from nats_scheduler.doctor.permissions import PermissionPlace
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.own_permissions import OwnPermissions
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE, permits
@@ -124,9 +124,9 @@ class _Probe:
     async def _is_permitted(self, subject: str, body: bytes = b"", block: bytes = b"") -> bool | None:
         try:
             await self._connection.request(subject, body, block, PROBE_DEADLINE_SECONDS)
-        except NotPermittedError:
+        except ForbiddenError:
             return False
-        except JetStreamError:
+        except SchedulerError:
             pass  # it was permitted: the server refused it, or nothing subscribes to the subject
         return True
 

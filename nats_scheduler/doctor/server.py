@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.doctor.facts import AccountFacts, ServerReach
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.capabilities import OLDEST, capabilities_of
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -119,7 +119,7 @@ async def _reach(settings: ConnectionSettings, url: str, *, is_configured: bool)
     address = masked_url(url)
     try:
         connection = await Dialer(settings.model_copy(update={"servers": (url,)})).dial()
-    except JetStreamError as error:
+    except SchedulerError as error:
         return ServerReach(address, failure=str(error).removeprefix(f"{address}: "), is_configured=is_configured), ()
     try:
         server = connection.server
@@ -129,7 +129,7 @@ async def _reach(settings: ConnectionSettings, url: str, *, is_configured: bool)
 
 
 async def is_inbox_denied(settings: ConnectionSettings) -> bool:
-    """Return whether the user may not subscribe to the inboxes on which the answers arrive; raises `JetStreamError`.
+    """Return whether the user may not subscribe to the inboxes on which the answers arrive; raises `SchedulerError`.
 
     Without them no request is answered, so the denial is the only sign.
     """

@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.doctor.clock_reading import read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.examination import examination, report_document
 from nats_scheduler.doctor.facts import (
@@ -35,7 +36,6 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.user_permissions import PUBLISH
@@ -66,7 +66,7 @@ MAX_COPY_FILTERS = 16
 
 
 async def examine_sidecar(examinable: Examinable, turns: Turns) -> Examination:
-    """Return what is wrong in the account of a sidecar; raises `JetStreamError`."""
+    """Return what is wrong in the account of a sidecar; raises `SchedulerError`."""
     gathering = _Gathering(examinable, turns)
     facts = await gathering.gather()
     report = await turns.run(examination(facts))
@@ -87,7 +87,7 @@ class _Gathering:
         self.is_whole = True
 
     async def gather(self) -> AccountFacts:
-        """Return the facts; raises `JetStreamError`."""
+        """Return the facts; raises `SchedulerError`."""
         sidecar = self._sidecar
         infos, unanswered = await sidecar.access.api.listed_streams()
         sidecars = await self._sidecars()
@@ -103,7 +103,7 @@ class _Gathering:
         announced: Sequence[FailureDocument] = ()
         try:
             announced = await read_announced(sidecar.access, infos, sidecar.server_now())
-        except JetStreamError as error:
+        except SchedulerError as error:
             self.unexamined.append(unexamined("what sidecars announced", error))
         clocks = await read_clocks(sidecar.access.api, infos, (), sidecar.machine_now)
         return AccountFacts(

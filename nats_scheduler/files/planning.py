@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nats_scheduler.control.current import read_current
+from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.plan import Plan, planning
-from nats_scheduler.control.schedule_errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.standing import SETTLING_LIMIT_NS, has_passed_all, standing
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served

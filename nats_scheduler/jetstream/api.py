@@ -10,9 +10,9 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.errors import TEMPORARY_STATUS, NoAnswerError, RefusedError
 from nats_scheduler.control.requests import counted_subjects
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
-from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, UnreadableAnswerError
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, stored_message
 from nats_scheduler.message.stored import StoredMessage
@@ -77,7 +77,7 @@ class JetStreamApi:
     async def call(
         self, request: str, body: Any = None, within_seconds: float | None = None, *, is_repeatable: bool = False
     ) -> Any:
-        """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` if it is a refusal.
+        """Return the JSON answer to `request` (the subject behind the prefix); raises `RefusedError` for a refusal.
 
         It is sent again while it is not answered if it `is_repeatable`, or is one of `REPEATABLE_REQUESTS`.
         Raises as `Connection.request` does if there is no answer, or none within `within_seconds` if that is less.
@@ -130,7 +130,7 @@ class JetStreamApi:
         try:
             request = f"STREAM.INFO.{name}"
             return _stream_information(await self.call(request), request)
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == STREAM_NOT_FOUND:
                 return None
             raise
@@ -138,14 +138,14 @@ class JetStreamApi:
     async def stream_with(self, subject: str) -> Any:
         """Return the information of the stream that has a subject, or None if none has it.
 
-        Raises `ApiError` if that stream has no leader that could describe it.
+        Raises `RefusedError` if that stream has no leader that could describe it.
         """
         request = "STREAM.LIST"
         page = await self.call(request, {"offset": 0, "subject": subject})
         for info in _listed(page.get("streams")):
             return _stream_information(info, request)
         if missing := _listed(page.get("missing")):
-            raise ApiError(TEMPORARY_STATUS, 0, f"stream {missing[0]} has no leader", request)
+            raise RefusedError(TEMPORARY_STATUS, 0, f"stream {missing[0]} has no leader", request)
         return None
 
     async def last_sequence(self, name: str, within_seconds: float) -> int:
@@ -180,23 +180,23 @@ class JetStreamApi:
         """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None if there is none."""
         try:
             answer = await self.call(f"STREAM.MSG.GET.{stream}", where)
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == MESSAGE_NOT_FOUND:
                 return None
             raise
         message = stored_message(answer.get("message"))
         if message is None:
-            raise UnreadableAnswerError(f"STREAM.MSG.GET.{stream}: the answer holds no stored message")
+            raise NoAnswerError(f"STREAM.MSG.GET.{stream}: the answer holds no stored message")
         asked = where.get("seq", 0)
         if message.sequence < asked or ("next_by_subj" not in where and message.sequence > asked > 0):
-            raise UnreadableAnswerError(f"STREAM.MSG.GET.{stream}: {message.sequence} was not asked for: {where}")
+            raise NoAnswerError(f"STREAM.MSG.GET.{stream}: {message.sequence} was not asked for: {where}")
         return message
 
     async def delete_message(self, stream: str, sequence: int) -> bool:
         """Delete a message without erasing its bytes on disk; returns whether it was there."""
         try:
             await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == SEQUENCE_NOT_FOUND:
                 return False
             raise
@@ -248,38 +248,38 @@ class JetStreamApi:
         """Delete a consumer; it is not an error if it is gone already."""
         try:
             await self.call(f"CONSUMER.DELETE.{stream}.{name}", None, CONSUMER_DEADLINE_SECONDS)
-        except ApiError as error:
+        except RefusedError as error:
             if error.code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
                 raise
 
 
 def raise_refusal(answer: Object, request: str) -> None:
-    """Raise `ApiError` if an answer is a refusal."""
+    """Raise `RefusedError` if an answer is a refusal."""
     if answer.get("error") is not None:
         error = inner(answer["error"])
         status, code = integer(error.get("code"), 500), integer(error.get("err_code"))
-        raise ApiError(status, code, str(error.get("description", "")), request)
+        raise RefusedError(status, code, str(error.get("description", "")), request)
 
 
 def stored_sequence(reply: Reply, stream: str, request: str) -> int:
-    """Return the sequence under which a stream stored a message; raise `ApiError` if it refused it.
+    """Return the sequence under which a stream stored a message; raise `RefusedError` if it refused it.
 
-    Raises `UnreadableAnswerError` if the answer is not one of the stream's that names a sequence: whether the message
+    Raises `NoAnswerError` if the answer is not one of the stream's that names a sequence: whether the message
     is stored is unknown. 2.10 says so of an identity that it knows, and not whether its message is stored.
     """
     answer = read_object(reply.body) or {}
     raise_refusal(answer, request)
     sequence = integer(answer.get("seq"))
     if answer.get("stream") != stream or sequence <= 0:
-        raise UnreadableAnswerError(f"{request}: stream {stream} names no sequence: {reply.body[:80]!r}")
+        raise NoAnswerError(f"{request}: stream {stream} names no sequence: {reply.body[:80]!r}")
     return sequence
 
 
 def _stream_information(answer: Any, request: str) -> Any:
-    """Return the information on a stream; raise `UnreadableAnswerError` if it does not name the stream."""
+    """Return the information on a stream; raise `NoAnswerError` if it does not name the stream."""
     config = inner(inner(answer).get("config"))
     if not isinstance(config.get("name"), str):
-        raise UnreadableAnswerError(f"{request}: the answer describes no stream")
+        raise NoAnswerError(f"{request}: the answer describes no stream")
     return answer
 
 

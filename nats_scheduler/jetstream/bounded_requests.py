@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from nats_scheduler.control.errors import ConnectionLostError, ForbiddenError, SchedulerError
 from nats_scheduler.engine.inputs import Input, Unanswered
 from nats_scheduler.engine.stream_port import Notify
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 
 Request = TypeVar("Request")
 
 
-def unanswered(question: Any, error: JetStreamError) -> Input:
+def unanswered(question: Any, error: SchedulerError) -> Input:
     """Return the answer to a question about a fire that failed."""
-    return Unanswered(question, str(error), denied=isinstance(error, NotPermittedError))
+    return Unanswered(question, str(error), denied=isinstance(error, ForbiddenError))
 
 
 class BoundedRequests(Generic[Request]):
@@ -33,11 +33,11 @@ class BoundedRequests(Generic[Request]):
         *,
         ask: Callable[[Request], Awaitable[Input]],
         limit: int,
-        failed: Callable[[Any, JetStreamError], Input] | None = None,
+        failed: Callable[[Any, SchedulerError], Input] | None = None,
     ) -> None:
         """Send at most `limit` requests at a time.
 
-        `ask` sends one; `failed` returns the answer to one of which `ask` raised `JetStreamError`, or that is still
+        `ask` sends one; `failed` returns the answer to one of which `ask` raised `SchedulerError`, or that is still
         open at the end, `Unanswered` if it is None.
         """
         self._notify = notify
@@ -85,7 +85,7 @@ class BoundedRequests(Generic[Request]):
                 self._asked[number] = request
                 try:
                     answer = await self._ask(request)
-                except JetStreamError as error:
+                except SchedulerError as error:
                     answer = self._failed(request, error)
                 if self._asked.pop(number, None) is not None:
                     self._notify(answer)

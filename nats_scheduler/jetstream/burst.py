@@ -16,8 +16,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
 MIN_BURST_FIRES = 1_000
@@ -146,7 +146,7 @@ class Burst:
     async def _ask(self, sequence: int) -> None:
         try:
             message = await self._api.message(self._stream, seq=sequence)
-        except JetStreamError:
+        except SchedulerError:
             self._lose_track()  # the consumer will get the same error and handle it
             return
         if self._known_since is not None:

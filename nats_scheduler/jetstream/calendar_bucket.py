@@ -13,8 +13,8 @@ The rules:
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.headers import MARKER_REASON, header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage
@@ -56,10 +56,10 @@ class CalendarBucket(Registry):
     formats: Mapping[str, int] = {}
 
     async def texts(self) -> AsyncIterator[CalendarText]:
-        """Yield the calendars by name; none if there is no bucket. Raises `JetStreamError`."""
+        """Yield the calendars by name; none if there is no bucket. Raises `SchedulerError`."""
         try:
             names = sorted([key async for key in self.keys_within(">") if is_calendar_name(key)])
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == STREAM_NOT_FOUND:
                 return
             raise
@@ -68,7 +68,7 @@ class CalendarBucket(Registry):
                 yield found
 
     async def text(self, name: str) -> CalendarText | None:
-        """Return a calendar; None if there is none. Raises `JetStreamError`."""
+        """Return a calendar; None if there is none. Raises `SchedulerError`."""
         found, _revision = await self.revised_text(name)
         return found
 
@@ -122,11 +122,11 @@ async def read_calendars(bucket: CalendarBucket) -> KnownCalendars:
     """Return all calendars, as a command reads them; why they are not known, if they cannot be read."""
     try:
         return KnownCalendars({found.name: found.read() async for found in bucket.texts()})
-    except JetStreamError as error:
+    except SchedulerError as error:
         return unreadable(error)
 
 
-def unreadable(error: JetStreamError) -> KnownCalendars:
+def unreadable(error: SchedulerError) -> KnownCalendars:
     """Return what is known of calendars if they cannot be read."""
     return KnownCalendars({}, f"the calendars cannot be read: {error}")
 

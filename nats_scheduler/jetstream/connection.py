@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
-from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import (
+from nats_scheduler.control.errors import (
     ConnectionLostError,
-    NoJetStreamError,
-    NotPermittedError,
-    RequestUnansweredError,
-    UnreadableAnswerError,
-    UnsendableError,
+    DeadlineError,
+    NoAnswerError,
+    NoRespondersError,
+    NotPossibleError,
+    too_large,
 )
+from nats_scheduler.jetstream.denials import Denial, forbidden
 from nats_scheduler.jetstream.wire import RunReader, Sink, WireClient
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.schedule.instants import next_multiple
@@ -100,10 +100,10 @@ def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
 
 
 def _check_length(line: str) -> None:
-    """Raise `UnsendableError` if a control line is longer than the server accepts."""
+    """Raise `NotPossibleError` if a control line is longer than the server accepts."""
     length = len(line.encode("utf-8", "surrogateescape"))
     if length > MAX_SENT_CONTROL_LINE_BYTES:
-        raise UnsendableError(
+        raise NotPossibleError(
             f"{line[:80]}…: a control line of {length} bytes, the server accepts {MAX_SENT_CONTROL_LINE_BYTES}"
         )
 
@@ -215,7 +215,7 @@ class Connection:
         """Deliver to `sink` what is published on `subject`; returns the number for `unsubscribe`.
 
         Of the subscribers with the same `queue_group` the server chooses one for each message; "" is no group.
-        Raises `UnsendableError` if the subject is too long for the protocol, and so for any publisher.
+        Raises `NotPossibleError` if the subject is too long for the protocol, and so for any publisher.
         """
         _check_length(f"SUB {subject} {queue_group} 1234567890")
         return self._client.add_sink(subject, sink, queue_group)
@@ -354,17 +354,17 @@ class Connection:
         A request that may be repeated is sent again every `REQUEST_RESEND_INTERVAL_SECONDS` while no answer comes: a
         group of servers without a leader drops requests without an answer.
 
-        Raises `NoJetStreamError` if nothing subscribes to the subject and `NotPermittedError` without the permission:
-        nothing was done. Raises `RequestUnansweredError` after `deadline` (seconds) and `ConnectionLostError` if the
+        Raises `NoRespondersError` if nothing subscribes to the subject and `ForbiddenError` without the permission:
+        nothing was done. Raises `DeadlineError` after `deadline` (seconds) and `ConnectionLostError` if the
         connection ends first: the outcome is unknown.
-        Raises `UnsendableError` if the server would close the connection over the request.
+        Raises `NotPossibleError` if the server would close the connection over the request.
         """
         if self.is_lost:
             raise ConnectionLostError(f"{subject}: {self.lost.result()}")
         size = len(block) + len(body)
         if size > self._client.max_payload:
             self._asked_too_much = True
-            raise UnsendableError(f"{subject}: {size} bytes are more than the server's {self._client.max_payload}")
+            raise too_large(subject, size, self._client.max_payload)
         number = next(self._numbers)
         reply_to = f"{self._requests}{number}"
         _check_length(f"HPUB {subject} {reply_to} {size} {size}")
@@ -383,7 +383,7 @@ class Connection:
         finally:
             self._pending.pop(token, None)
         if reply.block.startswith(NO_RESPONDERS):
-            raise NoJetStreamError(f"{subject}: nothing answers there: is JetStream enabled for this account?")
+            raise NoRespondersError(f"{subject}: nothing answers there: is JetStream enabled for this account?")
         return reply
 
     def _check_deadlines(self) -> None:
@@ -393,9 +393,7 @@ class Connection:
             if waiting.answer.done():
                 continue
             if waiting.deadline <= now:
-                waiting.answer.set_exception(
-                    RequestUnansweredError(f"{waiting.subject}: no answer within {waiting.seconds} s")
-                )
+                waiting.answer.set_exception(DeadlineError(f"{waiting.subject}: no answer within {waiting.seconds} s"))
             elif waiting.resend_frame and waiting.resend_at <= now:
                 waiting.resend_at = now + REQUEST_RESEND_INTERVAL_SECONDS
                 self.write(waiting.resend_frame)
@@ -408,13 +406,13 @@ class Connection:
     ) -> Object:
         """Send a request with a JSON body and return the JSON object that is the answer.
 
-        Raises as `request` does, and `UnreadableAnswerError` if the answer is anything else.
+        Raises as `request` does, and `NoAnswerError` if the answer is anything else.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         reply = await self.request(subject, payload, deadline=deadline, is_repeatable=is_repeatable, accepts=is_bare)
         answer = read_object(reply.body)
         if answer is None:
-            raise UnreadableAnswerError(f"{subject}: the answer is not a JSON object: {reply.body[:80]!r}")
+            raise NoAnswerError(f"{subject}: the answer is not a JSON object: {reply.body[:80]!r}")
         return answer
 
     def end(self, reason: str) -> None:
@@ -456,5 +454,5 @@ class Connection:
             return
         for waiting in self._pending.values():
             if waiting.subject == denial.subject and not waiting.answer.done():
-                waiting.answer.set_exception(NotPermittedError(waiting.subject))
+                waiting.answer.set_exception(forbidden(waiting.subject))
                 return

@@ -29,6 +29,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from nats_scheduler.control.errors import ConnectionLostError, DeadlineError, RefusedError, SchedulerError
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import (
@@ -41,7 +42,6 @@ from nats_scheduler.jetstream.api import (
 )
 from nats_scheduler.jetstream.burst import Burst
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.followed_bodies import FollowedBodies
 from nats_scheduler.jetstream.follower_stages import (
     ASKING,
@@ -152,13 +152,13 @@ class ConsumerFollower:
     async def follow(self, after: int) -> None:
         """Deliver every message above sequence `after`; a lost consumer is replaced.
 
-        Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` if none can be created.
+        Ends by cancellation, with `ConnectionLostError`, or with another `SchedulerError` if none can be created.
         """
         self._last = after
         self._stages.move(FollowerEvent.BEGUN)
         try:
             await self._follow()
-        except ApiError as error:
+        except RefusedError as error:
             if error.code != CONSUMER_LIMIT_REACHED:
                 raise
             self._end_walk()
@@ -184,7 +184,7 @@ class ConsumerFollower:
             consumer = PulledConsumer(self._connection, self._api, self._stream, self._call_after_this_chunk)
             try:
                 await consumer.open(self._consumer_config(), waits[attempt])
-            except RequestUnansweredError:
+            except DeadlineError:
                 self._stages.move(FollowerEvent.NOT_CREATED)
                 self._begin_walk()
                 is_read = self._stages.now in (FollowerStage.WALKING, FollowerStage.WALKING_LIVE)
@@ -251,7 +251,7 @@ class ConsumerFollower:
         """Note that all is read if nothing more will come: what was pending was removed before it was delivered."""
         try:
             is_all_read = await consumer.has_nothing_left() and await self._is_all_read()
-        except JetStreamError as error:
+        except SchedulerError as error:
             consumer.end(str(error))
             return
         if is_all_read and self._stages.now in BEFORE_ALL_IS_READ:
@@ -263,7 +263,7 @@ class ConsumerFollower:
             return 0
         try:
             return await self._api.last_sequence(self._stream, CLUSTER_DEADLINE_SECONDS)
-        except RequestUnansweredError:
+        except DeadlineError:
             return 0  # without a leader nothing is stored either, and the consumer may work
 
     async def _is_all_read(self) -> bool:
@@ -273,7 +273,7 @@ class ConsumerFollower:
         try:
             async with asyncio.timeout(CLUSTER_DEADLINE_SECONDS):
                 message = await self._api.message(self._stream, seq=self._last + 1, next_by_subj=">")
-        except (JetStreamError, TimeoutError):
+        except (SchedulerError, TimeoutError):
             return False
         return message is None or message.sequence > self._leader_last
 
@@ -285,7 +285,7 @@ class ConsumerFollower:
         try:
             async with asyncio.timeout(CONSUMER_DELETE_DEADLINE_SECONDS):
                 await consumer.delete()
-        except (JetStreamError, TimeoutError):
+        except (SchedulerError, TimeoutError):
             return  # the server removes it by itself when it is inactive
 
     # -- what a consumer delivers --------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ class ConsumerFollower:
             try:
                 async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
                     message = await self._api.message(self._stream, seq=self._last + 1, next_by_subj=">")
-            except (JetStreamError, TimeoutError) as error:
+            except (SchedulerError, TimeoutError) as error:
                 if self._stages.now is not FollowerStage.WALKING_SILENT:
                     self._stages.move(FollowerEvent.WALK_SILENT)
                     silence = f"the next message was not answered within {WALK_ANSWER_DEADLINE_SECONDS} s"

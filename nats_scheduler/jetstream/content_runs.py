@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from itertools import pairwise
 
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from nats_scheduler.engine.fire import FetchContent
 from nats_scheduler.engine.inputs import ContentFetched
 from nats_scheduler.engine.stream_port import Notify
@@ -30,7 +31,6 @@ from nats_scheduler.jetstream.api import (
 )
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests, start_in_group
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
@@ -141,9 +141,9 @@ class RangeReader:
             if self._reach.may_lag:
                 await self._reach.leader_at(run[-1].sequence)
             await self._deliver(run[0].sequence, run[-1].sequence)
-        except ApiError:
+        except RefusedError:
             self._is_disabled = True
-        except JetStreamError:
+        except SchedulerError:
             pass  # what did not come is looked up one by one
         finally:
             left, self._wanted = self._wanted, {}

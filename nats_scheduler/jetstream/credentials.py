@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nats_scheduler.jetstream.errors import CredentialsError
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -32,17 +32,17 @@ EXPECTED_CREDS_FILE = "expected a creds file with a user's JWT and seed, as `nsc
 
 
 def login_of(settings: ConnectionSettings) -> dict[str, Any]:
-    """Return the options with which nats-py logs in; raises `CredentialsError`."""
+    """Return the options with which nats-py logs in; raises `NotConnectedError`."""
     if settings.creds is not None:
         text = _read(settings.creds, "creds")
         token, seed = JWT_LINE.search(text), SEED_LINE.search(text)
         if token is None or seed is None:
-            raise CredentialsError(f"creds {settings.creds} holds {_what_of(token, seed)}: {EXPECTED_CREDS_FILE}")
+            raise NotConnectedError(f"creds {settings.creds} holds {_what_of(token, seed)}: {EXPECTED_CREDS_FILE}")
         return _by_token(token[1], seed[1], f"creds {settings.creds}")
     if settings.nkey is not None:
         found = SEED_LINE.search(_read(settings.nkey, "nkey"))
         if found is None:
-            raise CredentialsError(f"nkey {settings.nkey} holds no seed: {EXPECTED_SEED}")
+            raise NotConnectedError(f"nkey {settings.nkey} holds no seed: {EXPECTED_SEED}")
         _checked(found[1], f"nkey {settings.nkey}")
         return {"nkeys_seed_str": found[1].decode()}
     if settings.user_jwt is not None:
@@ -56,7 +56,7 @@ def login_of(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
-    """Return how to encrypt the connection to a server, None for no encryption; raises `CredentialsError`."""
+    """Return how to encrypt the connection to a server, None for no encryption; raises `NotConnectedError`."""
     asked = settings.tls_first or settings.tls_ca or settings.tls_cert or urlsplit(server).scheme == "tls"
     if not asked:
         return None
@@ -66,7 +66,7 @@ def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=str(settings.tls_ca) if settings.tls_ca else None)
     except (OSError, ValueError) as error:
-        raise CredentialsError(f"tls_ca {settings.tls_ca} holds no certificate: {_brief(error)}") from None
+        raise NotConnectedError(f"tls_ca {settings.tls_ca} holds no certificate: {_brief(error)}") from None
     if settings.tls_cert is not None and settings.tls_key is not None:
         try:
             # Without a password here, Python asks for that of an encrypted key on the terminal.
@@ -74,12 +74,12 @@ def tls_of(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:
         except (OSError, ValueError) as error:
             files = f"tls_cert {settings.tls_cert} and tls_key {settings.tls_key}"
             reason = f"are not a certificate and its key, without a passphrase: {_brief(error)}"
-            raise CredentialsError(f"{files} {reason}") from None
+            raise NotConnectedError(f"{files} {reason}") from None
     return context
 
 
 def check_credentials(settings: ConnectionSettings) -> None:
-    """Read every credentials file that the settings name, and raise `CredentialsError` if one cannot be used."""
+    """Read every credentials file that the settings name, and raise `NotConnectedError` if one cannot be used."""
     login_of(settings)
     tls_of(settings, settings.servers[0])
 
@@ -88,7 +88,7 @@ def expiry_of(settings: ConnectionSettings) -> str | None:
     """Return when the JWT of the login expires, None if there is none or it does not expire."""
     try:
         callback = login_of(settings).get("user_jwt_cb")
-    except CredentialsError:
+    except NotConnectedError:
         return None
     claims = _claims(bytes(callback())) if callback is not None else None
     expires = (claims or {}).get("exp")
@@ -99,9 +99,9 @@ def _by_token(token: bytes, seed: bytes, where: str) -> dict[str, Any]:
     """Return the callbacks that log in with a JWT; the seed has to be that of the JWT's user."""
     claims = _claims(token)
     if claims is None or not str(claims.get("sub", "")).startswith("U"):
-        raise CredentialsError(f"{where}: expected the JWT of a user, and this is none, or is cut short")
+        raise NotConnectedError(f"{where}: expected the JWT of a user, and this is none, or is cut short")
     if _checked(seed, where) != claims["sub"]:
-        raise CredentialsError(f"{where}: the seed is not that of the JWT's user")
+        raise NotConnectedError(f"{where}: the seed is not that of the JWT's user")
 
     def sign(nonce: str) -> bytes:
         import nkeys
@@ -122,7 +122,7 @@ def _checked(seed: bytes, where: str) -> str:
             return str(nkeys.from_seed(bytearray(seed)).public_key.decode())
     except Exception:  # noqa: S110 - whatever the library raises, this is not a seed
         pass
-    raise CredentialsError(f"{where}: the seed is damaged, or cut short: {EXPECTED_SEED}")
+    raise NotConnectedError(f"{where}: the seed is damaged, or cut short: {EXPECTED_SEED}")
 
 
 def _claims(token: bytes) -> dict[str, Any] | None:
@@ -142,17 +142,17 @@ def _read(path: Path, kind: str) -> bytes:
     """Return what a file holds; only an ordinary file is opened, since a pipe would block."""
     try:
         if path.is_dir():
-            raise CredentialsError(f"{kind} {path} is a folder: expected a file")
+            raise NotConnectedError(f"{kind} {path} is a folder: expected a file")
         if path.exists() and not path.is_file():
-            raise CredentialsError(f"{kind} {path} is not an ordinary file")
+            raise NotConnectedError(f"{kind} {path} is not an ordinary file")
         with path.open("rb") as file:
             text = file.read(MAX_CREDENTIALS_FILE_BYTES + 1)
     except OSError as error:
-        raise CredentialsError(f"{kind} {path} cannot be read: {error.strerror or error}") from None
+        raise NotConnectedError(f"{kind} {path} cannot be read: {error.strerror or error}") from None
     if len(text) > MAX_CREDENTIALS_FILE_BYTES:
-        raise CredentialsError(f"{kind} {path} is larger than {MAX_CREDENTIALS_FILE_BYTES} bytes")
+        raise NotConnectedError(f"{kind} {path} is larger than {MAX_CREDENTIALS_FILE_BYTES} bytes")
     if not text.strip():
-        raise CredentialsError(f"{kind} {path} is empty")
+        raise NotConnectedError(f"{kind} {path} is empty")
     return text
 
 

@@ -10,6 +10,8 @@ The rule: a line that cannot be read is not a denial; the client library gets it
 import re
 from typing import NamedTuple
 
+from nats_scheduler.control.errors import ForbiddenError
+
 _DENIAL = re.compile(rb"-ERR\s+'Permissions Violation for (Publish|Subscription) to \"((?:[^\"\\]|\\.)*)\"", re.I)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.S)
 _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-f]{32})(?![^.])")
@@ -44,6 +46,11 @@ class Denial(NamedTuple):
         if shared := _SERVICE_SUBJECTS.match(self.subject):
             return Denial(self.publishes, f"{shared[1]}.>")
         return Denial(self.publishes, _OUR_NAMES.sub("*", self.subject))
+
+
+def forbidden(subject: str) -> ForbiddenError:
+    """Return the error of a request on a subject that the user may not publish to."""
+    return ForbiddenError(f"{subject}: the sidecar's user lacks the permission to publish there", subject)
 
 
 def read_denial(line: bytes) -> Denial | None:

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 from nats.errors import UnexpectedEOF
 
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.credentials import expiry_of, login_of, tls_of
-from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.jetstream.wire import WireClient
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.server_addresses import is_websocket, masked_url
@@ -51,12 +51,12 @@ class Dialer:
         self._count = 0
         self._reached = ""
         if any(is_websocket(server) for server in settings.servers):
-            raise ConnectError("ws:// and wss:// are not served by the sidecar: name a nats:// or tls:// address")
+            raise NotConnectedError("ws:// and wss:// are not served by the sidecar: name a nats:// or tls:// address")
 
     async def dial(self) -> Connection:
-        """Try every known server once and return the first connection; raises `ConnectError` with each reason.
+        """Try every known server once and return the first connection; raises `NotConnectedError` with each reason.
 
-        Raises `CredentialsError`, without asking any server, if the credentials cannot be used.
+        Raises `NotConnectedError`, without asking any server, if the credentials cannot be used.
         """
         login = login_of(self._settings)
         if self._reached:
@@ -74,12 +74,12 @@ class Dialer:
                     server = dialling.pop(task)
                     try:
                         return self._reach(server, task.result())
-                    except ConnectError as error:
+                    except NotConnectedError as error:
                         self._failed(server)
                         failures.append(f"{masked_url(server)}: {error}")
         finally:
             await _ended(list(dialling))
-        raise ConnectError("; ".join(failures))
+        raise NotConnectedError("; ".join(failures))
 
     def _servers(self) -> list[str]:
         """Return the servers in the order in which they are tried: those of the settings before the discovered ones."""
@@ -117,7 +117,7 @@ class Dialer:
             raise
         except Exception as error:  # the library raises many types, for instance over unusable files
             await _abandon(client)
-            raise ConnectError(self._reason(errors[-1] if errors else error, client)) from error
+            raise NotConnectedError(self._reason(errors[-1] if errors else error, client)) from error
 
     def _options(self, server: str) -> dict[str, Any]:
         settings = self._settings

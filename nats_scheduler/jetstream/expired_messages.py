@@ -8,12 +8,12 @@ Limit: if the stream is created again between read and delete, a new message wit
 
 import asyncio
 
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from nats_scheduler.engine.actions import RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import expiry_of
@@ -34,13 +34,13 @@ def remover(
     async def ask(request: RemoveExpired) -> Input:
         try:
             return await _check_and_delete(api, stream, request, reach)
-        except ApiError as error:
+        except RefusedError as error:
             return await _conclude_refusal(api, stream, request, error)
 
     return BoundedRequests(notify, tasks, ask=ask, failed=_expiry_failed, limit=MAX_EXPIRED_DELETES_IN_FLIGHT)
 
 
-def _expiry_failed(request: RemoveExpired, error: JetStreamError) -> Input:
+def _expiry_failed(request: RemoveExpired, error: SchedulerError) -> Input:
     return ExpiryConcluded(request.sequence, failure=str(error))
 
 
@@ -55,7 +55,7 @@ async def _check_and_delete(api: JetStreamApi, stream: str, request: RemoveExpir
     return ExpiryConcluded(request.sequence, message.subject if removed else None)
 
 
-async def _conclude_refusal(api: JetStreamApi, stream: str, request: RemoveExpired, error: ApiError) -> Input:
+async def _conclude_refusal(api: JetStreamApi, stream: str, request: RemoveExpired, error: RefusedError) -> Input:
     """Return what a refusal means; two clients that delete one message together get several texts and codes."""
     if error.code != DELETE_FAILED:
         raise error

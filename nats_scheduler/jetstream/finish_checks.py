@@ -21,12 +21,12 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.engine.fire import CheckFinished, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import FinishChecked, Input, Unanswered
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.jetstream.single_flight import SingleFlights, loop_time
 from nats_scheduler.message.foreign_json import inner, integer, is_expressible
@@ -66,7 +66,7 @@ class FinishChecks:
         self._consumers = SingleFlights[ConsumerProgress | None](MAX_CHECKS_IN_FLIGHT)
 
     async def check(self, request: CheckFinished) -> Input:
-        """Answer a question; raises `JetStreamError`."""
+        """Answer a question; raises `SchedulerError`."""
         progress, fault = None, ""
         if request.consumer is not None:
             progress = await self._progress(request.consumer)
@@ -115,7 +115,7 @@ class FinishChecks:
     async def _ask_consumer(self, consumer: str) -> tuple[ConsumerProgress | None, float]:
         try:
             info = inner(await self._api.consumer(self._stream, consumer))
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == CONSUMER_NOT_FOUND:
                 return None, 0.0
             raise

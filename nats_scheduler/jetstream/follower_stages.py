@@ -19,7 +19,7 @@
 `FOLLOWER_TABLE` is the whole table: for each stage the events that may happen in it, and the stage that follows.
 `FollowerStages.move` is the only function that changes a stage.
 
-The rule: what the table does not have raises `IllegalFollowerEventError`, also under `python -O`, and changes nothing.
+The rule: what the table does not have raises `AssertionError`, also under `python -O`, and changes nothing.
 Whether a consumer works is its own state (`jetstream.pulled_consumer`): its silence is one event here.
 Cost: two look-ups in a dict an event; an event is a run of messages, not a message.
 """
@@ -184,10 +184,6 @@ CONSUMING = frozenset(stage for stage, events in FOLLOWER_TABLE.items() if _E.LO
 """The stages with a consumer."""
 
 
-class IllegalFollowerEventError(Exception):
-    """An event happened in a stage that does not have it: a mistake of the code."""
-
-
 class FollowerStages:
     """The stage of one follower."""
 
@@ -195,12 +191,10 @@ class FollowerStages:
         self.now = FollowerStage.IDLE
 
     def move(self, event: FollowerEvent) -> FollowerStage:
-        """Go to the stage that follows after an event, and return it; raises `IllegalFollowerEventError`."""
+        """Go to the stage that follows after an event, and return it; raises `AssertionError`."""
         following = FOLLOWER_TABLE[self.now].get(event)
         if following is None:
-            raise IllegalFollowerEventError(
-                f"{event.name} happened in {self.now.name}: expected one of {self._expected()}"
-            )
+            raise AssertionError(f"{event.name} happened in {self.now.name}: expected one of {self._expected()}")
         self.now = following
         return following
 

@@ -18,10 +18,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.jetstream.api import Config, JetStreamApi, consumer_from
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.foreign_json import integer
@@ -101,7 +101,7 @@ class JointPurge:
         goes_on = False
         try:
             goes_on = await self._are_enough() and await self._purge()
-        except* JetStreamError:
+        except* SchedulerError:
             pass  # what is still open is purged one by one, and meets the same error
         return goes_on
 

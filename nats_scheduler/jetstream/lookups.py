@@ -12,16 +12,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from nats_scheduler.control.errors import (
+    TEMPORARY_STATUS,
+    DeadlineError,
+    NoRespondersError,
+    RefusedError,
+    SchedulerError,
+)
 from nats_scheduler.engine.inputs import HistoryRead
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import (
-    TEMPORARY_STATUS,
-    ApiError,
-    JetStreamError,
-    NoJetStreamError,
-    RequestUnansweredError,
-)
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
@@ -165,11 +165,11 @@ class Lookups:
         )
 
 
-def is_temporary(error: JetStreamError) -> bool:
+def is_temporary(error: SchedulerError) -> bool:
     """Return whether a request may succeed if it is repeated."""
-    if isinstance(error, ApiError):
+    if isinstance(error, RefusedError):
         return error.status == TEMPORARY_STATUS
-    return isinstance(error, RequestUnansweredError | NoJetStreamError)
+    return isinstance(error, DeadlineError | NoRespondersError)
 
 
 async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -180,8 +180,8 @@ async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
     for wait in LOOKUP_RETRY_WAITS_SECONDS:
         try:
             return await ask()
-        except JetStreamError as error:
-            if isinstance(error, RequestUnansweredError) or not is_temporary(error):
+        except SchedulerError as error:
+            if isinstance(error, DeadlineError) or not is_temporary(error):
                 raise
         await asyncio.sleep(wait)
     return await ask()
@@ -226,7 +226,7 @@ async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notif
     while True:
         try:
             message = await api.message(stream, seq=after + 1, next_by_subj=">")
-        except JetStreamError:
+        except SchedulerError:
             await asyncio.sleep(HISTORY_RETRY_INTERVAL_SECONDS)  # a lost connection cancels this task
             continue
         if message is not None:

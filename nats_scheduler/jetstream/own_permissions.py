@@ -5,8 +5,8 @@ Cost: one request for all who ask within `KEPT_SECONDS`, or `NOT_LISTED_SECONDS`
 Limit: beside a leaf node or with an imported API, what another server or account forbids is not in the list.
 """
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.single_flight import SingleFlight
 from nats_scheduler.jetstream.system_requests import own_answer
 from nats_scheduler.message.foreign_json import Object, inner
@@ -37,6 +37,6 @@ class OwnPermissions:
     async def _ask(self) -> tuple[Object | None, float]:
         try:
             data = await own_answer(self._connection, USER_INFO)
-        except JetStreamError:
+        except SchedulerError:
             return None, NOT_LISTED_SECONDS
         return (inner(data.get("permissions")), KEPT_SECONDS) if data else (None, NOT_LISTED_SECONDS)

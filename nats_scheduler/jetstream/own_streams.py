@@ -13,9 +13,9 @@ Cost: one request if the first attempt is taken, as nearly everywhere.
 from collections.abc import Mapping
 from typing import Any
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.message.foreign_json import inner, integer
 
 IN_USE = 10058
@@ -49,14 +49,14 @@ async def create_own(connection: Connection, api: JetStreamApi, config: Config, 
     """Create a stream and return its information; None if another client was faster.
 
     `storage` is where it has to be; without one it is where `config` says, or else where the account has room.
-    Raises `ApiError`, which names the settings that may help.
+    Raises `RefusedError`, which names the settings that may help.
     """
     asked = dict(config) if storage is None else {**config, "storage": storage}
     asked["num_replicas"] = REPLICAS if connection.server.cluster else 1
     while True:
         try:
             return await api.create_stream(asked)
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == IN_USE:
                 return None
             changes = await _changes(api, asked, error.code, may_move=storage is None)
@@ -79,13 +79,13 @@ async def _changes(api: JetStreamApi, asked: Config, code: int, *, may_move: boo
     return {}
 
 
-def _explained(error: ApiError, asked: Config) -> ApiError:
+def _explained(error: RefusedError, asked: Config) -> RefusedError:
     if error.code not in DOES_NOT_FIT:
         return error
     size = f"max_bytes {asked['max_bytes']}" if "max_bytes" in asked else "no max_bytes"
     setting = "failures_max_bytes" if asked.get("max_age") else "bucket_max_bytes"
     hint = f"{asked['storage']} with {size} does not fit into the account: set {setting} to less, or bucket_storage"
-    return ApiError(error.status, error.code, f"{error.description}: {hint}", error.request)
+    return RefusedError(error.status, error.code, f"{error.description}: {hint}", error.request)
 
 
 class Room:

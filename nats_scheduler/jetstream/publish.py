@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import compress
 
+from nats_scheduler.control.errors import TEMPORARY_STATUS
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
@@ -26,7 +27,6 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Accepts, Connection, frame
-from nats_scheduler.jetstream.errors import TEMPORARY_STATUS
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 

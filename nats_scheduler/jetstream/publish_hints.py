@@ -50,7 +50,7 @@ class Hints:
     """The hints of one stream."""
 
     def __init__(self, resolve: Callable[[Hint], Awaitable[None]]) -> None:
-        """Begin with none; `resolve` looks one up, and raises `JetStreamError` if that cannot be done."""
+        """Begin with none; `resolve` looks one up, and raises `SchedulerError` if that cannot be done."""
         self._resolve = resolve
         self._waiting: dict[str, Hint] = {}
         self._in_progress: set[Hint] = set()

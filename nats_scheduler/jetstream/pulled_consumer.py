@@ -24,6 +24,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 
+from nats_scheduler.control.errors import ConnectionLostError, DeadlineError, RefusedError
 from nats_scheduler.jetstream.api import (
     CONSUMER_DEADLINE_SECONDS,
     Config,
@@ -34,7 +35,6 @@ from nats_scheduler.jetstream.api import (
     undelivered,
 )
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, RequestUnansweredError
 from nats_scheduler.jetstream.frame_runs import ConsumerFrames
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
@@ -137,14 +137,14 @@ class PulledConsumer:
         """True if the last `pull` got as many messages as it asked for."""
 
     async def open(self, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS) -> None:
-        """Create it; raises `JetStreamError` if the server refuses or does not answer."""
+        """Create it; raises `SchedulerError` if the server refuses or does not answer."""
         self._sid = self._connection.subscribe(self._inbox, self._received)
         if config.get("headers_only"):
             self._frames = ConsumerFrames(self._sid, self._stream, self._name)
             self._connection.read_runs(self._sid, self._received_run)
         try:
             info = await self._api.create_consumer(self._stream, self._name, config, within_seconds)
-        except ApiError:
+        except RefusedError:
             self._connection.unsubscribe(self._sid)
             raise
         except BaseException:
@@ -183,7 +183,7 @@ class PulledConsumer:
     async def parts(self, count: int) -> AsyncGenerator[list[StoredMessage], None]:
         """Have it deliver at most `count` messages, and yield them in parts, as they come.
 
-        Raises `RequestUnansweredError` if it stops to deliver, `ConnectionLostError` if the connection ends.
+        Raises `DeadlineError` if it stops to deliver, `ConnectionLostError` if the connection ends.
         """
         self.is_complete = False
         waits = iter(NO_RESPONDERS_WAITS_SECONDS)
@@ -200,9 +200,7 @@ class PulledConsumer:
             elif self._status in (STATUS_NO_MESSAGES, STATUS_PULL_OVER):
                 return
             elif self._status:
-                raise RequestUnansweredError(
-                    f"stream {self._stream}: the consumer ended with status {self._status.decode()}"
-                )
+                raise DeadlineError(f"stream {self._stream}: the consumer ended with status {self._status.decode()}")
         self.is_complete = True
 
     async def _part(self) -> list[StoredMessage]:
@@ -216,7 +214,7 @@ class PulledConsumer:
                     raise ConnectionLostError(self._connection.lost.result())
                 self.end(f"no message came within {self._silence_limit} s")
         if not self._messages and self.ended.done():
-            raise RequestUnansweredError(f"stream {self._stream}: {self.ended.result()}")
+            raise DeadlineError(f"stream {self._stream}: {self.ended.result()}")
         return [message for batch in self.pop_messages() for message in batch]
 
     def _wake_reader(self) -> None:
@@ -250,7 +248,7 @@ class PulledConsumer:
             self._connection.write(frame(self._next, self._inbox, b"", PROBE_PULL))
 
     async def has_nothing_left(self) -> bool:
-        """Return whether nothing is pending for it, and all that it has sent came; raises `JetStreamError`."""
+        """Return whether nothing is pending for it, and all that it has sent came; raises `SchedulerError`."""
         info = await self._api.consumer(self._stream, self._name)
         sent = integer(inner(info.get("delivered")).get("consumer_seq"))
         return integer(info.get("num_pending")) == 0 and sent == self._delivered

@@ -20,6 +20,14 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from nats_scheduler.control.errors import (
+    TEMPORARY_STATUS,
+    ForbiddenError,
+    NoAnswerError,
+    NoRespondersError,
+    RefusedError,
+    SchedulerError,
+)
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged
 from nats_scheduler.engine.stream_port import Notify
@@ -28,14 +36,7 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi, raise_refusal, re
 from nats_scheduler.jetstream.block_indexes import BlockIndexes, may_be_long
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests, start_in_group
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.errors import (
-    TEMPORARY_STATUS,
-    ApiError,
-    JetStreamError,
-    NoJetStreamError,
-    NotPermittedError,
-    UnreadableAnswerError,
-)
+from nats_scheduler.jetstream.denials import forbidden
 from nats_scheduler.jetstream.joint_purge import MIN_JOINT_PURGES, RETRY_SECONDS, JointPurge
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.foreign_json import is_expressible, read_object
@@ -177,22 +178,22 @@ class Purger(Sender[PurgeSchedule]):
 
     def _conclusion(self, request: PurgeSchedule, block: bytes, body: bytes) -> PurgeConcluded:
         if block.startswith(NO_RESPONDERS):
-            return _failed(request, NoJetStreamError(f"{self._subject}: nothing answers there"))
+            return _failed(request, NoRespondersError(f"{self._subject}: nothing answers there"))
         answer = read_object(body) or {}
         try:
             raise_refusal(answer, self._subject)
-        except ApiError as error:
+        except RefusedError as error:
             return _failed(request, error)
         if answer.get("success") is not True:
             unreadable = f"{self._subject}: the answer says neither that it was done nor why not: {body[:80]!r}"
-            return _failed(request, UnreadableAnswerError(unreadable))
+            return _failed(request, NoAnswerError(unreadable))
         return _concluded(request)
 
     def _conclude_run(self, requests: Sequence[PurgeSchedule], sequences: Sequence[int]) -> None:
         self._notify_purged(requests)
 
     def _deny(self, request: PurgeSchedule) -> None:
-        self._notify(_failed(request, NotPermittedError(self._subject)))
+        self._notify(_failed(request, forbidden(self._subject)))
 
     def _fail(self, request: PurgeSchedule, reason: str) -> None:
         self._notify(_concluded(request, reason))
@@ -265,7 +266,7 @@ async def _is_deleted(
         return False
     try:
         await api.delete_message(stream, sequence)  # or another instance has done it since
-    except (ApiError, NotPermittedError):
+    except (RefusedError, ForbiddenError):
         return False
     return True
 
@@ -274,8 +275,8 @@ def _concluded(request: PurgeSchedule, failure: str | None = None) -> PurgeConcl
     return PurgeConcluded(request.schedule, request.through, failure, known=request.known)
 
 
-def _failed(request: PurgeSchedule, error: JetStreamError) -> PurgeConcluded:
+def _failed(request: PurgeSchedule, error: SchedulerError) -> PurgeConcluded:
     """Return the conclusion of a purge that was not done, or of which nothing is known."""
-    is_refused = isinstance(error, ApiError) and error.status != TEMPORARY_STATUS
-    is_denied = isinstance(error, NotPermittedError)
+    is_refused = isinstance(error, RefusedError) and error.status != TEMPORARY_STATUS
+    is_denied = isinstance(error, ForbiddenError)
     return _concluded(request, str(error))._replace(refused=is_refused, denied=is_denied)

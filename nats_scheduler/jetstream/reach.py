@@ -13,13 +13,13 @@ Limit: between the two answers the same node might lose the lead and a part of i
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from nats_scheduler.control.errors import ForbiddenError, RefusedError, SchedulerError
 from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.inputs import Input, ProposalsApplied, Unanswered
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
@@ -52,7 +52,7 @@ class LeaderReach:
     async def confirmed(self, sequence: int, read: Read) -> StoredMessage | None:
         """Return what `read` finds: a message at or behind `sequence`, or an older one or None if that is confirmed.
 
-        Raises `JetStreamError` if it cannot be confirmed, as long as the leader may be behind, and as `read` does.
+        Raises `SchedulerError` if it cannot be confirmed, as long as the leader may be behind, and as `read` does.
         """
         message = await read()
         if not self.may_lag or _is_as_new_as(message, sequence):
@@ -60,18 +60,18 @@ class LeaderReach:
         leader = await self.leader_at(sequence)
         message = await read()
         if not _is_as_new_as(message, sequence) and (await self._ask())[0] != leader:
-            raise JetStreamError(f"the leader of stream {self._stream} changed")
+            raise SchedulerError(f"the leader of stream {self._stream} changed")
         return message
 
     async def leader_at(self, sequence: int) -> str:
-        """Return the leader's name once it has reached a sequence; raises `JetStreamError` after all waits."""
+        """Return the leader's name once it has reached a sequence; raises `SchedulerError` after all waits."""
         for wait in (*LEADER_RETRY_WAITS_SECONDS, None):
             leader, last = await self._ask()
             if last >= sequence:
                 return leader
             if wait is not None:
                 await asyncio.sleep(wait)
-        raise JetStreamError(f"the leader of stream {self._stream} is at {last}, before sequence {sequence}")
+        raise SchedulerError(f"the leader of stream {self._stream} is at {last}, before sequence {sequence}")
 
     async def _ask(self) -> tuple[str, int]:
         """Return the leader's name and last sequence, from a request that is sent after this call began."""
@@ -120,14 +120,14 @@ async def apply_all(api: JetStreamApi, stream: str) -> bool:
     applies both in the order in which they were proposed, and answers after that
     (`test_what_was_accepted_before_is_applied_before`). A node that dies or pauses answers nothing, so the request is
     repeated; the answer to any of them counts, because each was sent after the wait began.
-    Raises `JetStreamError` if there is no answer, or none that can be trusted.
+    Raises `SchedulerError` if there is no answer, or none that can be trusted.
     """
     try:
         nothing = {"filter": NO_SUBJECT, "keep": KEPT_MESSAGES}
         await api.call(f"STREAM.PURGE.{stream}", nothing, is_repeatable=True)
-    except NotPermittedError:
+    except ForbiddenError:
         return False
-    except ApiError as error:
+    except RefusedError as error:
         if error.code != PURGE_FAILED:
             raise
         return False

@@ -20,11 +20,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection, frame, is_bare
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.own_streams import ADAPTED, create_own
 from nats_scheduler.jetstream.value_formats import FORMATS, UnknownFormatError, marked, read_as_known
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
@@ -121,10 +121,10 @@ class Registry:
             _value, revision = await self.revised(key)
             if await self.swap(key, value, revision) is not None:
                 return
-        raise JetStreamError(f"put {key}: another client wrote it before each of {MAX_PUT_ATTEMPTS} attempts")
+        raise SchedulerError(f"put {key}: another client wrote it before each of {MAX_PUT_ATTEMPTS} attempts")
 
     async def get(self, key: str) -> Object | None:
-        """Return the last value, None if there is none; raises `JetStreamError` if that cannot be found out.
+        """Return the last value, None if there is none; raises `SchedulerError` if that cannot be found out.
 
         That includes `UnknownFormatError`, as for all that read a value here.
         """
@@ -149,7 +149,7 @@ class Registry:
         reply = await self._connection.request(f"{self.written_to}.{key}", value, block, accepts=is_bare)
         try:
             return stored_sequence(reply, self.stream, f"swap {key}")
-        except ApiError as error:
+        except RefusedError as error:
             if error.code in WRONG_LAST_SEQUENCE:
                 return None  # several instances write: the one that lost reads the key again
             raise
@@ -191,7 +191,7 @@ class Registry:
 
         def notify(given: Input) -> None:
             if isinstance(given, ContactLost):
-                raise JetStreamError(given.reason)
+                raise SchedulerError(given.reason)
             if isinstance(given, CaughtUp):
                 caught_up()
             for message in given.messages if isinstance(given, MessagesRead) else ():
@@ -252,7 +252,7 @@ class Registry:
     async def _last(self, key: str) -> StoredMessage | None:
         try:
             return await self._api.message(self.stream, last_by_subj=f"{self._subject}.{key}")
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == STREAM_NOT_FOUND:
                 return None
             raise

@@ -35,12 +35,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from nats_scheduler.control.errors import DeadlineError, SchedulerError
 from nats_scheduler.engine.holding.deadlines import DONE_WITHIN
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, HistoryRead, MessagesRead
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.lookups import Lookups, StreamNumbers, is_temporary
 from nats_scheduler.jetstream.publish_hints import Hint, Hints, fingerprint_of
 from nats_scheduler.jetstream.task_group import TaskGroup, first_of
@@ -124,7 +124,7 @@ class ScanFollower:
     async def follow(self, after: int) -> None:
         """Deliver what is stored after `after`, up to which everything was read before, then what is published.
 
-        Ends by cancellation or `JetStreamError`.
+        Ends by cancellation or `SchedulerError`.
         """
         self._through = after
         subscriptions = [self._connection.subscribe(subject, self._published) for subject in self._subjects]
@@ -135,7 +135,7 @@ class ScanFollower:
                     await self._catch_up()
                     failing_since = None
                     await self._follow_on()
-                except* JetStreamError as failures:
+                except* SchedulerError as failures:
                     error = first_of(failures)
                     now = self._loop.time()
                     failing_since = failing_since or now
@@ -206,11 +206,11 @@ class ScanFollower:
             await asyncio.sleep(DELIVERY_PAUSE_SECONDS)
 
     def _went_back(self, last: int) -> None:
-        """Read all again if the stream went back; raises `RequestUnansweredError` while a new leader may catch up."""
+        """Read all again if the stream went back; raises `DeadlineError` while a new leader may catch up."""
         now = self._loop.time()
         since = self._behind_since = self._behind_since or now
         if self._is_clustered and now - since < MAX_LEADER_LAG_SECONDS:
-            raise RequestUnansweredError(f"the stream's leader is at sequence {last}, after an earlier {self._through}")
+            raise DeadlineError(f"the stream's leader is at sequence {last}, after an earlier {self._through}")
         self._through = 0
 
     # -- what is published ---------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The requests of the sidecar for the store of schedules (`control.store`), over the connection of the process.
 
-Most of them are those of `control.requests`. The errors of this room become those of `control.schedule_errors`; an
-outcome that nobody knows is `UnknownOutcomeError`.
+Most of them are those of `control.requests`.
 
 Cost: one request for each method; `newest` and `backwards` read the messages on their subjects from the newest to the
 oldest (`jetstream.stretches`).
@@ -9,51 +8,33 @@ Limit: on a stream with `no_ack` no publish is answered, so the outcome of each 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from nats_scheduler.control.requests import Requests
-from nats_scheduler.control.schedule_errors import (
-    ForbiddenError,
+from nats_scheduler.control.errors import (
     NoAnswerError,
-    RefusedError,
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.requests import Requests, told_apart
 from nats_scheduler.control.store_port import Published, Refusal, StreamNow
 from nats_scheduler.engine.inputs import Stored, Unknown
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import (
-    ApiError,
-    ConnectionLostError,
-    JetStreamError,
-    NoJetStreamError,
-    NotPermittedError,
-    RequestUnansweredError,
-    UnreadableAnswerError,
-    UnsendableError,
-)
+from nats_scheduler.jetstream.denials import forbidden
 from nats_scheduler.jetstream.own_permissions import OwnPermissions
 from nats_scheduler.jetstream.publish import answer_of, outcome_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.foreign_json import Object, inner
-from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.message.user_permissions import PUBLISH, permits
-
-MAX_PAYLOAD_EXCEEDED = 10054
-"""The server's code for a message that is too large."""
 
 BODIES_IN_FLIGHT = 32
 """Messages that are read at once for a list."""
 
 MESSAGES_PER_TURN = 64
 """Messages that are interpreted before other work of the event loop goes on: less than a millisecond."""
-
-_UNANSWERED = (RequestUnansweredError, ConnectionLostError, UnreadableAnswerError)
 
 
 class ScheduleWire(Requests):
@@ -70,12 +51,11 @@ class ScheduleWire(Requests):
 
     async def call(self, request: str, body: Object) -> Object:
         """Return the answer to a request; the connection repeats a question that is not answered."""
-        with translated():
-            return inner(await self._api.call(request, body or None))
+        return inner(await self._api.call(request, body or None))
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the account's stream that has a subject."""
-        with translated():
+        with told_apart():
             info = await self._api.stream_with(subject)
         if info is None:
             raise StreamNotFoundError(f"no stream has the subject {subject}")
@@ -101,7 +81,7 @@ class ScheduleWire(Requests):
     async def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
         """Yield the messages of a stream on a subject without their bodies, newest first."""
         reader = StretchReader(self._connection, self._api, stream.config, subject)
-        with translated():
+        with told_apart(stream.name):
             async for chunk in reader.backwards(max(stream.first_sequence, 1), stream.last_sequence):
                 for place, message in enumerate(chunk):
                     if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
@@ -112,8 +92,7 @@ class ScheduleWire(Requests):
         """Raise `ForbiddenError` if the server lists that the user may not publish to a subject."""
         listed = await self._connection.one(OwnPermissions).listed()
         if listed is not None and not permits(listed, PUBLISH, subject):
-            with translated():
-                raise NotPermittedError(subject)
+            raise forbidden(subject)
 
     async def check_request(self, request: str) -> None:
         """Raise `ForbiddenError` if the server lists that the user may not send a request."""
@@ -121,13 +100,12 @@ class ScheduleWire(Requests):
 
     async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
         """Send a message once and return what the stream answers."""
-        with translated():
-            try:
-                reply = await self._connection.request(subject, body, block, accepts=answer_of(stream))
-            except NoJetStreamError as error:
-                raise NoAnswerError(f"{subject}: {error}") from None
-            except _UNANSWERED as error:
-                raise UnknownOutcomeError(f"{subject}: {error}") from None
+        try:
+            reply = await self._connection.request(subject, body, block, accepts=answer_of(stream))
+        except NoAnswerError as error:
+            if not error.may_be_done:
+                raise
+            raise UnknownOutcomeError(f"{subject}: {error}") from None
         outcome = outcome_of(stream, reply.block, reply.body)
         if outcome is None:
             raise UnknownOutcomeError(f"{subject}: the answer is not one of stream {stream}")
@@ -148,22 +126,3 @@ class ScheduleWire(Requests):
 
     async def _bodies(self, stream: str, messages: list[StoredMessage]) -> list[StoredMessage | None]:
         return await asyncio.gather(*(self.message(stream, seq=one.sequence) for one in messages))
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise the errors of this room as those of `control`."""
-    try:
-        yield
-    except NotPermittedError as error:
-        raise ForbiddenError(str(error)) from None
-    except UnsendableError as error:
-        raise RefusedError(str(error), MAX_PAYLOAD_EXCEEDED) from None
-    except ApiError as error:
-        if error.code == STREAM_NOT_FOUND:
-            raise StreamNotFoundError(str(error)) from None
-        if error.code in NOT_AVAILABLE:
-            raise NoAnswerError(str(error)) from None
-        raise RefusedError(str(error), error.code) from None
-    except JetStreamError as error:
-        raise NoAnswerError(str(error)) from None

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.errors import NotPossibleError, RefusedError, RejectedError, SchedulerError
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.rejection import INVALID_JSON, Rejection
@@ -84,25 +84,6 @@ NEVER_FILLED_IN: dict[str, Any] = {
     "discard": "old",
 }
 """Fields that every server keeps as they were asked for, with their values if they were not asked for."""
-
-
-class StreamRefusedError(JetStreamError):
-    """The stream cannot have the flag, by the server's rules."""
-
-    def __init__(self, stream: str, rejection: Rejection) -> None:
-        super().__init__(f"stream {stream}: {rejection}")
-        self.stream = stream
-        self.rejection = rejection
-
-
-class NotGraduatedError(JetStreamError):
-    """The stream's schedules were stored for the sidecar; a server that got the flag would adopt them unchecked."""
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(
-            f"stream {stream} holds messages from before the upgrade, when a sidecar served it: "
-            f"`nats-scheduler graduate {stream}` checks them and hands the schedules over to the server"
-        )
 
 
 class Remembered(NamedTuple):
@@ -205,8 +186,8 @@ class FlaggedStreams:
     async def add(self, config: Config) -> tuple[StreamState, bool]:
         """Create the stream, or update it, to `config`; return it, and whether it was created.
 
-        Raises `StreamRefusedError` if the server's rules forbid it, `ApiError` if the server does, and
-        `NotGraduatedError` if it would hand stored schedules over to the server without checking them.
+        Raises `RejectedError` if the server's rules forbid it, `RefusedError` if the server does, and
+        `NotPossibleError` if it would hand stored schedules over to the server without checking them.
         """
         info, known = await self._api.stream(config["name"]), None
         if info is None:
@@ -216,7 +197,7 @@ class FlaggedStreams:
             before = await self.recall(StreamState.from_info(info))
             is_handed_over = config.get(FLAG) and before.is_flagged and self._server.schedules_natively
             if is_handed_over and before.waits_for_graduation:
-                raise NotGraduatedError(before.name)
+                raise NotPossibleError(_not_graduated(before.name))
             known = before.remembered
             old = {**before.config, FLAG: before.is_flagged, TTL_FLAG: before.rules.allow_msg_ttl}
             _refuse(config["name"], check_update(old, config))
@@ -233,7 +214,7 @@ class FlaggedStreams:
         `state` has the registry entry of before.
         Returns the stream, and why a native server would have refused what was asked for, or what is in force.
         A native server then keeps the stream as it was, and its schedules go on. So they do here, if the stream was
-        adopted before and copies no other. Raises `StreamRefusedError` if it was not, or is a copy.
+        adopted before and copies no other. Raises `RejectedError` if it was not, or is a copy.
         Nothing is written if the entry is right already, and never anything into the stream's configuration.
         """
         is_known, has_ttl = state.remembered is not None, state.rules.allow_msg_ttl
@@ -244,7 +225,7 @@ class FlaggedStreams:
         before = {**state.config, FLAG: is_known, TTL_FLAG: has_ttl}
         refusal = check_update(before, asked if asked.get(FLAG) is True else wanted) or check_update(before, wanted)
         if refusal is not None and (not is_known or state.excludes_schedules):
-            raise StreamRefusedError(state.name, refusal)
+            raise RejectedError(refusal, f"stream {state.name}")
         return await self._remember(state, allow_msg_ttl=allow_msg_ttl), refusal
 
     async def repeat(self, config: Config) -> None:
@@ -337,7 +318,7 @@ class FlaggedStreams:
         """Send a configuration unchanged, so that sidecars see the flag; if the server refuses it, without the flag."""
         try:
             return await send(config)
-        except ApiError as error:
+        except RefusedError as error:
             if error.code != INVALID_JSON or self._server.schedules_natively or FLAG not in config:
                 raise
         return await send({key: value for key, value in config.items() if key != FLAG})
@@ -352,7 +333,7 @@ class FlaggedStreams:
 async def absence_of(api: JetStreamApi, name: str) -> str:
     """Return that a stream does not exist, as a sentence, with the name of a similar one if there is one."""
     names: list[str] = []
-    with suppress(JetStreamError):  # the list is only for a hint
+    with suppress(SchedulerError):  # the list is only for a hint
         names = await api.stream_names()
     same = [one for one in names if one.lower() == name.lower()]
     similar = same or get_close_matches(name, names, 1)
@@ -447,9 +428,17 @@ def _own(metadata: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA_PREFIX)}
 
 
+def _not_graduated(stream: str) -> str:
+    """Return why a stream does not get the flag: a server would adopt unchecked what was stored for the sidecar."""
+    return (
+        f"stream {stream} holds messages from before the upgrade, when a sidecar served it: "
+        f"`nats-scheduler graduate {stream}` checks them and hands the schedules over to the server"
+    )
+
+
 def _refuse(stream: str, rejection: Rejection | None) -> None:
     if rejection is not None:
-        raise StreamRefusedError(stream, rejection)
+        raise RejectedError(rejection, f"stream {stream}")
 
 
 Progress = Callable[[str, int, int | None], None]

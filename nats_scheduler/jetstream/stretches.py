@@ -20,9 +20,9 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 
+from nats_scheduler.control.errors import DeadlineError, ForbiddenError, RefusedError
 from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, Config, JetStreamApi, consumer_from, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, NotPermittedError, RequestUnansweredError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.message.foreign_json import inner, integer
@@ -91,7 +91,7 @@ class StretchReader:
         """Give what the stream holds behind a sequence to `take`, about `chunk` messages at a time, oldest first.
 
         If look-ups are needed, ordinary messages on subjects without a schedule are passed over.
-        Raises `JetStreamError` if the stream cannot be read.
+        Raises `SchedulerError` if the stream cannot be read.
         """
         info = await self._api.call(f"STREAM.INFO.{self._stream}")
         through = integer(inner(info.get("state")).get("last_seq"))
@@ -106,7 +106,7 @@ class StretchReader:
 
         `holds` returns whether there is a schedule on a subject: if look-ups are needed, ordinary messages on others
         are passed over.
-        Raises `JetStreamError` if the server does not answer as expected.
+        Raises `SchedulerError` if the server does not answer as expected.
         """
         last = after
         async with aclosing(self._delivered(after, through, chunk)) as delivered:
@@ -116,7 +116,7 @@ class StretchReader:
         if await self._is_all(last, through):
             return
         if self._may_consume and through - last > MAX_NOT_DELIVERED:
-            raise RequestUnansweredError(f"stream {self._stream}: the consumer's node is behind the leader")
+            raise DeadlineError(f"stream {self._stream}: the consumer's node is behind the leader")
         # Which schedules lie before what a consumer delivered is not known here: then nothing is passed over.
         async with aclosing(self._one_by_one(last, through, holds if last == after else lambda _subject: True)) as rest:
             async for messages in rest:
@@ -130,7 +130,7 @@ class StretchReader:
                 return
             try:
                 consumer = await self._open(last + 1)
-            except ApiError as error:
+            except RefusedError as error:
                 if error.code != CONSUMER_LIMIT_REACHED:
                     raise
                 self._may_consume = False
@@ -140,7 +140,7 @@ class StretchReader:
                     async for messages in pulled:
                         last = messages[-1].sequence
                         yield messages
-            except RequestUnansweredError:  # its node may have died
+            except DeadlineError:  # its node may have died
                 if wait is None:
                     raise
             if wait is None or await self._is_all(last, through):
@@ -190,7 +190,7 @@ class StretchReader:
     async def backwards(self, first: int, last: int) -> AsyncIterator[list[StoredMessage]]:
         """Yield the messages between two sequences in chunks, newest first; a chunk may be empty.
 
-        Raises `JetStreamError` if the server does not answer, or refuses.
+        Raises `SchedulerError` if the server does not answer, or refuses.
         """
         end, length, behind = last + 1, FIRST_RANGE, 0
         while end > first:
@@ -216,7 +216,7 @@ class StretchReader:
             return None
         try:
             return await self._open(start)
-        except (ApiError, NotPermittedError, RequestUnansweredError):
+        except (RefusedError, ForbiddenError, DeadlineError):
             self._may_consume = False
             return None
 

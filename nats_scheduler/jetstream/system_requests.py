@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from nats_scheduler.control.errors import DeadlineError, NoRespondersError, SchedulerError
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
-from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import JetStreamError, NoJetStreamError, NotPermittedError, RequestUnansweredError
+from nats_scheduler.jetstream.denials import Denial, forbidden
 from nats_scheduler.message.foreign_json import Object, inner, read_object
 
 ANSWER_DEADLINE_SECONDS = 2.0
@@ -32,7 +32,7 @@ class ServerAnswer(NamedTuple):
 
 
 async def own_answer(connection: Connection, subject: str) -> Object:
-    """Return what the server of the connection answers, whatever others do; raises `JetStreamError` if it does not."""
+    """Return what the server of the connection answers, whatever others do; raises `SchedulerError` if it does not."""
     found = await server_answers(connection, subject, b"", lambda answers: connection.server.id in _servers(answers))
     return next(one.data for one in found if one.server == connection.server.id)
 
@@ -40,7 +40,7 @@ async def own_answer(connection: Connection, subject: str) -> Object:
 async def cluster_answers(connection: Connection, subject: str, body: bytes) -> list[Object]:
     """Return what all servers of the connection's cluster answer, and others that answer meanwhile.
 
-    Raises `JetStreamError` if one of the cluster does not.
+    Raises `SchedulerError` if one of the cluster does not.
     """
     own = connection.server
     servers = max(len(connection.known_addresses), 1) if own.cluster else 1
@@ -55,17 +55,17 @@ async def cluster_answers(connection: Connection, subject: str, body: bytes) -> 
 async def server_answers(
     connection: Connection, subject: str, body: bytes, is_complete: Callable[[Sequence[ServerAnswer]], bool]
 ) -> list[ServerAnswer]:
-    """Return the answers to a request, once they are complete; raises `JetStreamError` if they are not in time."""
+    """Return the answers to a request, once they are complete; raises `SchedulerError` if they are not in time."""
     answers: list[ServerAnswer] = []
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def fail(error: JetStreamError) -> None:
+    def fail(error: SchedulerError) -> None:
         if not done.done():
             done.set_exception(error)
 
     def take(_subject: bytes, _reply: bytes, block: bytes, answer: bytes) -> None:
         if block.startswith(NO_RESPONDERS):
-            fail(NoJetStreamError(f"{subject}: nothing answers there"))
+            fail(NoRespondersError(f"{subject}: nothing answers there"))
         elif len(answers) < MAX_ANSWERS:
             answers.append(_read(answer))
             if is_complete(answers) and not done.done():
@@ -73,7 +73,7 @@ async def server_answers(
 
     def denied(denial: Denial) -> None:
         if denial == Denial(publishes=True, subject=subject):
-            fail(NotPermittedError(subject))
+            fail(forbidden(subject))
 
     inbox = connection.inbox("system")
     end_listening = connection.when_denied(denied)
@@ -84,7 +84,7 @@ async def server_answers(
             await done
     except TimeoutError:
         heard = f"{len(_servers(answers))} of the servers answered"
-        raise RequestUnansweredError(f"{subject}: {heard} within {ANSWER_DEADLINE_SECONDS} s") from None
+        raise DeadlineError(f"{subject}: {heard} within {ANSWER_DEADLINE_SECONDS} s") from None
     finally:
         connection.unsubscribe(number)
         end_listening()

@@ -62,7 +62,7 @@ class TargetFires:
 
         What was read before `not_before`, by the loop's clock, does not count.
 
-        Raises `JetStreamError` if not everything could be read.
+        Raises `SchedulerError` if not everything could be read.
         """
         async with self._reading:
             if self.knows(since, not_before):

@@ -20,7 +20,7 @@ The rules:
 from collections.abc import Mapping
 from typing import Any
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.version import VERSION
@@ -35,7 +35,7 @@ ENTRY_FORMATS: Mapping[str, int] = {"failing": 1, "settings": 1}
 """The format of the entries of each value that instances share, by its key."""
 
 
-class UnknownFormatError(JetStreamError):
+class UnknownFormatError(SchedulerError):
     """A value of the registry is of a format that this version cannot read. The operator acts, or a newer sidecar."""
 
     def __init__(self, key: str, found: object, known: int) -> None:

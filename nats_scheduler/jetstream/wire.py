@@ -20,10 +20,17 @@ from typing import Any
 import nats.aio.client
 from nats.errors import ProtocolError, UnexpectedEOF
 
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.jetstream.denials import Denial, read_denial
-from nats_scheduler.jetstream.errors import ConnectError, FrameError
 from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD
 from nats_scheduler.message.foreign_json import Object, integer, read_object
+
+
+class FrameError(ProtocolError):
+    """What a server sends is not the protocol, or not what it announced; the connection cannot be read any further."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class DirectReader(asyncio.Protocol):
@@ -427,7 +434,7 @@ class WireClient(nats.aio.client.Client):
 
     def _connect_command(self) -> Any:
         if self.must_encrypt and not self.is_encrypted:
-            raise ConnectError("TLS was asked for, and the server does not offer it")
+            raise NotConnectedError("TLS was asked for, and the server does not offer it")
         return super()._connect_command()
 
     @property

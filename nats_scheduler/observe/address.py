@@ -8,14 +8,12 @@ import contextlib
 import ipaddress
 import socket
 
+from nats_scheduler.settings.problems import SettingsError
+
 LISTEN_EXPECTATION = "expected an address or host name of this machine, and a port that no other program uses"
 
 BACKLOG = 128
 """Connections that wait to be accepted."""
-
-
-class ListenError(Exception):
-    """It is impossible to listen on the configured address and port; the operator has to change them."""
 
 
 def is_loopback(address: str) -> bool:
@@ -29,7 +27,7 @@ def is_loopback(address: str) -> bool:
 
 
 def bound(address: str, port: int, settings: str) -> socket.socket:
-    """Return a socket that listens; raises `ListenError`, which names `<settings>_address` and `<settings>_port`."""
+    """Return a socket that listens; raises `SettingsError`, which names `<settings>_address` and `<settings>_port`."""
     try:
         family, *_, where = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
@@ -50,9 +48,9 @@ def bound(address: str, port: int, settings: str) -> socket.socket:
     return found
 
 
-def _listen_error(address: str, port: int, settings: str, error: Exception) -> ListenError:
+def _listen_error(address: str, port: int, settings: str, error: Exception) -> SettingsError:
     reason = getattr(error, "strerror", None) or str(error)
-    return ListenError(
+    return SettingsError(
         f"cannot listen on {settings}_address {address} with {settings}_port {port}: {reason}; {LISTEN_EXPECTATION}"
     )
 

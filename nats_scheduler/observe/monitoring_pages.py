@@ -185,7 +185,7 @@ class _One(Collector):
 def listening(address: str, port: int, pages: MonitoringPages) -> Iterator[str]:
     """Serve pages at an address while the block runs, and return the URL without a path.
 
-    Raises `ListenError` if that is impossible: the port is in use, or the address is not one of this machine.
+    Raises `SettingsError` if that is impossible: the port is in use, or the address is not one of this machine.
     """
     from nats_scheduler.observe.listener import Limits, serve  # a sidecar without pages needs no uvicorn
 

@@ -6,10 +6,10 @@ The sidecar has one for each connection, and so has a command; both find the str
 from dataclasses import dataclass
 from typing import Self
 
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.registry import BucketLimits, Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
@@ -48,7 +48,7 @@ class Access:
 
         Those with the flag, and those that the settings name; whether a sidecar serves them is another question. It
         takes the list of streams, and a request to the registry for each stream where the server does not keep the
-        flag. Raises `JetStreamError`.
+        flag. Raises `SchedulerError`.
         """
         states = [StreamState.from_info(info) async for info in self.api.streams()]
         found = [await self.with_mode(state) for state in sorted(states, key=lambda state: state.name)]
@@ -61,7 +61,7 @@ class Access:
         """
         try:
             state = await self.flagged.recall(state)
-        except NotPermittedError:
+        except ForbiddenError:
             if not state.is_native and not state.has_metadata_flag:  # these are flagged without a registry entry
                 raise
         mode = mode_of(state, self.server, self.settings.portable_streams)

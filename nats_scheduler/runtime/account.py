@@ -79,7 +79,7 @@ class Account:
         self._discovery: Discovery | None = None
 
     async def prepare(self) -> None:
-        """Find out what the server supports, and open the registry; raises `JetStreamError` without JetStream.
+        """Find out what the server supports, and open the registry; raises `SchedulerError` without JetStream.
 
         When it returns, every request of others is seen: the server has taken our subscriptions before it answered.
         The registry is waited for on the first connection only: it may have no leader while the streams have theirs.

@@ -12,10 +12,10 @@ from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
+from nats_scheduler.control.errors import ForbiddenError, RefusedError, RejectedError, SchedulerError
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.contact import StreamContact
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.streams import StreamRefusedError, StreamState
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import FLAG, check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
@@ -72,8 +72,8 @@ class Serving:
         async with self.lock(name):
             try:
                 done = await self.apply(name, await self.read(name), {})
-            except JetStreamError as error:
-                done = connection.is_lost or isinstance(error, NotPermittedError)
+            except SchedulerError as error:
+                done = connection.is_lost or isinstance(error, ForbiddenError)
                 if not connection.is_lost:
                     self._reporter.problem("stream_read_failed", stream=name, reason=str(error))
         if not done:
@@ -90,7 +90,7 @@ class Serving:
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def read(self, name: str) -> StreamState | None:
-        """Return what the server says of a stream, None if it does not exist; raises `JetStreamError`."""
+        """Return what the server says of a stream, None if it does not exist; raises `SchedulerError`."""
         info = await self._access.api.stream(name)
         return None if info is None else StreamState.from_info(info)
 
@@ -101,13 +101,13 @@ class Serving:
         """
         try:
             await self._decide(name, state, requested)
-        except StreamRefusedError as refused:
+        except RejectedError as refused:
             self._flags.refuse(name, refused.rejection)
             await self._end(name, "its configuration excludes schedules")
-        except JetStreamError as error:
-            code = error.code if isinstance(error, ApiError) else None
+        except SchedulerError as error:
+            code = error.code if isinstance(error, RefusedError) else None
             self._reporter.problem("stream_adopt_failed", stream=name, reason=str(error), code=code)
-            return code is not None or isinstance(error, NotPermittedError)
+            return code is not None or isinstance(error, ForbiddenError)
         return True
 
     async def check_when_gone(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Serving:
         for wait in CHANGE_CHECK_WAITS_SECONDS if known is not None else ():
             await asyncio.sleep(wait)
             state = known.state if known else None
-            with suppress(JetStreamError):
+            with suppress(SchedulerError):
                 state = await self.read(name)
             if state is None or known is None or state.created != known.state.created:
                 await self.check(name)
@@ -227,7 +227,7 @@ class Serving:
                 self._reporter.problem("stream_rolled_back", stream=name, reason=str(error))
                 self._background.begin(self._serve_anew(name, "it went back to an earlier state"))
                 return
-            except JetStreamError as error:
+            except SchedulerError as error:
                 if lost.done():
                     return
                 setbacks.failed(error)

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from nats_scheduler.control.errors import NoRespondersError, SchedulerError
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
@@ -33,11 +33,9 @@ from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import LeftStream, StreamService
-from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
 from nats_scheduler.service.endpoint import Asked
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.last_examination import Examination
-from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.sidecar_port import AskedStream
 from nats_scheduler.service.turns import Turns, reusable
 from nats_scheduler.service.watched_streams import MAX_STREAMS
@@ -131,25 +129,22 @@ class ServerAlone:
         self.opened = self._asked.watched_streams.opened
 
     async def answer(self, endpoint: str, request: Mapping[str, object]) -> Object:
-        """Return the answer of an endpoint that reads; raises `QuestionError`.
+        """Return the answer of an endpoint that reads; raises `SchedulerError`.
 
-        That is `NothingSubscribesError` if the server fires on no stream, or does not let its streams be listed, and
+        That is `NoRespondersError` if the server fires on no stream, or does not let its streams be listed, and
         for an endpoint that only a sidecar has, such as that of one instance.
         """
         answering = self._answering.get(endpoint)
         if answering is None:
-            raise NothingSubscribesError("none runs")
+            raise NoRespondersError("none runs")
         streams: dict[str, AskedStream] = {}
-        with suppress(JetStreamError):
+        with suppress(SchedulerError):
             for one in await self._listed.get(lambda: reusable(self._native_streams()), since=loop_time()):
                 streams[one.name] = self._asked.streams.get(one.name) or UnservedStream(one, _nothing_of(one))
         self._asked.streams = streams
-        try:
-            answer = read_object(await answering(json.dumps(request).encode())) if streams else None
-        except ServiceError as error:
-            raise RequestRefusedError(error.code, error.sentence) from None
+        answer = read_object(await answering(json.dumps(request).encode())) if streams else None
         if answer is None:
-            raise NothingSubscribesError("none runs, and the server itself fires on no stream")
+            raise NoRespondersError("none runs, and the server itself fires on no stream")
         return answer
 
     async def have_read(self) -> bool:
@@ -190,7 +185,7 @@ class Examinable:
 
 
 Examine = Callable[[Examinable, Turns], Awaitable[Examination]]
-"""Examines the account of a sidecar; raises `JetStreamError`.
+"""Examines the account of a sidecar; raises `SchedulerError`.
 
 `runtime` does not import `doctor`: who starts a sidecar gives it this function.
 """
@@ -198,4 +193,4 @@ Examine = Callable[[Examinable, Turns], Awaitable[Examination]]
 
 async def examine_nothing(*_given: object) -> Examination:
     """Refuse to examine."""
-    raise JetStreamError("this sidecar was started without the doctor; `nats-scheduler doctor` examines the account")
+    raise SchedulerError("this sidecar was started without the doctor; `nats-scheduler doctor` examines the account")

@@ -13,9 +13,9 @@ Limit: a bucket that is created later is found within `RETRY_SECONDS`.
 
 import asyncio
 
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.calendar_bucket import unreadable
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.served_streams import StreamServices
@@ -49,19 +49,19 @@ async def _follow_repeatedly(access: Access, services: StreamServices, setbacks:
         wait_seconds = RETRY_SECONDS
         try:
             await access.calendars.follow_all(services.read_calendars)
-        except ApiError as error:
+        except RefusedError as error:
             if error.code == STREAM_NOT_FOUND:
                 services.read_calendars(KnownCalendars({}))
             else:
                 wait_seconds = _failed(error, services, setbacks)
-        except JetStreamError as error:
+        except SchedulerError as error:
             if lost.done():
                 return
             wait_seconds = _failed(error, services, setbacks)
         await asyncio.wait((lost,), timeout=wait_seconds)
 
 
-def _failed(error: JetStreamError, services: StreamServices, setbacks: Setbacks) -> float:
+def _failed(error: SchedulerError, services: StreamServices, setbacks: Setbacks) -> float:
     """Report why the bucket cannot be followed, and return how long to wait (s)."""
     services.calendars_lost()
     if not services.calendars.is_read:

@@ -21,11 +21,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from nats_scheduler.control.errors import ConnectionLostError, RefusedError, SchedulerError
 from nats_scheduler.engine.events import Event, FireConfirmed
 from nats_scheduler.jetstream.api import JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.own_streams import DOES_NOT_FIT, create_own
 from nats_scheduler.jetstream.publish import answer_of
 from nats_scheduler.jetstream.streams import StreamState
@@ -106,14 +106,14 @@ class Canary:
                 self._discard_service()
             except StreamWentBackError:
                 self._discard_service()
-            except JetStreamError as error:
+            except SchedulerError as error:
                 self._failed(error)
             await asyncio.wait((lost,), timeout=RETRY_WAIT_SECONDS)
 
     async def leave(self, access: Access, *, is_last: bool) -> None:
         """Remove what the canary leaves in the account: all of it if no other instance `is_last`."""
         self._discard_service()
-        with suppress(JetStreamError, TimeoutError):
+        with suppress(SchedulerError, TimeoutError):
             async with asyncio.timeout(LEAVE_LIMIT_SECONDS):
                 if is_last:
                     await access.api.call(f"STREAM.DELETE.{CANARY_STREAM}")
@@ -161,12 +161,12 @@ class Canary:
                 continue
             try:
                 await self._publish(connection, now + self._lead)
-            except JetStreamError as error:
+            except SchedulerError as error:
                 self._failed(error)
                 await asyncio.sleep(RETRY_WAIT_SECONDS)
 
     async def _publish(self, connection: Connection, due: int) -> None:
-        """Store a canary that is due at an instant (ns); raises `JetStreamError` if that fails."""
+        """Store a canary that is due at an instant (ns); raises `SchedulerError` if that fails."""
         pattern = f"@at {format_rfc3339(due)}".encode()
         block = with_headers(b"", [(PORTABLE.schedule, pattern), (PORTABLE.target, self._target.encode())])
         own = answer_of(CANARY_STREAM)
@@ -180,7 +180,7 @@ class Canary:
             self._record.setback = self._reported_setback = ""
             self._record.fired(event.send_time, event.stored_at)
 
-    def _failed(self, error: JetStreamError) -> None:
+    def _failed(self, error: SchedulerError) -> None:
         """Note why the canary cannot be fired, and report that once, if it lasts; a lost connection is no news."""
         if isinstance(error, ConnectionLostError):
             return
@@ -191,18 +191,18 @@ class Canary:
 
 
 async def _stream(connection: Connection, api: JetStreamApi) -> StreamState:
-    """Return the stream of the canaries, which is created if it does not exist; raises `JetStreamError`."""
+    """Return the stream of the canaries, which is created if it does not exist; raises `SchedulerError`."""
     info = await api.stream(CANARY_STREAM)
     if info is None:
         try:
             info = await create_own(connection, api, _config("memory"))
-        except ApiError as error:
+        except RefusedError as error:
             if error.code not in DOES_NOT_FIT:
                 raise
             info = await create_own(connection, api, _config("file"))  # there is some memory, and not enough
         info = info or await api.stream(CANARY_STREAM)
     if info is None:
-        raise JetStreamError(f"stream {CANARY_STREAM} was deleted just after it was created")
+        raise SchedulerError(f"stream {CANARY_STREAM} was deleted just after it was created")
     return StreamState.from_info(info)
 
 

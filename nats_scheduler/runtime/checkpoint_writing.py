@@ -18,11 +18,11 @@ The rules:
 import asyncio
 from collections.abc import Callable
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import Checkpoint
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.value_formats import UnknownFormatError
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
@@ -209,7 +209,7 @@ class CheckpointWriter:
                 self._written = progress
         except UnknownFormatError as error:
             self._deny(error)
-        except JetStreamError:
+        except SchedulerError:
             return  # the next one contains the same and more
 
     async def read(self, registry: Bucket, api: StreamInformation) -> Checkpoint | None:

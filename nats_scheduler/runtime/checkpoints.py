@@ -94,7 +94,7 @@ class CheckpointKeeper:
     async def write(self, settled: Checkpoint) -> bool:
         """Write how far the fires are settled, unless another instance wrote that they are settled further.
 
-        Returns False if others wrote at each attempt. Raises `JetStreamError`.
+        Returns False if others wrote at each attempt. Raises `SchedulerError`.
         """
         value = _value_of(settled, self._created)
         for _ in range(MAX_CHECKPOINT_WRITE_ATTEMPTS):

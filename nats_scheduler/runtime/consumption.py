@@ -19,8 +19,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.views.survey import NONE_FAILING, survey
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
@@ -30,7 +30,6 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import Turns
 
 CHECK_INTERVAL_SECONDS = 3600.0
@@ -133,12 +132,12 @@ class Consumption:
     async def check(self, access: Access) -> None:
         """Look for targets that nobody consumes, and report those of which this has been so for a day."""
         found: dict[tuple[str, str], tuple[str, str]] = {}
-        with suppress(JetStreamError):
+        with suppress(SchedulerError):
             infos, unanswered = await access.api.listed_streams()
             copies = {} if unanswered else copies_in(map(StreamState.from_info, infos))
             for name, service in [] if unanswered else list(self._services.items()):
                 taken = [one for _kind, _name, filters in copies.get(name, ()) for one in filters]
-                with suppress(JetStreamError, ServiceError):
+                with suppress(SchedulerError):
                     found |= await self._of_stream(access, service, taken)
         now = self._now()
         self._since = {key: self._since.get(key, now) for key in found}

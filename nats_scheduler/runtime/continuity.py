@@ -16,8 +16,8 @@ if that message was removed since.
 
 import asyncio
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.stored import StoredMessage
@@ -31,7 +31,7 @@ LAG_CHECK_INTERVAL_SECONDS = 0.1
 """The interval at which a leader that may lag is checked."""
 
 
-class StreamWentBackError(JetStreamError):
+class StreamWentBackError(SchedulerError):
     """The stream is in an earlier state than the one that was read; it has to be read from the beginning."""
 
 
@@ -58,7 +58,7 @@ async def step_back(
     """Return how it shows that a stream is in an earlier state than the one that an engine read; "" if it is not.
 
     `witness` is the last message that was read before contact was lost.
-    Raises `JetStreamError` if it cannot be found out. A stream that does not exist counts as unchanged here.
+    Raises `SchedulerError` if it cannot be found out. A stream that does not exist counts as unchanged here.
     """
     read, last = engine.last_read, engine.last_message
     state = await reaches(api, stream, read)
@@ -90,6 +90,6 @@ async def watch_for_a_step_back(api: StreamContents, stream: str, driver: Stream
                 return reason
             if driver.witness is witness:
                 driver.witness = None
-        except JetStreamError:
+        except SchedulerError:
             await asyncio.sleep(LAG_CHECK_INTERVAL_SECONDS)
             caught_up.set()

@@ -17,8 +17,8 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.request_watch import (
     ConfigRequested,
     MessageRemovalRequested,
@@ -115,7 +115,7 @@ class Discovery:
         try:
             infos, unanswered = await self._access.api.listed_streams()
             states = [StreamState.from_info(info) for info in infos]
-        except JetStreamError as error:
+        except SchedulerError as error:
             self._reporter.problem("streams_list_failed", reason=str(error))
             return
         self._begin_waiting(unanswered)
@@ -216,7 +216,7 @@ class Discovery:
         flags = self._restoring.pop(name, None)
         for wait in CHANGE_CHECK_WAITS_SECONDS if flags else ():
             await asyncio.sleep(wait)
-            with suppress(JetStreamError):
+            with suppress(SchedulerError):
                 async with self._serving.lock(name):
                     state = await self._serving.read(name)
                     if state is not None and await self._serving.apply(name, state, {**state.config, **(flags or {})}):
@@ -274,7 +274,7 @@ class Discovery:
         """Return whether a request is in force, after the stream's service was adapted to it."""
         name = request.stream
         state = None
-        with suppress(JetStreamError):
+        with suppress(SchedulerError):
             state = await self._serving.read(name)
         if state is None or not self._requests.is_waited_for(request):
             return False
@@ -289,7 +289,7 @@ class Discovery:
         """Repeat a request that arrived together with an update of ours; if it was refused, it is refused again."""
         try:
             await self._flagged.repeat(request.config)
-        except JetStreamError as error:
+        except SchedulerError as error:
             self._reporter.problem("update_repeat_failed", stream=request.stream, reason=str(error))
 
     async def _follow_deletion(self, name: str) -> None:
@@ -298,7 +298,7 @@ class Discovery:
             await self._serving.check_when_gone(name)
             for wait in CHANGE_CHECK_WAITS_SECONDS if is_noted else ():
                 await asyncio.sleep(wait)
-                with suppress(JetStreamError):
+                with suppress(SchedulerError):
                     async with self._serving.lock(name):
                         state = await self._serving.read(name)
                         if await self._flagged.note_deletion(name, state.created if state is not None else None):

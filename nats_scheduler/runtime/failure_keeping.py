@@ -16,8 +16,8 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from nats_scheduler.control.errors import ForbiddenError, SchedulerError
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.own_streams import create_own
 from nats_scheduler.message.advisory_messages import AdvisoryMessage
 from nats_scheduler.message.foreign_json import inner, read_object
@@ -80,9 +80,9 @@ class FailureKeeping:
             try:
                 await self._ensure(access)
                 self._reported["stream"] = ""
-            except NotPermittedError:
+            except ForbiddenError:
                 pass
-            except JetStreamError as error:
+            except SchedulerError as error:
                 self._failed("stream", str(error))
             self._release()
             await asyncio.sleep(FAILURES_CHECK_INTERVAL_SECONDS)
@@ -109,7 +109,7 @@ class FailureKeeping:
         self._waiting = None
 
     async def _ensure(self, access: Access) -> None:
-        """Create the stream if it does not exist; raises `JetStreamError` if it cannot be used."""
+        """Create the stream if it does not exist; raises `SchedulerError` if it cannot be used."""
         name, api = self._settings.failures_stream, access.api
         info = await api.stream(name)
         if info is None:
@@ -118,7 +118,7 @@ class FailureKeeping:
         subjects = inner(inner(info).get("config")).get("subjects")
         taken = subjects if isinstance(subjects, list) else ()
         if not any(subject_matches(ADVISORY_SUBJECTS, str(subject)) for subject in taken):
-            raise JetStreamError(
+            raise SchedulerError(
                 f"stream {name} exists and does not have the subject {ADVISORY_SUBJECTS}: name another one"
             )
 

@@ -10,9 +10,16 @@ A file is read at start: a corrected file counts from the next start on.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    ForbiddenError,
+    NotPossibleError,
+    RefusedError,
+    RejectedError,
+    SchedulerError,
+)
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.streams import FlaggedStreams, NotGraduatedError, StreamRefusedError
+from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.reporter import Reporter
 
@@ -67,7 +74,7 @@ class FileStreams:
                 state, created = await flagged.add(config)
             except ConnectionLostError:
                 return
-            except JetStreamError as error:
+            except SchedulerError as error:
                 self._report(config, error)
                 shortest, longest = REFUSED_RETRY_WAITS_SECONDS if _is_refusal(error) else RETRY_WAITS_SECONDS
                 wait = min(max(2 * wait, shortest), longest)
@@ -78,16 +85,16 @@ class FileStreams:
             await applied(state.name)
             return
 
-    def _report(self, config: Config, error: JetStreamError) -> None:
+    def _report(self, config: Config, error: SchedulerError) -> None:
         if self._reported.get(id(config)) != str(error):
             self._reported[id(config)] = str(error)
             self._reporter.problem("stream_configure_failed", stream=config["name"], reason=str(error))
 
 
-def _is_refusal(error: JetStreamError) -> bool:
+def _is_refusal(error: SchedulerError) -> bool:
     """Return whether a person has to act before this can succeed."""
-    if isinstance(error, ApiError):
+    if isinstance(error, RefusedError):
         return (
             error.status < FIRST_SERVER_FAULT_STATUS and error.code != NO_PEERS
         ) or error.code == INVALID_CONFIGURATION
-    return isinstance(error, StreamRefusedError | NotGraduatedError | NotPermittedError)
+    return isinstance(error, RejectedError | NotPossibleError | ForbiddenError)

@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from nats_scheduler.engine.holding.table import DamagedTableError, Table, prepare
 from nats_scheduler.engine.views.seen import Part, Seen, Work, done
-from nats_scheduler.service.turns import RowsUnreadableError
+from nats_scheduler.service.turns import unreadable
 
 T = TypeVar("T")
 
@@ -89,11 +89,11 @@ class FileViews:
         return self._file.readable is not None and table.place[0] is self._file.connection
 
     async def answer(self, part: Part[T]) -> T:
-        """Answer a part of a question about this moment; raises `RowsUnreadableError`."""
+        """Answer a part of a question about this moment; raises `ServiceError`."""
         async with self._turn:
             path = self._file.readable
             if path is None:
-                raise RowsUnreadableError("the file of the schedules was given up")
+                raise unreadable("the file of the schedules was given up")
             seen = part.see()
             self._commit()
             with self._held_commits():
@@ -116,7 +116,7 @@ class FileViews:
             self._file.commit()
         except OF_FILE as error:
             self._file.lost(error)
-            raise RowsUnreadableError(str(error)) from None
+            raise unreadable(str(error)) from None
 
     @contextmanager
     def _held_commits(self) -> Iterator[None]:
@@ -127,9 +127,9 @@ class FileViews:
             self._file.hold_commits(are_held=False)
 
     async def _in_thread(self, path: Path, work: Callable[[], T]) -> T:
-        """Return what the thread returns, or raise `RowsUnreadableError`; if nobody waits any more, it ends soon."""
+        """Return what the thread returns, or raise `ServiceError`; if nobody waits any more, it ends soon."""
         if self._is_closed:
-            raise RowsUnreadableError("the file of the schedules was closed")
+            raise unreadable("the file of the schedules was closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "views", _yield_to_others)
         self._is_wanted = True
@@ -140,7 +140,7 @@ class FileViews:
             self._disconnect()
             if _is_certainly_damaged(error) and self._file.readable == path:
                 self._file.lost(error)
-            raise RowsUnreadableError(str(error)) from None
+            raise unreadable(str(error)) from None
         except asyncio.CancelledError:
             self._end_work()
             await asyncio.wait((doing,))
@@ -186,7 +186,7 @@ class FileViews:
     def _rest(self) -> None:
         """Let others have the interpreter, or end."""
         if not self._is_wanted:
-            raise RowsUnreadableError("the file of the schedules was closed")
+            raise unreadable("the file of the schedules was closed")
         time.sleep(REST_SECONDS)
 
 

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.engine.restart import RestartDocument
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.continuity import reaches
@@ -47,10 +47,6 @@ class RestartReports(Protocol):
         ...
 
 
-class _UnfitError(Exception):
-    """The rows are not true of the stream; the reason says why."""
-
-
 async def continue_from(
     rows: StreamRows, driver: StreamDriver, api: StreamContents, stream: str, reports: RestartReports | None
 ) -> bool:
@@ -62,12 +58,13 @@ async def continue_from(
     if document is not None and not reason:
         rows.document = None
         try:
-            witness, messages = await _fitting(rows, document, api, stream)
-        except _UnfitError as error:
-            reason = str(error)
-        except (JetStreamError, TimeoutError) as error:
-            reason = str(error) or "the stream does not answer"
+            fitting = await _fitting(rows, document, api, stream)
+        except (SchedulerError, TimeoutError) as error:
+            fitting = str(error) or "the stream does not answer"
+        if isinstance(fitting, str):
+            reason = fitting
         else:
+            witness, messages = fitting
             engine.restart.begin_with(document, rows.kinds)
             driver.receive(MessagesRead(messages))
             driver.witness = witness
@@ -83,17 +80,17 @@ async def continue_from(
 
 async def _fitting(
     rows: StreamRows, document: RestartDocument, api: StreamContents, stream: str
-) -> tuple[StoredMessage, Sequence[StoredMessage]]:
-    """Return the last message that was read, and those to be read again; raises `_UnfitError` if it does not fit."""
+) -> tuple[StoredMessage, Sequence[StoredMessage]] | str:
+    """Return the last message that was read, and those to be read again; or why the rows are not true of the stream."""
     state = await _soon(reaches(api, stream, rows.ends))
     if state is None or state.last_sequence < rows.ends:
-        raise _UnfitError(f"the stream ends before sequence {rows.ends}")
+        return f"the stream ends before sequence {rows.ends}"
     last = document.last
     witness = await _soon(api.message(stream, seq=last.sequence))
     if witness is None:
-        raise _UnfitError("the last message that was read is not stored any more: the stream may have gone back")
+        return "the last message that was read is not stored any more: the stream may have gone back"
     if (witness.subject, witness.stored_at) != (last.subject, last.stored_at):
-        raise _UnfitError(f"another message than before has sequence {last.sequence}: the stream went back")
+        return f"another message than before has sequence {last.sequence}: the stream went back"
 
     async def read(sequence: int) -> StoredMessage | None:
         return await _soon(api.message(stream, seq=sequence))

@@ -21,7 +21,7 @@ from nats_scheduler.service.sidecar_port import Fleet, Instance
 
 
 async def read_fleet(registry: Registry, api: JetStreamApi, now: Callable[[], int]) -> Fleet:
-    """Read the instances of the account, and what each of them owns or stands by for; raises `JetStreamError`.
+    """Read the instances of the account, and what each of them owns or stands by for; raises `SchedulerError`.
 
     `now` returns the time (ns) of this machine, for a server that does not say its own.
     """
@@ -40,7 +40,7 @@ async def read_fleet(registry: Registry, api: JetStreamApi, now: Callable[[], in
 
 
 async def is_instance(registry: Registry, name: str) -> bool:
-    """Return whether an instance has a heartbeat in this registry; raises `JetStreamError`."""
+    """Return whether an instance has a heartbeat in this registry; raises `SchedulerError`."""
     return await registry.written_at(f"{INSTANCE}{name}") is not None
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nats_scheduler.control.schedule_errors import ConflictError, ScheduleError
+from nats_scheduler.control.errors import ConflictError, RefusedError, SchedulerError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import assembled, refusal_of, too_large
 from nats_scheduler.engine.handover import PURGED_KINDS, Cause, GraduationFinding, HandedOver, Handover, MakeUp
@@ -31,7 +31,6 @@ from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
@@ -185,7 +184,7 @@ class Graduation:
     # -- act -----------------------------------------------------------------------------------------------------
 
     async def carry_out(self) -> Graduated:
-        """Hand the schedules over; raises `JetStreamError` if the server refuses."""
+        """Hand the schedules over; raises `SchedulerError` if the server refuses."""
         assert self._handover is not None, "nothing is handed over before it was read"
         removed = [finding for finding in self.findings if finding.kind in PURGED_KINDS]
         await in_turn([partial(self._remove, one) for one in removed], MAX_REQUESTS_AT_ONCE)
@@ -221,7 +220,7 @@ class Graduation:
         refusal = refusal_of(fire, make_up.held.terms.source, self._restrictions)
         refusal = refusal or too_large(fire, self._server.max_payload)
         if refusal is not None:
-            raise ApiError(refusal.status, refusal.code, refusal.description, f"make-up fire of {fire.schedule}")
+            raise RefusedError(refusal.status, refusal.code, refusal.description, f"make-up fire of {fire.schedule}")
         await self._publish(fire.target, fire.block, fire.body, fire.schedule)
 
     async def _sample(self, source: str | None) -> StoredMessage | None:
@@ -237,8 +236,8 @@ class Graduation:
             await publish_message(self._wire, self._state.name, target, block, body)
         except ConflictError:
             pass  # another client changed the schedule meanwhile: its fire is not owed any more
-        except ScheduleError as error:
-            raise JetStreamError(f"make-up fire of {schedule}: {error}") from None
+        except SchedulerError as error:
+            raise SchedulerError(f"make-up fire of {schedule}: {error}") from None
 
     async def _switch(self) -> tuple[int, bool]:
         """Switch the flag on; returns when it was asked for (ns), and whether the answer came too late to be sure."""
@@ -249,7 +248,7 @@ class Graduation:
         sent = self._now()
         updated = StreamState.from_info(await self._api.update_stream(graduated(self._state)))
         if not updated.is_native:
-            raise JetStreamError(f"stream {self._state.name}: {NOT_ECHOED}")
+            raise SchedulerError(f"stream {self._state.name}: {NOT_ECHOED}")
         return sent, self._now() >= sent - sent % SECOND + ROUNDS_UP_FROM_NS
 
 

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
@@ -52,13 +52,13 @@ class Leftovers:
         """Search for what was left until cancelled; a bucket that does not answer is searched later."""
         while True:
             await asyncio.sleep(LEFTOVERS_CHECK_INTERVAL_SECONDS)
-            with suppress(JetStreamError):
+            with suppress(SchedulerError):
                 await self._remove_records()
                 await self._remove_instances()
 
     async def remove_own(self) -> None:
         """Remove our own key, at the very end: the others have received by now that we left."""
-        with suppress(JetStreamError, TimeoutError):
+        with suppress(SchedulerError, TimeoutError):
             async with asyncio.timeout(OWN_KEY_REMOVAL_LIMIT_SECONDS):
                 await self._registry.purge(f"{INSTANCE}{self._owners.me}")
 

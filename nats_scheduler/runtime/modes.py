@@ -105,7 +105,7 @@ class SharedLookup:
         self._began_at = -math.inf
 
     async def streams(self) -> list[ServedStream]:
-        """Return what is stored when this is called or later; raises `JetStreamError`."""
+        """Return what is stored when this is called or later; raises `SchedulerError`."""
         asked_at = loop_time()
         await asyncio.sleep(max(self._began_at + LOOKUP_INTERVAL_SECONDS - asked_at, 0))
         return await self._lookup.get(self._found, since=asked_at)

@@ -24,13 +24,12 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping
 
-from nats_scheduler.engine.holding.schedule_rows import RowError
+from nats_scheduler.control.errors import ConnectionLostError, SchedulerError
 from nats_scheduler.engine.holding.table import DamagedTableError
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone
 from nats_scheduler.engine.receiving.admission import Found
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.runtime.server_port import StreamContents
@@ -135,7 +134,7 @@ class Removals:
                     is_stored = await api.message(self._stream, seq=sequence) is not None
                 except ConnectionLostError:
                     return
-                except JetStreamError:
+                except SchedulerError:
                     self._is_urgent.set()
                     break
                 if not is_stored:
@@ -147,7 +146,7 @@ class Removals:
         found = [(subject, inactive.at(subject)) for subject in named]
         try:
             scheduled = [held.peek(subject) for subject in held.known(list(named))]
-        except (sqlite3.Error, DamagedTableError, RowError):
+        except (sqlite3.Error, DamagedTableError):
             scheduled = []  # the next step meets it too, and has the stream read again
         found += [(one.subject, one.sequence) for one in scheduled if one is not None and one.fire_time > latest]
         return [(subject, sequence) for subject, sequence in found if 0 < sequence < named[subject]]
@@ -168,7 +167,7 @@ class Removals:
                 found, listed = await self._check(api)
             except ConnectionLostError:
                 return
-            except JetStreamError:
+            except SchedulerError:
                 self._is_wanted.set()
                 found = listed = 0
             wait = SHORTEST_WAIT_SECONDS if found else min(2 * wait, LONGEST_WAIT_SECONDS)

@@ -28,7 +28,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from io import BytesIO
 from pathlib import Path
@@ -105,10 +105,6 @@ PASSING = frozenset(
 _DOCUMENTS = TypeAdapter(RestartDocument)
 
 _BINARY = getattr(os, "O_BINARY", 0)
-
-
-class UnusableFileError(Exception):
-    """A file is not used; the reason says why."""
 
 
 class StreamRows:
@@ -292,9 +288,7 @@ class ScheduleFile:
         try:
             if path.exists() and path.stat().st_size:
                 try:
-                    self._open_known(path, boot)
-                except UnusableFileError as error:
-                    reason = str(error)
+                    reason = self._open_known(path, boot)
                 except (sqlite3.Error, DamagedTableError, UnicodeDecodeError) as error:  # the last: of a damaged schema
                     reason = f"it {'is damaged' if _is_damage(error) else 'cannot be used'}: {error}"
             if self.path is None:
@@ -304,27 +298,33 @@ class ScheduleFile:
             raise
         return reason
 
-    def _open_known(self, path: Path, boot: str) -> None:
-        connection = _connect(path)
-        try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version != FORMAT:
-                raise UnusableFileError("it was not complete" if version == FILLING else "it has another format")
-            if _schema(connection) != _schema(self.connection):
-                raise UnusableFileError("it has another format")
-            known, is_closed, commits = _what_is_known(connection)
-            if not is_closed and (known != boot or not boot):
-                raise UnusableFileError("the machine ended before it was closed")
-            self._noted.seek(0)
-            noted = self._noted.read(32).strip()
-            if not noted.isdigit() or commits - int(noted) not in (0, 1):
-                raise UnusableFileError("its last changes are missing")
+    def _open_known(self, path: Path, boot: str) -> str:
+        """Use the file that is there; return why it is not used, "" if it is."""
+        with ExitStack() as unless_used:
+            connection = _connect(path)
+            unless_used.callback(connection.close)
+            if reason := self._unfit(connection, boot):
+                return reason
             _have_a_journal(connection)
+            *_, commits = _what_is_known(connection)
             self._use(connection, path, commits, boot)
-        except BaseException:
-            connection.close()
-            raise
+            unless_used.pop_all()
         self.is_known = True
+        return ""
+
+    def _unfit(self, connection: sqlite3.Connection, boot: str) -> str:
+        """Return why a file cannot be continued, "" if it can."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != FORMAT:
+            return "it was not complete" if version == FILLING else "it has another format"
+        if _schema(connection) != _schema(self.connection):
+            return "it has another format"
+        known, is_closed, commits = _what_is_known(connection)
+        if not is_closed and (known != boot or not boot):
+            return "the machine ended before it was closed"
+        self._noted.seek(0)
+        noted = self._noted.read(32).strip()
+        return "" if noted.isdigit() and commits - int(noted) in (0, 1) else "its last changes are missing"
 
     def _open_new(self, path: Path, boot: str) -> None:
         remove_file(path)

@@ -6,10 +6,11 @@ Cost: one request, two where the flag is in the registry.
 
 from dataclasses import replace
 
-from nats_scheduler.control.schedule_errors import NotServedError, StreamNotFoundError
+from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
+from nats_scheduler.control.requests import told_apart
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.jetstream.schedule_wire import ScheduleWire, translated
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, absence_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.foreign_json import server_time
@@ -32,7 +33,7 @@ class _ServedByModes:
 
     async def served(self, stream: str) -> Served:
         """Return how a stream is served."""
-        with translated():
+        with told_apart(stream):
             state, mode = await self._access.with_mode(await self._state(stream))
         if mode is None:
             raise NotServedError(f"stream {stream} does not carry schedules: nothing fires them there")

@@ -16,7 +16,7 @@ does not report its time, it is the clock of this machine.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MILLISECOND, next_multiple
 
@@ -67,7 +67,7 @@ class ServerClock:
 
 
 Ask = Callable[[], Awaitable[int | None]]
-"""Requests the server's time (ns since the Unix epoch); raises `JetStreamError` without an answer."""
+"""Requests the server's time (ns since the Unix epoch); raises `SchedulerError` without an answer."""
 
 
 async def set_clock(clock: ServerClock, ask: Ask) -> None:
@@ -86,7 +86,7 @@ async def keep_time(clock: ServerClock, ask: Ask) -> None:
         await asyncio.sleep(next_multiple(passed, interval) - passed)
         try:
             await _request(clock, ask)
-        except JetStreamError:
+        except SchedulerError:
             continue
 
 

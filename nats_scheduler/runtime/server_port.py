@@ -2,7 +2,7 @@
 
 Two implementations exist of each: those of `jetstream`, and the models of the simulation (`tests/simulation`).
 
-The rule: a failure raises `JetStreamError`; what was requested may have happened or not, or may happen later.
+The rule: a failure raises `SchedulerError`; what was requested may have happened or not, or may happen later.
 """
 
 import asyncio

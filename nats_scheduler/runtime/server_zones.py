@@ -48,7 +48,7 @@ class ZoneDifference(NamedTuple):
 async def read_zone_differences(
     api: JetStreamApi, stream: str, schedules: Sequence[ListedSchedule]
 ) -> dict[str, ZoneDifference]:
-    """Return the zones that differ, by name, of schedules that the server fires; raises `JetStreamError`."""
+    """Return the zones that differ, by name, of schedules that the server fires; raises `SchedulerError`."""
     by_subject: dict[str, ListedSchedule] = {}
     targets: dict[str, dict[str, None]] = {}
     for one in schedules:

@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
 from nats_scheduler.jetstream.value_formats import ENTRY_FORMATS, known_entries, marked
 from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
@@ -55,7 +55,7 @@ async def write_entry(bucket: Registry, key: str, instance: str, entry_within: C
     """Write the entry of an instance, and return whether the value holds it now.
 
     `entry_within` returns the entry for a number of bytes of room, None to have none.
-    Raises `JetStreamError` if the bucket does not answer, or refuses.
+    Raises `SchedulerError` if the bucket does not answer, or refuses.
     """
     for _ in range(MAX_ENTRY_WRITE_ATTEMPTS):
         value, revision = await bucket.revised(key)
@@ -136,7 +136,7 @@ class SharedEntry:
             return entry if len(json.dumps(entry)) <= room else self._entry(room)
 
         self._stored = UNKNOWN
-        with suppress(JetStreamError):
+        with suppress(SchedulerError):
             if await write_entry(bucket, self._key, self._instance, within):
                 self._stored = entry
 

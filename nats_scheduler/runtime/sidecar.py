@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from nats_scheduler.control.errors import NotConnectedError, SchedulerError
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.ownership.order import Order
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
@@ -337,7 +337,7 @@ class Sidecar:
         while not self._stopping.is_set():
             try:
                 return await dialer.dial()
-            except ConnectError as error:
+            except NotConnectedError as error:
                 self._setback("connect_failed", error)
             wait = RECONNECT_WAITS_SECONDS[min(attempt, len(RECONNECT_WAITS_SECONDS) - 1)]
             attempt += 1
@@ -360,7 +360,7 @@ class Sidecar:
                 connection.url, connection.server.name, version, self._clock.now(), **self._outage.over()
             )
             return await self._until_over(account)
-        except JetStreamError as error:
+        except SchedulerError as error:
             self._setback("jetstream_unavailable", error)
             await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
             return True
@@ -371,7 +371,7 @@ class Sidecar:
             self._reporter.disconnected()
             await connection.close()
 
-    def _setback(self, action: str, error: JetStreamError) -> None:
+    def _setback(self, action: str, error: SchedulerError) -> None:
         """Report why no server serves us, unless that was reported recently."""
         if (so_far := self._outage.failed(action, str(error))) is not None:
             self._reporter.problem(action, reason=str(error), **so_far)

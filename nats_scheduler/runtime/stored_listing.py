@@ -85,7 +85,7 @@ async def read_schedules(
     sidecars are settled; `restrictions` are those of the sidecar, the server knows none. If TTLs end schedules
     (`expires`), it is the sidecar that removes them. `calendars` is read if a schedule names one.
     `notify_read` is called with each batch of messages that was read.
-    Raises `JetStreamError` if the stream cannot be read.
+    Raises `SchedulerError` if the stream cannot be read.
     """
     allowed = replace(state.rules, restrictions=restrictions)
     ours = StoredSchedules(allowed, dialects_of(mode), FiredBy.SIDECAR, checkpoint, removes_expired=expires)

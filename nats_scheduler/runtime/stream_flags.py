@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import UNREADABLE, FlaggedStreams, StreamState
 from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
 from nats_scheduler.message.stream_rules import FLAG
@@ -126,7 +126,7 @@ class StreamFlags:
         try:
             service.update(await self._flagged().switch_on(service.state, missing))
             self._reporter.problem("stream_updated", stream=name, switched_on=settings, reason=CHANGED)
-        except JetStreamError as error:
+        except SchedulerError as error:
             if self._not_changed.get(name) != str(error):
                 self._not_changed[name] = str(error)
                 self._reporter.problem("stream_update_failed", stream=name, switched_on=settings, reason=str(error))

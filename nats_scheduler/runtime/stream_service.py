@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Failing
@@ -19,7 +20,6 @@ from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import CalendarsRead, OwnershipChanged, RemovalRequested, ServerLimited, StreamChanged
 from nats_scheduler.engine.stream_port import StreamPort
 from nats_scheduler.engine.views.view import EngineView, FiredBy
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup, first_of
 from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD, Capabilities
@@ -49,7 +49,7 @@ FILLING = frozenset((ScheduleAccepted, ScheduleRejected))
 """The events of messages that may take the place of older ones."""
 
 
-class EngineFailedError(JetStreamError):
+class EngineFailedError(SchedulerError):
     """The engine of a stream raised `cause`; the stream has to be read again.
 
     It is an error of our own, unless it `is_of_file`: then the file of schedules cannot be used any more.
@@ -268,7 +268,7 @@ class StreamService:
         """Serve the stream through one contact of one connection, until cancelled or until the contact ends.
 
         Without a `registry` no checkpoint is written.
-        Raises `EngineFailedError` and `StreamWentBackError` if this service cannot continue, another `JetStreamError`
+        Raises `EngineFailedError` and `StreamWentBackError` if this service cannot continue, another `SchedulerError`
         if another contact may help.
         """
         driver = self._driver
@@ -297,7 +297,7 @@ class StreamService:
             is_of_file = self._rows is not None and self._rows.lost(cause)
             raise EngineFailedError(self.state.name, cause, is_of_file=is_of_file)
         if driver.outdated.done():
-            raise JetStreamError(driver.outdated.result())  # another contact has to read what happened meanwhile
+            raise SchedulerError(driver.outdated.result())  # another contact has to read what happened meanwhile
         if not watcher.cancelled():
             raise StreamWentBackError(watcher.result())
         failure = follower.result()
@@ -306,14 +306,14 @@ class StreamService:
 
     async def _followed(
         self, contact: StreamPort, api: StreamContents, reports: RestartReports | None
-    ) -> JetStreamError | None:
+    ) -> SchedulerError | None:
         """Follow until it ends, and return why: the caller decides what a failed contact means."""
         try:
             rows = self._rows
             if rows is not None and await continue_from(rows, self._driver, api, self.state.name, reports):
                 self._removals.look_up_all()
             await contact.follow(self.engine.followed_through)
-        except JetStreamError as error:
+        except SchedulerError as error:
             return error
         except OF_TABLE as error:
             self._driver.fail(error)

@@ -29,6 +29,12 @@ from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
+from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    ForbiddenError,
+    SchedulerError,
+)
 from nats_scheduler.engine.ownership.owners import (
     GONE_AFTER_NS,
     HEARTBEAT_INTERVAL_NS,
@@ -37,12 +43,6 @@ from nats_scheduler.engine.ownership.owners import (
     Owners,
     Reason,
     Record,
-)
-from nats_scheduler.jetstream.errors import (
-    ConnectionLostError,
-    JetStreamError,
-    NotPermittedError,
-    RequestUnansweredError,
 )
 from nats_scheduler.jetstream.registry import Delivered
 from nats_scheduler.jetstream.task_group import TaskGroup, Work, in_turn
@@ -306,7 +306,7 @@ class Instances:
         self._owners.is_leaving = True
         try:
             await in_turn([partial(self._hand_over, key) for key in self._served.by_key()])
-        except JetStreamError as error:
+        except SchedulerError as error:
             self._reporter.problem("handover_failed", reason=str(error))
         self._registry.mark_deleted(f"{INSTANCE}{self._owners.me}")
         for key, service in self._served.by_key().items():
@@ -332,7 +332,7 @@ class Instances:
                 if is_new or before not in ("", self._registry.created):
                     self._reporter.problem("registry_recreated", reason="the bucket of the registry was deleted")
                     await self._restore()
-            except JetStreamError as error:
+            except SchedulerError as error:
                 reason = str(error)
             if reason:
                 self._reporter.problem("heartbeats_not_received", reason=reason)
@@ -356,9 +356,9 @@ class Instances:
             waited = MAX_CHECKS_WITHOUT_HEARTBEAT * OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS
             return f"not even our own heartbeat was received for {waited} s"
         error = following.exception()
-        if error is not None and not isinstance(error, JetStreamError):
+        if error is not None and not isinstance(error, SchedulerError):
             raise error
-        if isinstance(error, NotPermittedError):
+        if isinstance(error, ForbiddenError):
             return ""
         return None if isinstance(error, ConnectionLostError) else str(error)
 
@@ -609,7 +609,7 @@ class Instances:
         """Do work that is retried anyway; returns False if it failed or returned False itself."""
         try:
             return await work() is not False
-        except JetStreamError as error:
+        except SchedulerError as error:
             if not isinstance(error, ConnectionLostError):
                 self._reporter.problem("owner_update_failed", reason=str(error))
             return False
@@ -617,12 +617,12 @@ class Instances:
 
 @asynccontextmanager
 async def _within_limit() -> AsyncIterator[None]:
-    """Wait for an answer no longer than `BUCKET_WRITE_LIMIT_SECONDS`; raises `RequestUnansweredError`."""
+    """Wait for an answer no longer than `BUCKET_WRITE_LIMIT_SECONDS`; raises `DeadlineError`."""
     try:
         async with asyncio.timeout(BUCKET_WRITE_LIMIT_SECONDS):
             yield
     except TimeoutError:
-        raise RequestUnansweredError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
+        raise DeadlineError(f"no answer within {BUCKET_WRITE_LIMIT_SECONDS} s") from None
 
 
 def number_in(heartbeat: Object, key: str) -> int | None:

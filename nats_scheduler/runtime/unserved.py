@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import CHUNK_MESSAGES, StretchReader
 from nats_scheduler.message.dialect import DIALECTS, Dialect
@@ -89,7 +89,7 @@ class UnservedStreams:
             try:
                 async with asyncio.timeout(LOOK_DEADLINE_SECONDS):
                     await self._look_at(connection, api, state)
-            except (JetStreamError, TimeoutError):
+            except (SchedulerError, TimeoutError):
                 if connection.is_lost:
                     return
                 self._note(name, self._seen(state, None))

@@ -6,8 +6,8 @@ The rule: an error of the sidecar itself ends the piece of work that raised it, 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 
+from nats_scheduler.control.errors import ForbiddenError, SchedulerError
 from nats_scheduler.jetstream.denials import Denial
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.observe.reporter import Reporter
 
 
@@ -73,9 +73,9 @@ class Setbacks:
         self.wait_seconds = wait_seconds
         """The time to wait before it is tried again."""
 
-    def failed(self, error: JetStreamError) -> None:
+    def failed(self, error: SchedulerError) -> None:
         """Note a failure, and report it if it is news."""
-        lacks = error.permission if isinstance(error, NotPermittedError) else None
+        lacks = Denial(True, error.subject).permission if isinstance(error, ForbiddenError) else None
         if lacks is not None and lacks == self._lacks:
             self.wait_seconds = min(2 * self.wait_seconds, RETRY_WAIT_LIMIT_SECONDS)
             return

@@ -27,8 +27,7 @@ from pydantic import Field, model_validator
 from nats_scheduler.control import fire_requests
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
 from nats_scheduler.control.declared import dialect_of
-from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -37,10 +36,11 @@ from nats_scheduler.control.schedule_errors import (
     NotServedError,
     RefusedError,
     RejectedError,
-    ScheduleError,
+    SchedulerError,
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, with_headers
 from nats_scheduler.message.policies import named_policies, policy_header
@@ -249,7 +249,7 @@ LAST_SEQUENCE = b"Nats-Last-Sequence"
 SERVER_ERROR_CODE = b"Nats-Server-Error-Code"
 """The header of an error for which the server has a code (`err_code`)."""
 
-CODES: Mapping[type[ScheduleError], int] = {
+CODES: Mapping[type[SchedulerError], int] = {
     StreamNotFoundError: NOT_FOUND,
     NotServedError: NOT_FOUND,
     NotFoundError: NOT_FOUND,
@@ -261,7 +261,7 @@ CODES: Mapping[type[ScheduleError], int] = {
     NoAnswerError: UNAVAILABLE,
     UnknownOutcomeError: UNAVAILABLE,
 }
-"""The code of each error of an operation."""
+"""The code of each error of an operation; that of any other one is `UNAVAILABLE`."""
 
 _NAME = re.compile(r"[!-9;-~]+")
 """Printable ASCII without blanks and colons."""
@@ -351,7 +351,9 @@ def changing(name: str, operation: Operation) -> Handler[R]:
                 change = await operation(
                     asked.store, request.stream, request.subject, author=author, **request.arguments()
                 )
-        except ScheduleError as error:
+        except ServiceError:
+            raise
+        except SchedulerError as error:
             raise refusal_of(error, request) from None
         except TimeoutError:
             raise refusal_of(_unfinished(has_begun=has_begun), request) from None
@@ -377,16 +379,16 @@ def _check_place(asked: Asked, request: ChangeRequest) -> None:
         raise ServiceError(FORBIDDEN, sentence)
 
 
-def _unfinished(*, has_begun: bool) -> ScheduleError:
+def _unfinished(*, has_begun: bool) -> SchedulerError:
     """Return the error of a change that was not finished within the limit."""
     if has_begun:
         return UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s: it may be done or not")
     return NoAnswerError(f"not begun within {CHANGE_LIMIT_SECONDS:.0f} s, so nothing is done: the sidecar is busy")
 
 
-def refusal_of(error: ScheduleError, request: Request) -> ServiceError:
+def refusal_of(error: SchedulerError, request: Request) -> ServiceError:
     """Return what the requester gets for an error of an operation."""
-    code = next(code for kind, code in CODES.items() if isinstance(error, kind))
+    code = next((code for kind, code in CODES.items() if isinstance(error, kind)), UNAVAILABLE)
     sentence, headers = str(error), list[tuple[bytes, bytes]]()
     if error.code:
         headers.append((SERVER_ERROR_CODE, b"%d" % error.code))

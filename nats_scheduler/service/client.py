@@ -21,20 +21,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nats_scheduler.control.errors import (
+    DeadlineError,
+    ForbiddenError,
+    NoAnswerError,
+    NoRespondersError,
+)
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection, Reply
-from nats_scheduler.jetstream.errors import (
-    ConnectionLostError,
-    JetStreamError,
-    NoJetStreamError,
-    NotPermittedError,
-    RequestUnansweredError,
-    UnsendableError,
-)
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value
@@ -44,7 +42,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.content_answers import ContentAnswer
 from nats_scheduler.service.encoded_items import SHORTENED
 from nats_scheduler.service.endpoint import SUBJECTS
-from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, INTERNAL_ERROR, OUTCOME, error_of, is_inbox
+from nats_scheduler.service.micro import OUTCOME, ServiceError, error_of, is_inbox
 from nats_scheduler.service.past_answers import FailuresAnswer, FiresAnswer, FiresDocument
 from nats_scheduler.service.read_back import read_misnamed, read_rejected, read_schedule
 from nats_scheduler.service.schemas import (
@@ -59,40 +57,6 @@ from nats_scheduler.service.schemas import (
 from nats_scheduler.service.stored_advisories import AdvisoryQuery
 from nats_scheduler.service.stream_owners import instances_document
 
-
-class QuestionError(Exception):
-    """A request has no answer; the text is a sentence for people."""
-
-
-class NotConnectedError(QuestionError):
-    """There is no connection to NATS."""
-
-
-class NothingSubscribesError(QuestionError):
-    """Nothing subscribes to the endpoint: no sidecar runs, or none that has it."""
-
-
-class NotAnsweredError(QuestionError):
-    """No answer came in time."""
-
-
-class RequestRefusedError(QuestionError):
-    """A sidecar answered with an error of the micro service, or the request cannot be sent."""
-
-    def __init__(self, code: int, sentence: str, *, is_unknown: bool = False) -> None:
-        super().__init__(sentence)
-        self.code = code
-        self.is_unknown = is_unknown
-        """True if it may be done all the same."""
-
-
-class UnreadableError(QuestionError):
-    """The answer has another form: a sidecar of another version, or another program, sent it."""
-
-    def __init__(self, sentence: str = "the sidecar answers in a form that this version cannot read") -> None:
-        super().__init__(sentence)
-
-
 FIRST_REPEAT_SECONDS = 0.5
 """A request is sent again after this time without an answer, then after twice that pause, and so on."""
 
@@ -105,7 +69,7 @@ async def ask(
     user: str = "this user",
     control: str = "",
 ) -> Object:
-    """Send a request to `nats_scheduler.v1.<endpoint>` and return the object that is answered; raises `QuestionError`.
+    """Send a request to `nats_scheduler.v1.<endpoint>` and return the object that is answered; raises `SchedulerError`.
 
     No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing. The request is
     sent again while no answer comes: the sidecar that got it may be stopped. One that changes something is sent once,
@@ -117,25 +81,19 @@ async def ask(
             reply = await connection.request(subject, body, deadline=seconds)
         else:
             reply = await _first_reply(connection, subject, body, seconds)
-    except NoJetStreamError:
-        raise NothingSubscribesError("nothing subscribes to its requests") from None
-    except RequestUnansweredError:
-        raise NotAnsweredError(f"no sidecar answered within {seconds:.0f} s") from None
-    except NotPermittedError:
-        raise RequestRefusedError(FORBIDDEN, f"{user} may not publish to {subject}") from None
-    except ConnectionLostError as error:
-        raise (NotAnsweredError if control else NotConnectedError)(str(error)) from None
-    except UnsendableError:
-        raise RequestRefusedError(BAD_REQUEST, "the request is too long for the server") from None
-    except JetStreamError as error:
-        raise NotAnsweredError(str(error)) from None
+    except NoRespondersError:
+        raise NoRespondersError("nothing subscribes to its requests") from None
+    except DeadlineError:
+        raise DeadlineError(f"no sidecar answered within {seconds:.0f} s") from None
+    except ForbiddenError:
+        raise ForbiddenError(f"{user} may not publish to {subject}", subject) from None
     if reply.block:
         code, sentence = error_of(reply.block)
-        is_unknown = code == INTERNAL_ERROR or header_value(reply.block, OUTCOME) is not None
-        raise RequestRefusedError(code, sentence, is_unknown=is_unknown)
+        outcome = header_value(reply.block, OUTCOME)
+        raise ServiceError(code, sentence, () if outcome is None else [(OUTCOME, outcome)])
     answer = read_object(reply.body)
     if answer is None:
-        raise UnreadableError("something answers in place of a sidecar, with what is no JSON object")
+        raise NoAnswerError("something answers in place of a sidecar, with what is no JSON object")
     return answer
 
 
@@ -162,10 +120,10 @@ A = TypeVar("A")
 
 
 def read(form: type[A], answer: Object) -> A:
-    """Return an answer as its model says; raises `UnreadableError`."""
+    """Return an answer as its model says; raises `NoAnswerError`."""
     found = read_answer(form, answer)
     if found is None:
-        raise UnreadableError
+        raise NoAnswerError("the sidecar answers in a form that this version cannot read")
     return found
 
 
@@ -203,7 +161,7 @@ class ServiceClient:
     """Asks the sidecars of one registry, on one connection."""
 
     def __init__(self, connection: Connection, is_ours: Callable[[str], Awaitable[bool]]) -> None:
-        """Ask nothing yet; `is_ours` returns whether an instance is one of the registry, or raises `JetStreamError`."""
+        """Ask nothing yet; `is_ours` returns whether an instance is one of the registry, or raises `SchedulerError`."""
         self._connection = connection
         self._is_ours = is_ours
         self._ours: set[str] = set()
@@ -248,7 +206,7 @@ class ServiceClient:
         request = {"stream": stream, "subject": query.schedule, "limit": query.limit, "target": query.target}
         answer = await self.answer("fires.list", {**request, **_range(query)}, FiresAnswer)
         if not answer["complete"]:  # more may be read than fits into an answer
-            raise UnreadableError("not all fires")
+            raise NoAnswerError("not all fires")
         return answer
 
     async def content(
@@ -258,7 +216,7 @@ class ServiceClient:
         request = {"stream": stream, "subject": subject, "fire": sequence if fire_in else None, "fire_stream": fire_in}
         answer = await self.answer("content.get", request, ContentAnswer)
         if answer["sequence"] != sequence or is_shortened(answer):
-            raise UnreadableError("another message, or not all of it")
+            raise NoAnswerError("another message, or not all of it")
         return answer
 
     async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
@@ -266,7 +224,7 @@ class ServiceClient:
         request = {"stream": query.stream, "subject": query.schedule, "limit": query.limit, "kind": query.kind}
         answer = await self.answer("failures.list", {**request, **_range(query)}, FailuresAnswer)
         if not answer["complete"] or answer["kept_in"] != kept_in:
-            raise UnreadableError("not all failures, or those of another stream")
+            raise NoAnswerError("not all failures, or those of another stream")
         return answer
 
     async def instances(self) -> InstancesDocument:
@@ -282,17 +240,17 @@ class ServiceClient:
     # -- answers -------------------------------------------------------------------------------------------------
 
     async def answer(self, endpoint: str, request: Mapping[str, object], answer: type[A]) -> A:
-        """Return an answer of this type; raises `QuestionError`, or `JetStreamError` if the registry cannot be read."""
+        """Return an answer of this type; raises `SchedulerError`, also if the registry cannot be read."""
         if self._is_silent:
-            raise NotAnsweredError(f"{endpoint}: no sidecar answers")
+            raise NoAnswerError(f"{endpoint}: no sidecar answers")
         try:
             given = await ask(self._connection, endpoint, request, ANSWER_SECONDS)
-        except NotAnsweredError:
+        except DeadlineError:
             self._is_silent = True
             raise
         found = read(answer, given)
         if given.get("unanswered") or _is_shortened(given):
-            raise UnreadableError(f"{endpoint}: a part of the answer")
+            raise NoAnswerError(f"{endpoint}: a part of the answer")
         await self._check_instance(given["instance"])
         return found
 
@@ -312,7 +270,7 @@ class ServiceClient:
             cursor = page["cursor"]
             if cursor is None:
                 return page, items
-        raise UnreadableError(f"{endpoint}: more than {MAX_PAGES} pages")
+        raise NoAnswerError(f"{endpoint}: more than {MAX_PAGES} pages")
 
     async def _page(self, endpoint: str, request: Mapping[str, object], answer: type[Any], through: int) -> Any:
         for _ in range(MAX_CATCH_UP_ATTEMPTS):
@@ -320,13 +278,13 @@ class ServiceClient:
             if page.get("read_through", through) >= through:
                 return page
             await asyncio.sleep(CATCH_UP_WAIT_SECONDS)
-        raise UnreadableError(f"{endpoint}: sequence {through} is not read")
+        raise NoAnswerError(f"{endpoint}: sequence {through} is not read")
 
     async def _check_instance(self, instance: str) -> None:
         if instance in self._ours:
             return
         if not await self._is_ours(instance):
-            raise UnreadableError(f"{instance} is an instance of another registry")
+            raise NoAnswerError(f"{instance} is an instance of another registry")
         self._ours.add(instance)
 
 

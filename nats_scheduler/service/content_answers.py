@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nats_scheduler.control.schedule_errors import StreamNotFoundError
+from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.message_contents import ContentDocument, content_document
 from nats_scheduler.service.endpoint import Asked, Document, shown

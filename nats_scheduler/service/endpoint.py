@@ -9,7 +9,6 @@ import base64
 import binascii
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,14 +16,13 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nats_scheduler.control.schedule_errors import ScheduleError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners, Record
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.single_flight import SingleFlights
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.restrictions import Restrictions
@@ -74,10 +72,6 @@ class Known:
     """The sequence up to which the stream was read for that."""
 
 
-class UnansweredError(ServiceError):
-    """No other instance that could answer a request does."""
-
-
 @dataclass
 class Asked:
     """The sidecar that is asked, on one connection.
@@ -120,9 +114,9 @@ class Asked:
     notes: Callable[[], list[str]]
     """Returns what an operator should know although they do."""
     fleet: Callable[[], Awaitable[Fleet]]
-    """Reads all instances of the account from the registry's bucket; raises `JetStreamError`."""
+    """Reads all instances of the account from the registry's bucket; raises `SchedulerError`."""
     stream_modes: Callable[[], Awaitable[Sequence[StreamModeDocument]]]
-    """Looks up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
+    """Looks up the streams of the account that carry schedules, served or not; raises `SchedulerError`."""
     examination: Callable[[Turns], Awaitable[Examination]]
     """Returns what the doctor finds, at most five minutes old; raises `ServiceError` if it cannot be examined."""
     timelines: SingleFlights[tuple[Timeline, Views]] = field(default_factory=lambda: SingleFlights(MAX_RESULTS))
@@ -229,7 +223,7 @@ class Asked:
         """Return what is known of all schedules of a stream; raises `ServiceError` as `stream` does, or after a wait.
 
         Each answer about schedules begins here, also about those that the server itself fires: what is not held is
-        read, in `within` seconds at most. Raises `JetStreamError` as well if the server does not answer.
+        read, in `within` seconds at most. Raises `SchedulerError` as well if the server does not answer.
         """
         stream = self.stream(name)
         if (fired_by := stream.others_fired_by) is None:
@@ -254,9 +248,9 @@ class Asked:
         """Return what another instance answers that reads the stream; raises the `ServiceError` that it answers.
 
         The owner is asked first, and if this instance does not read the stream, the standbys one after the other while
-        there is no answer. Raises `UnansweredError` if none can answer.
+        there is no answer. The code is `UNAVAILABLE` if none can answer.
         """
-        refusal = UnansweredError(UNAVAILABLE, f"no instance that reads stream {shown(stream)} answers: ask again")
+        refusal = ServiceError(UNAVAILABLE, f"no instance that reads stream {shown(stream)} answers: ask again")
         questions, body = self.connection.one(Questions), request.model_dump_json().encode()
         readers = self.readers(stream) if stream in self.left else filter(None, (self.other_owner(stream),))
         for reader in readers:
@@ -267,7 +261,7 @@ class Asked:
             if sentence and code != UNAVAILABLE:
                 raise ServiceError(code, sentence)
             if sentence:
-                refusal = UnansweredError(code, sentence)
+                refusal = ServiceError(code, sentence)
         raise refusal
 
 
@@ -317,8 +311,11 @@ class Endpoint(Generic[R]):
             if stream in asked.left:
                 return await asked.relay(self.name, stream, request)
             if self.answers is AnsweredBy.OWNER and asked.other_owner(stream) is not None:
-                with suppress(UnansweredError):
+                try:
                     return await asked.relay(self.name, stream, request)
+                except ServiceError as error:
+                    if error.code != UNAVAILABLE:
+                        raise
         return await self.handle(asked, request)
 
     def answering(self, asked: Asked) -> Responder:
@@ -328,7 +325,9 @@ class Endpoint(Generic[R]):
             self.admit(asked, body)
             try:
                 document = await self.handled(asked, read_request(self.request, body))
-            except (JetStreamError, ScheduleError) as error:
+            except ServiceError:
+                raise
+            except SchedulerError as error:
                 raise ServiceError(UNAVAILABLE, f"the server does not answer as expected: {error}") from None
             if not isinstance(document, bytes):
                 return json.dumps(document).encode()

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from nats_scheduler.control import edits, fire_requests, pausing
-from nats_scheduler.control.schedule_errors import ForbiddenError
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.service import (
     change_endpoints,
     content_answers,

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.single_flight import SingleFlight
 from nats_scheduler.observe.documents import ReportDocument, UnexaminedDocument
 from nats_scheduler.schedule.instants import SECOND
@@ -63,10 +63,8 @@ class Examinations:
                 found = await examine()
         except TimeoutError:
             return f"it was not finished within {LIMIT_SECONDS:.0f} s", RETRY_SECONDS
-        except JetStreamError as error:
+        except SchedulerError as error:
             return str(error), RETRY_SECONDS
-        except ServiceError as error:
-            return error.sentence, RETRY_SECONDS
         except Exception as error:
             self._defect(error)
             return "the log of the sidecar has the error", RETRY_SECONDS

@@ -29,6 +29,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, NamedTuple, TypeVar, cast
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX
 from nats_scheduler.jetstream.task_group import TaskGroup
@@ -66,15 +67,17 @@ OUTCOME = b"Nats-Scheduler-Outcome"
 """The header of an error 503 after which a change may be made or not (`unknown`); without it nothing was done."""
 
 
-class ServiceError(Exception):
-    """A request is answered with an error: a code as of HTTP, and a sentence with the value and what is expected."""
+class ServiceError(SchedulerError):
+    """A sidecar answers a request with an error: a sentence with the value and what is expected, and a code."""
 
     def __init__(self, code: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(sentence)
-        self.code = code
         self.sentence = sentence if len(sentence) <= MAX_ERROR_CHARS else f"{sentence[:MAX_ERROR_CHARS]}…"
+        super().__init__(self.sentence)
+        self.code: int = code
+        """As of HTTP, not one of the server's."""
         self.headers = headers
         """The headers of the answer beside code and sentence."""
+        self.may_be_done = code == INTERNAL_ERROR or any(name == OUTCOME for name, _ in headers)
 
 
 ENDS = ServiceError(UNAVAILABLE, "the sidecar ends, and has no answer: ask again")

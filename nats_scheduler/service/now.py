@@ -25,11 +25,11 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.events import FireConfirmed
 from nats_scheduler.engine.views.cursors import NO_FIRE
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import EngineView, FiredBy
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, LastMinutes, Minute, ReadFires, total_of
@@ -183,7 +183,7 @@ async def _of_server(asked: Asked, request: ActivityRequest | RecentFiresRequest
     names = [name for name in sorted(wanted) if known[name].others_fired_by is FiredBy.SERVER]
     found: dict[str, ReadFires] = {}
     for name in names[:MAX_STREAMS] if asked.asks_others else ():
-        with suppress(ServiceError, JetStreamError):
+        with suppress(SchedulerError):
             left = max(until - asyncio.get_running_loop().time(), 0.0)
             found[name] = await asked.watched_streams.fires(name, left)
     return found
@@ -354,7 +354,7 @@ async def _views(asked: Asked, names: Sequence[str]) -> Views:
     for name in names:
         try:
             found[name] = (await asked.known(name, max(until - loop.time(), 0.0))).view
-        except (ServiceError, JetStreamError):
+        except SchedulerError:
             if name in asked.streams:
                 found[name] = None
     return found

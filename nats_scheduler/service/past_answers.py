@@ -239,7 +239,8 @@ def fire_past(connection: Connection, api: JetStreamApi, state: StreamState) -> 
 async def find_fires(connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery) -> FiresDocument:
     """Find the past fires of a schedule; `state` is its stream as it was read just now, whether it is served or not.
 
-    Raises `ScheduleError` if the server does not answer, or refuses.
+    What the operator forbids by now may have fired before, so that its messages are read without restrictions.
+    Raises `SchedulerError` if the server does not answer, or refuses.
     """
     found = await fire_past(connection, api, state).find(query)
     return {

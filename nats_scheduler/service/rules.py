@@ -24,7 +24,7 @@ from itertools import islice, pairwise
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.schedule_errors import ForbiddenError
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.control.words import publishable, publishable_again
 from nats_scheduler.message.dialect import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_items

@@ -13,17 +13,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    ForbiddenError,
+    NoRespondersError,
+    NotConnectedError,
+    SchedulerError,
+)
 from nats_scheduler.jetstream.single_flight import SingleFlight, SingleFlights, UnfinishedError, loop_time
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import instant_of
-from nats_scheduler.service.client import (
-    NotConnectedError,
-    NothingSubscribesError,
-    QuestionError,
-    RequestRefusedError,
-    read,
-)
+from nats_scheduler.service.client import read
 from nats_scheduler.service.content_answers import ContentAnswer
+from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
 from nats_scheduler.service.past_answers import ChangesAnswer, FailuresAnswer, FiresAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
@@ -130,7 +132,7 @@ class Answers:
         now: Callable[[], int],
         defect: Callable[[Exception], None],
     ) -> None:
-        """Ask with `ask`, which sends a request to an endpoint and raises `QuestionError`.
+        """Ask with `ask`, which sends a request to an endpoint and raises `SchedulerError`.
 
         `now` returns the time of this machine in ns since the Unix epoch; `defect` takes errors of the reader itself.
         """
@@ -194,16 +196,17 @@ class Answers:
                 self._offset = instant_of(found["at"]) - self._now()
             self.last_good_at = self.now()
             part = AnswerState(found, self.last_good_at, "")
-        except RequestRefusedError as error:
+        except ServiceError as error:
             kept = before if error.code in PASSING_CODES else NOTHING
             part = AnswerState(kept.data, kept.at, str(error), error.code)
-        except QuestionError as error:
+        except SchedulerError as error:
+            kept = NOTHING if isinstance(error, ForbiddenError) else before
             part = AnswerState(
-                before.data,
-                before.at,
+                kept.data,
+                kept.at,
                 str(error),
-                is_connected=not isinstance(error, NotConnectedError),
-                is_absent=isinstance(error, NothingSubscribesError),
+                is_connected=not isinstance(error, NotConnectedError | ConnectionLostError),
+                is_absent=isinstance(error, NoRespondersError),
             )
         except Exception as error:
             self._defect(error)

@@ -55,7 +55,7 @@ async def find_failures(
 ) -> FailuresDocument:
     """Find what went wrong; `kept_in` is the stream that keeps advisories, as it was read just now.
 
-    Raises `JetStreamError` if the server does not answer, or refuses.
+    Raises `SchedulerError` if the server does not answer, or refuses.
     """
     kind = query.kind or "*"
     return await _find(connection, api, kept_in, query, kind, lambda one: one["kind"] != SCHEDULE_CHANGED)

@@ -16,8 +16,8 @@ import json
 from collections.abc import Sequence
 from typing import TypeVar
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.views.view import EngineView
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -80,7 +80,7 @@ async def _described(asked: Asked, name: str, until: float) -> StreamDocument | 
     if is_ready := stream.is_ready:
         try:
             view = (await asked.known(name, max(until - asyncio.get_running_loop().time(), 0.0))).view
-        except (ServiceError, JetStreamError) as error:
+        except SchedulerError as error:
             unread = str(error)
     now = asked.now()
     if is_ready and unread is None:
@@ -133,7 +133,7 @@ async def list_modes(asked: Asked, request: ListRequest) -> Document:
     await asked.turns.moment_without_fires()
     try:
         found = await asked.stream_modes()
-    except JetStreamError as error:
+    except SchedulerError as error:
         raise ServiceError(UNAVAILABLE, f"the streams cannot be read: {error}") from None
     return await page_by_name(asked, request, asked.head(), "streams", found, "stream")
 
@@ -142,7 +142,7 @@ async def list_instances(asked: Asked, request: ListRequest) -> Document:
     """Return a page of instances, by id."""
     try:
         fleet = await asked.fleet()
-    except JetStreamError as error:
+    except SchedulerError as error:
         raise ServiceError(UNAVAILABLE, f"the registry's bucket cannot be read: {error}") from None
     return await page_by_name(asked, request, asked.head(fleet.at), "instances", instance_documents(fleet), "id")
 

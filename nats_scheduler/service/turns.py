@@ -66,10 +66,6 @@ class Fires(Protocol):
         ...
 
 
-class RowsUnreadableError(Exception):
-    """The rows of an engine cannot be read; the reason says why."""
-
-
 class RowsBeside(Protocol):
     """Reads rows beside the event loop; see `runtime.file_views`."""
 
@@ -78,7 +74,7 @@ class RowsBeside(Protocol):
         ...
 
     async def answer(self, part: Part[T]) -> T:
-        """Answer a part of a question about this moment; raises `RowsUnreadableError`."""
+        """Answer a part of a question about this moment; raises the `ServiceError` of `unreadable`."""
         ...
 
 
@@ -102,8 +98,6 @@ class Turns:
                 return question.merge([await self._answer(part) for part in question.parts])
         except TimeoutError:
             raise _too_long() from None
-        except RowsUnreadableError as error:
-            raise ServiceError(UNAVAILABLE, f"the schedules cannot be read: {error}") from None
 
     async def _answer(self, part: Part[T]) -> T:
         if self._rows is None or not self._rows.reads(part.table):
@@ -164,6 +158,11 @@ class Turns:
         while waited < FIRES_PAUSE_LIMIT_SECONDS and self._fires.spare_seconds() < SPARE_SECONDS:
             await asyncio.sleep(FIRES_CHECK_INTERVAL_SECONDS)
             waited += FIRES_CHECK_INTERVAL_SECONDS
+
+
+def unreadable(reason: str) -> ServiceError:
+    """Return the error of a question whose rows cannot be read."""
+    return ServiceError(UNAVAILABLE, f"the schedules cannot be read: {reason}")
 
 
 def _too_long() -> ServiceError:

@@ -167,7 +167,7 @@ class WatchedStream:
     async def read_on(self, numbers: Numbers, notify_read: Callable[[], Awaitable[None]]) -> None:
         """Read what was stored since, and remove what is not stored any more; `notify_read` is called now and then.
 
-        Raises `ServiceError` if that is too much, `JetStreamError` if the server does not answer as expected.
+        Raises `ServiceError` if that is too much, `SchedulerError` if the server does not answer as expected.
         """
         self._check_size(numbers)
         access, stored = self._access, self._stored

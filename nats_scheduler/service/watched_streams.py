@@ -175,7 +175,7 @@ class WatchedStreams:
     async def read(self, name: str, fired_by: FiredBy, within: float = READ_WAIT_SECONDS) -> tuple[EngineView, int]:
         """Return the view of a stream as it is now, and the sequence up to which it was read.
 
-        Waits at most `within` seconds. Raises `ServiceError`, or `JetStreamError` if the server does not answer.
+        Waits at most `within` seconds. Raises `ServiceError`, or `SchedulerError` if the server does not answer.
         """
         read = await self._read(name, fired_by, within)
         return read.view, read.through

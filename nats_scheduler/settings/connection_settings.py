@@ -27,9 +27,6 @@ from nats_scheduler.settings.duration_range import DurationRange
 from nats_scheduler.settings.server_addresses import EXPECTED_URL, masked_url, read_server
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
-MASK = "**********"
-"""The text that is shown for a secret; its length does not depend on the secret's."""
-
 SUBJECT_PREFIX_PATTERN = r"^[^\s.*>]+(\.[^\s.*>]+)*$"
 """A literal subject: tokens without blanks and wildcards, joined by dots."""
 

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nats_scheduler.settings.problems import SettingsError
+
 MAX_FILE_BYTES = 1024 * 1024
 """The maximum size of a file with settings or with the configuration of a stream: a thousand times what they need."""
 
@@ -30,12 +32,8 @@ def is_stream_name(name: str) -> bool:
     return bool(name) and not any(letter in FORBIDDEN_IN_NAMES for letter in name)
 
 
-class StreamFileError(Exception):
-    """A stream file cannot be used; its author has to correct it."""
-
-
 def read_stream_file(path: Path) -> dict[str, Any]:
-    """Return the stream configuration in a file; raises `StreamFileError` with the file and what was expected.
+    """Return the stream configuration in a file; raises `SettingsError` with the file and what was expected.
 
     The format is that of `nats stream add --config`. Only what is needed before a request to the server is checked: the
     file is JSON, an object, and names its stream. The server checks all else, including fields that are not known here.
@@ -43,24 +41,24 @@ def read_stream_file(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(read_bounded(path))
     except OSError as error:
-        raise StreamFileError(f"{path}: {error.strerror or error}") from error
+        raise SettingsError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise StreamFileError(f"{path} is not JSON: {error}") from error
+        raise SettingsError(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise StreamFileError(f"{path} contains {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
+        raise SettingsError(f"{path} contains {config!r:.60}, expected an object such as {{'name': 'ORDERS', ...}}")
     name = config.get("name")
     if not isinstance(name, str) or not is_stream_name(name):
-        raise StreamFileError(
+        raise SettingsError(
             f"{path}: name is {name!r}, expected a stream name without blanks, '.', '*', '>', '/' or '\\'"
         )
     flag = config.get("allow_msg_schedules", False)
     if not isinstance(flag, bool):
-        raise StreamFileError(f"{path}: allow_msg_schedules is {flag!r}, expected true or false")
+        raise SettingsError(f"{path}: allow_msg_schedules is {flag!r}, expected true or false")
     return config
 
 
 def read_streams_folder(folder: Path) -> list[dict[str, Any]]:
     """Return the configurations in a folder's `*.json` files, by file name; raises as `read_stream_file` does."""
     if not folder.is_dir():
-        raise StreamFileError(f"{folder}: not a folder")
+        raise SettingsError(f"{folder}: not a folder")
     return [read_stream_file(path) for path in sorted(folder.glob("*.json"))]

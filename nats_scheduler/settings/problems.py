@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
-from nats_scheduler.settings.connection_settings import MASK
 from nats_scheduler.settings.server_addresses import masked_url
+
+MASK = "**********"
+"""The text that is shown for a secret; its length does not depend on the secret's."""
 
 _SECRET_NAME = re.compile(r"pas|pw|tok|sec|seed|jwt|cred|key|auth", re.IGNORECASE)
 
@@ -36,12 +38,12 @@ class SettingsProblem:
 
 
 class SettingsError(Exception):
-    """The settings cannot be used; the operator has to change them. A command then ends with exit code 2."""
+    """The settings, or what they name, cannot be used; the operator has to change them."""
 
-    def __init__(self, problems: Iterable[SettingsProblem]) -> None:
-        """Join the problems, one per line."""
-        self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+    def __init__(self, problems: Iterable[SettingsProblem] | str) -> None:
+        """Join the problems, one per line; a sentence is a problem that is not that of one key."""
+        self.problems = () if isinstance(problems, str) else tuple(problems)
+        super().__init__(problems if isinstance(problems, str) else "\n".join(map(str, self.problems)))
 
 
 def looks_secret(name: str) -> bool:

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from nats_scheduler.settings.fields import FILE_VARIABLE, VARIABLE_PREFIX, setting_fields
@@ -45,12 +46,10 @@ def _is_absent(key: str, value: object) -> bool:
 
 def _parse(path: Path, source: str) -> dict[str, object]:
     try:
-        content = json.loads(read_bounded(path), object_pairs_hook=_without_duplicate_keys)
+        content = json.loads(read_bounded(path), object_pairs_hook=partial(_without_duplicate_keys, source))
     except OSError as error:
         expected = f"a file that can be read ({error.strerror or error})"
         raise SettingsError([SettingsProblem("settings", shown(str(path)), expected, "--settings")]) from None
-    except _DuplicateKeyError as error:
-        raise SettingsError([SettingsProblem(str(error), "two values", "each key once", source)]) from None
     except json.JSONDecodeError as error:
         expected = f"JSON ({error.msg.lower()}, line {error.lineno}, column {error.colno})"
         raise SettingsError([SettingsProblem("settings", shown(str(path)), expected, source)]) from None
@@ -61,14 +60,11 @@ def _parse(path: Path, source: str) -> dict[str, object]:
     return content
 
 
-class _DuplicateKeyError(Exception):
-    """An object has the same key twice."""
-
-
-def _without_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _without_duplicate_keys(source: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        raise _DuplicateKeyError(Counter(name for name, _ in pairs).most_common(1)[0][0])
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise SettingsError([SettingsProblem(twice, "two values", "each key once", source)])
     return content
 
 

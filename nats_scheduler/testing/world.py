@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nats_scheduler.control.errors import RefusedError, UnknownOutcomeError
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Event, ScheduleRejected
 from nats_scheduler.engine.inputs import (
@@ -30,7 +31,7 @@ from nats_scheduler.engine.inputs import (
     Refused,
     RemovalRequested,
     ServerLimits,
-    Stored,
+    Unknown,
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, Dialect
@@ -88,10 +89,6 @@ Headers = Mapping[str, str] | Sequence[tuple[str, str]] | bytes
 """Names and values in order, or the raw block."""
 
 
-class NotStoredError(Exception):
-    """The stream did not store a message."""
-
-
 class ScheduleWorld:
     """One stream and the sidecar that serves it."""
 
@@ -136,13 +133,14 @@ class ScheduleWorld:
     # -- what an application does --------------------------------------------------------------------------------
 
     def publish(self, subject: str, headers: Headers = b"", body: bytes = b"", *, at: Instant | None = None) -> int:
-        """Store a message, now or at `at`, and return its sequence; raises `NotStoredError`."""
+        """Store a message, now or at `at`, and return its sequence; raises `RefusedError`, or `UnknownOutcomeError`."""
         if at is not None:
             self.advance_to(at)
         outcome = self.stream.publish(subject, _block(headers), body)
-        if not isinstance(outcome, Stored):
-            why = f"{outcome.description} ({outcome.code})" if isinstance(outcome, Refused) else outcome.reason
-            raise NotStoredError(f"{subject}: {why}")
+        if isinstance(outcome, Refused):
+            raise RefusedError(outcome.status, outcome.code, outcome.description, subject)
+        if isinstance(outcome, Unknown):
+            raise UnknownOutcomeError(f"{subject}: {outcome.reason}")
         self.settle()
         return outcome.sequence
 

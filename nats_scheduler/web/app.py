@@ -19,6 +19,7 @@ from nats_scheduler.observe.listener import serve
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.settings.json_files import read_bounded
+from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import MIN_WEB_TOKEN_LENGTH, SidecarSettings
 from nats_scheduler.web.attempts import Attempts, Proxies
 from nats_scheduler.web.change_pages import Asking, Control
@@ -70,21 +71,17 @@ def application(
     )
 
 
-class TokenError(Exception):
-    """The token is missing, or cannot be used; the operator has to change a setting."""
-
-
 def token_of(settings: SidecarSettings, name: str = "web_token") -> str | None:
-    """Return the token of a setting or of its file, None without both; raises `TokenError`."""
+    """Return the token of a setting or of its file, None without both; raises `SettingsError`."""
     given: SecretStr | None = getattr(settings, name)
     path: Path | None = getattr(settings, f"{name}_file")
     if given is not None and path is not None:
-        raise TokenError(f"{name} and {name}_file are both set: expected one of them")
+        raise SettingsError(f"{name} and {name}_file are both set: expected one of them")
     token = None if given is None else given.get_secret_value()
     if path is not None:
         token = _read(path, f"{name}_file")
     if token is None and name == "web_token" and not is_loopback(settings.web_address):
-        raise TokenError(
+        raise SettingsError(
             f"web_address of {settings.web_address} is not loopback: expected web_token or web_token_file to be set too"
         )
     return token
@@ -94,9 +91,9 @@ def _read(path: Path, name: str) -> str:
     try:
         token = read_bounded(path).decode("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise TokenError(f"{name} of '{path}': expected a file with a token ({error})") from None
+        raise SettingsError(f"{name} of '{path}': expected a file with a token ({error})") from None
     if len(token) < MIN_WEB_TOKEN_LENGTH:
-        raise TokenError(f"{name} of '{path}' has {len(token)} characters: expected at least {MIN_WEB_TOKEN_LENGTH}")
+        raise SettingsError(f"{name} of '{path}' has {len(token)} characters: expected at least {MIN_WEB_TOKEN_LENGTH}")
     return token
 
 
@@ -106,13 +103,15 @@ def proxies_of(settings: SidecarSettings) -> Proxies:
 
 
 def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Controllers | None:
-    """Return who may change schedules, None if the page only reads; raises `TokenError`."""
+    """Return who may change schedules, None if the page only reads; raises `SettingsError`."""
     token = token_of(settings, "web_control_token")
     header, proxies = settings.web_user_header or "", proxies_of(settings)
     if header and not proxies:
-        raise TokenError("web_user_header is set: expected web_trusted_proxies to be set too")
+        raise SettingsError("web_user_header is set: expected web_trusted_proxies to be set too")
     if token is not None and token == token_of(settings):
-        raise TokenError("web_control_token is the same as web_token: expected another one, which readers do not know")
+        raise SettingsError(
+            "web_control_token is the same as web_token: expected another one, which readers do not know"
+        )
     if token is None and not header:
         return None
     sessions = None if token is None else Sessions(token, now, CONTROL_COOKIE)
@@ -126,7 +125,7 @@ async def run(
     stop: asyncio.Event,
     reader_on: Callable[[Connection], Reader] | None = None,
 ) -> None:
-    """Serve the status page until `stop` is set; raises `TokenError` and `ListenError`.
+    """Serve the status page until `stop` is set; raises `SettingsError` and `SettingsError`.
 
     Nothing here waits for NATS: the page is served at once, and says what it cannot reach.
     `now` returns the time in ns since the Unix epoch; `reader_on` is for `Link`.

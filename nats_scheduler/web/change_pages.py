@@ -24,13 +24,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.message.policies import named_policies
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.change_endpoints import ChangeAnswer
-from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, UnreadableError, read
-from nats_scheduler.service.micro import UNPROCESSABLE
+from nats_scheduler.service.client import read
+from nats_scheduler.service.micro import UNPROCESSABLE, ServiceError
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
 from nats_scheduler.service.searches import FIELDS, search_keys
 from nats_scheduler.service.sidecar_answers import Answers
@@ -58,7 +59,7 @@ OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "edit": 
 
 
 class Asking(Protocol):
-    """Sends requests to the sidecars; both methods raise `QuestionError`."""
+    """Sends requests to the sidecars; both methods raise `SchedulerError`."""
 
     async def ask(self, endpoint: str, request: Mapping[str, object]) -> Object:
         """Ask for something."""
@@ -200,7 +201,7 @@ class Control:
         try:
             if not rows:
                 rows, following = await self._selected(query)
-        except QuestionError as error:
+        except SchedulerError as error:
             fault, status = str(error), NOT_FOUND if code_of(error) == NOT_FOUND else OK
         values = {
             "do": do,
@@ -228,7 +229,7 @@ class Control:
         return {"drop": True} if do == "resume" and query.text("drop") else {}
 
     async def _selected(self, query: Form) -> tuple[list[FormRow], str | None]:
-        """Return the schedules that are meant, and the cursor of those that follow; raises `QuestionError`."""
+        """Return the schedules that are meant, and the cursor of those that follow; raises `SchedulerError`."""
         stream, subject = query.text("stream"), query.text("subject")
         if subject:
             one = read(ScheduleAnswer, await self.link.ask("schedules.get", {"stream": stream, "subject": subject}))
@@ -257,10 +258,8 @@ class Control:
         """Send a control request, and return what became of it."""
         try:
             answer = read(ChangeAnswer, await self.link.change(endpoint, asked))
-        except QuestionError as error:
-            is_lost = isinstance(error, (NotAnsweredError, UnreadableError))
-            is_unknown = is_lost or (isinstance(error, RequestRefusedError) and error.is_unknown)
-            return Outcome(None, str(error), code_of(error), is_unknown and not asked.get("dry_run"))
+        except SchedulerError as error:
+            return Outcome(None, str(error), code_of(error), error.may_be_done and not asked.get("dry_run"))
         if not answer["dry_run"]:
             self.source.ask_again()
         return Outcome(answer)
@@ -324,9 +323,9 @@ def missing_of(author: Mapping[str, str]) -> str:
     return f"say {' and '.join(missing)}: it is recorded with the change" if missing else ""
 
 
-def code_of(error: QuestionError) -> int:
+def code_of(error: SchedulerError) -> int:
     """Return the code of an error of a sidecar, 0 of any other."""
-    return error.code if isinstance(error, RequestRefusedError) else 0
+    return error.code if isinstance(error, ServiceError) else 0
 
 
 async def _given(values: Values, _query: Mapping[str, str]) -> Values:

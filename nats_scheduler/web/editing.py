@@ -23,6 +23,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.message.dialect import DIALECTS, Dialect, dialect_named
 from nats_scheduler.message.schedule_form import FIELDS, ScheduleForm, diff
 from nats_scheduler.observe.documents import ScheduleDocument
@@ -30,7 +31,7 @@ from nats_scheduler.observe.message_contents import MAX_BODY_BYTES, ContentDocum
 from nats_scheduler.observe.outlook import FIRES_AHEAD, OutlookDocument
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.change_endpoints import ChangeAnswer
-from nats_scheduler.service.client import QuestionError, read
+from nats_scheduler.service.client import read
 from nats_scheduler.service.content_answers import ContentAnswer
 from nats_scheduler.service.micro import CONFLICT, UNAVAILABLE, UNPROCESSABLE
 from nats_scheduler.service.past_answers import ChangesAnswer, KeptChangeDocument
@@ -212,7 +213,7 @@ class Editing:
         stream, subject = request.query_params.get("stream", ""), request.query_params.get("subject", "")
         try:
             schedule = (await self._stored(stream, subject))["schedule"]
-        except QuestionError as error:
+        except SchedulerError as error:
             raise WrongFormError(NOT_FOUND if code_of(error) == NOT_FOUND else UNAVAILABLE, str(error)) from None
         if schedule is None:
             raise WrongFormError(NOT_FOUND, f"'{subject}' has no valid schedule to edit: replace it by a new one")
@@ -279,7 +280,7 @@ class Editing:
         asked = {"pattern": typed["pattern"], "time_zone": typed["time_zone"] or None, "count": FIRES_AHEAD}
         try:
             return read(ExplainAnswer, await self._link.ask("explain", asked)) if asked["pattern"] else None
-        except QuestionError:
+        except SchedulerError:
             return None  # the sidecar says in its answer to the change what is wrong
 
     async def _stored(self, stream: str, subject: str) -> ScheduleAnswer:
@@ -289,7 +290,7 @@ class Editing:
         """Return the body of a schedule with a sequence, None if a form cannot show it or the sidecar does not."""
         try:
             content = read(ContentAnswer, await self._link.ask("content.get", {"stream": stream, "subject": subject}))
-        except QuestionError:
+        except SchedulerError:
             return None
         return body_in_form(content) if content["sequence"] == sequence else None
 
@@ -297,7 +298,7 @@ class Editing:
         """Return what was typed beside what is stored now; None if there is none, or it cannot be asked for."""
         try:
             found = await self._stored(written.stream, written.subject)
-        except QuestionError:
+        except SchedulerError:
             return None
         stored, is_new = found["schedule"] or found["rejected"], do == "add"
         if stored is None:
@@ -310,7 +311,7 @@ class Editing:
         asked = {"stream": written.stream, "subject": written.subject, "limit": 1}
         try:
             found = read(ChangesAnswer, await self._link.ask("changes.list", asked))["changes"]
-        except QuestionError:
+        except SchedulerError:
             return None
         return next((one for one in found if one["sequence"] == written.sequence), None)
 

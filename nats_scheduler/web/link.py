@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
+from nats_scheduler.control.errors import NoRespondersError, NotConnectedError
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.change_endpoints import CHANGE_LIMIT_SECONDS, CONTROL_SUBJECTS
-from nats_scheduler.service.client import NotConnectedError, NothingSubscribesError, ask
+from nats_scheduler.service.client import ask
 from nats_scheduler.service.sidecar_answers import ANSWER_SECONDS
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 
@@ -37,7 +37,7 @@ class Reader(Protocol):
         """Let the server be read for as long as the context lasts."""
 
     async def answer(self, endpoint: str, request: Mapping[str, object]) -> Object:
-        """Return the answer of an endpoint that reads; raises `QuestionError`."""
+        """Return the answer of an endpoint that reads; raises `SchedulerError`."""
 
 
 class Link:
@@ -74,7 +74,7 @@ class Link:
         while True:
             try:
                 connection = await self._dialer.dial()
-            except ConnectError as error:
+            except NotConnectedError as error:
                 self._reason = str(error)
                 self._report_failure()
                 await asyncio.sleep(RECONNECT_PAUSE_SECONDS)
@@ -102,18 +102,18 @@ class Link:
             logger().warning("connect_failed", reason=self._reason)
 
     async def ask(self, endpoint: str, request: Mapping[str, object]) -> Object:
-        """Send a request to the micro service and return the answer; raises `QuestionError`."""
+        """Send a request to the micro service and return the answer; raises `SchedulerError`."""
         if self._connection is None:
             raise NotConnectedError(self._reason)
         try:
             return await ask(self._connection, endpoint, request, ANSWER_SECONDS, "the user of this page")
-        except NothingSubscribesError:
+        except NoRespondersError:
             if self._reader is None:
                 raise
             return await self._reader.answer(endpoint, request)
 
     async def change(self, endpoint: str, request: Mapping[str, object]) -> Object:
-        """Send a request that changes a schedule, once, and return the answer; raises `QuestionError`."""
+        """Send a request that changes a schedule, once, and return the answer; raises `SchedulerError`."""
         if self._connection is None:
             raise NotConnectedError(self._reason)
         return await ask(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from tests.bench.fires import WrongFiresError
 from tests.bench.needs import available_disk, available_memory, missing
 from tests.bench.publisher import LateLoadError, RefusedError
@@ -22,7 +22,7 @@ from tests.bench.sides import Kind, StartError, running
 Tell = Callable[[str], None]
 
 
-FAILURES = (WrongFiresError, LateLoadError, RefusedError, StartError, JetStreamError, TimeoutError)
+FAILURES = (WrongFiresError, LateLoadError, RefusedError, StartError, SchedulerError, TimeoutError)
 
 
 async def run(

@@ -18,8 +18,8 @@ import pytest
 from nats_scheduler.cli.changing import error_about
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.each import FIRST_PAUSE_SECONDS, MAX_AT_ONCE, MAX_UNANSWERED, change_each
+from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, UnknownOutcomeError
 from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.schedule_errors import ConflictError, NotFoundError, NotPossibleError, UnknownOutcomeError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

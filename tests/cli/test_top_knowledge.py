@@ -13,12 +13,13 @@ import pytest
 from nats_scheduler.cli.top_knowledge import MAX_FAILURES, Knowledge
 from nats_scheduler.cli.top_screen import screen, text_of
 from nats_scheduler.cli.top_view import view_document
+from nats_scheduler.control.errors import ForbiddenError, NoRespondersError
 from nats_scheduler.observe.documents import due_of
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import sidecar_answers as asked
-from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
+from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.testing.manual_clock import ManualClock
 from tests.cli.top_views import NOW, due, fire, instance, owned, stream, text
@@ -121,7 +122,7 @@ class Answering:
         if isinstance(found, Exception):
             raise found
         if found is None:
-            raise NothingSubscribesError("nothing subscribes to its requests")
+            raise NoRespondersError("nothing subscribes to its requests")
         return found
 
     async def ask_all(self) -> None:
@@ -186,7 +187,7 @@ async def test_time_goes_on_between_answers_and_what_was_answered_stays_for_a_wh
 
     answering = Answering(answers())
     await answering.ask_all()
-    answering.given[ACTIVITY] = RequestRefusedError(503, "busy")
+    answering.given[ACTIVITY] = ServiceError(503, "busy")
     shown = []
     for seconds in (1, 40):
         answering.given[HEALTH] = {**answers()[HEALTH], "at": text(seconds)}
@@ -205,7 +206,7 @@ async def test_what_is_not_answered_is_not_shown_and_not_said_to_be_well() -> No
         False,
         ["No sidecar answers: nothing subscribes to its requests."],
     )
-    denied = {name: RequestRefusedError(403, f"this user may not publish to {name}") for name in answers()}
+    denied = {name: ForbiddenError(f"this user may not publish to {name}") for name in answers()}
     refused = (await knowledge_of(denied)).view().verdict
     assert refused.of_level("bad") == ["No sidecar answers: this user may not publish to health.get."]
 

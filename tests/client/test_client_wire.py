@@ -11,7 +11,7 @@ import pytest
 
 from nats_scheduler.client.client_wire import MAX_CONTROL_LINE_BYTES, ClientReply, wire_of
 from nats_scheduler.client.jetstream_requests import JetStreamRequests, read_answer
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
     NotPossibleError,

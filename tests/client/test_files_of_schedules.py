@@ -24,8 +24,8 @@ from nats_scheduler.client import (
     every,
 )
 from nats_scheduler.client.files import Applied, apply_plan, export_text, planned
+from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.plan import Plan
-from nats_scheduler.control.schedule_errors import ConflictError
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.identity import fire_identity
 from tests.client.conftest import Connect

@@ -12,9 +12,9 @@ from typing import Any
 import nats.aio.client
 import pytest
 
+from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, NotPossibleError
 from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection, frame
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, UnsendableError
 from nats_scheduler.jetstream.wire import (
     MAX_RECEIVED_CONTROL_LINE_BYTES,
     MIN_PROGRESS_BYTES,
@@ -210,7 +210,7 @@ async def test_what_a_server_announces_anew_is_taken() -> None:
         await eventually(lambda: noticed)
         assert (noticed, connection.server.max_payload, connection.server.version) == ([2_000], 2_000, "2.11.11")
         assert connection.known_addresses == ["127.0.0.1:1"]
-        with pytest.raises(UnsendableError, match=r"3000 bytes are more than the server's 2000"):
+        with pytest.raises(NotPossibleError, match=r"3000 bytes are more than the server's 2000"):
             await connection.request("a", b"x" * 3_000)
         assert not connection.publish("a", b"x" * 3_000)
         server.writer.write(b'INFO {"server_id":"X","max_payload":"many"}\r\n')
@@ -299,7 +299,7 @@ async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_
 async def test_tls_asked_of_a_plaintext_server_is_refused_before_any_secret_is_sent() -> None:
     async with impostor() as server:
         url = server.url.replace("nats://", "tls://")
-        with pytest.raises(ConnectError):
+        with pytest.raises(NotConnectedError):
             await connect(url, user="user", password="swordfish")  # noqa: S106
         await eventually(lambda: server.was_left)
         assert b"swordfish" not in server.received
@@ -308,7 +308,7 @@ async def test_tls_asked_of_a_plaintext_server_is_refused_before_any_secret_is_s
 
 async def test_a_wrong_password_is_said_and_not_shown(start_server: StartServer) -> None:
     server = await start_server(config="authorization { user: u, password: p }\n")
-    with pytest.raises(ConnectError) as raised:
+    with pytest.raises(NotConnectedError) as raised:
         await connect(server.url, user="u", password="swordfish")  # noqa: S106
     assert "swordfish" not in str(raised.value)
     assert "authorization" in str(raised.value).lower()

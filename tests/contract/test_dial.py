@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.jetstream import dial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import SharedServer
@@ -66,7 +66,7 @@ async def test_a_server_that_refused_is_not_asked_again_before_the_others(shared
         one = dialer(proxies[0].url, *(proxy.url for proxy in proxies))
         assert await reached(one, proxies) == 1
         proxies[1].refuse()
-        with pytest.raises(ConnectError) as raised:
+        with pytest.raises(NotConnectedError) as raised:
             await one.dial()
         said = str(raised.value)
         assert [said.count(proxy.url) for proxy in proxies] == [1, 1], "one that is named twice is tried once"

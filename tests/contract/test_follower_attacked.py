@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream import burst, connection, consumer_follower, pulled_consumer
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
-from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.jetstream.follower_stages import FollowerEvent, FollowerStage, FollowerStages
 from tests.harness.account import Account, account_on
 from tests.harness.scripted_stream import STREAM, ScriptedStream, scripted_stream
@@ -160,7 +160,7 @@ class Attacked:
         if self.following is not None:
             self.following.cancel()
             await asyncio.wait((self.following,))
-            with suppress(asyncio.CancelledError, RequestUnansweredError):  # the runtime makes another contact then
+            with suppress(asyncio.CancelledError, DeadlineError):  # the runtime makes another contact then
                 self.following.result()
 
     async def attack(self) -> None:

@@ -5,11 +5,11 @@ What that wait proves if there are replicas is tested on clusters (`tests/e2e/te
 
 import asyncio
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.inputs import Input, ProposalsApplied, PublishConcluded, PurgeConcluded, Unanswered
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.reach import NO_SUBJECT
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
@@ -36,7 +36,7 @@ class SilentServer:
                 self.requests.begin(PurgeSchedule("s", number))
 
 
-def failed(request: PurgeSchedule, error: JetStreamError) -> Input:
+def failed(request: PurgeSchedule, error: SchedulerError) -> Input:
     return PurgeConcluded(request.schedule, request.through, str(error))
 
 

@@ -17,9 +17,7 @@ import pytest
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit, remove
-from nats_scheduler.control.fire_requests import backfill, fire
-from nats_scheduler.control.pausing import pause, resume
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
@@ -27,6 +25,8 @@ from nats_scheduler.control.schedule_errors import (
     RejectedError,
     StreamNotFoundError,
 )
+from nats_scheduler.control.fire_requests import backfill, fire
+from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import EVER, Published

@@ -13,13 +13,13 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
     NotServedError,
     RefusedError,
-    ScheduleError,
+    SchedulerError,
     StreamNotFoundError,
     UnknownOutcomeError,
 )
@@ -213,8 +213,8 @@ class MemorySchedules(ScheduleStore):
         self.recorded += changes
 
 
-_ERRORS: Mapping[Fault, Callable[[], ScheduleError]] = {
-    Fault.REFUSED: lambda: RefusedError("insufficient resources", 10023),
+_ERRORS: Mapping[Fault, Callable[[], SchedulerError]] = {
+    Fault.REFUSED: lambda: RefusedError(500, 10023, "insufficient resources", "a request"),
     Fault.FORBIDDEN: lambda: ForbiddenError("the user may not publish there"),
     Fault.BEHIND: lambda: ConflictError("wrong last sequence"),
     Fault.NO_ANSWER: lambda: NoAnswerError("no answer"),

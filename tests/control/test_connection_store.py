@@ -13,14 +13,15 @@ import pytest
 
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add, remove
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
+    NoRespondersError,
     NotFoundError,
     NotPossibleError,
     RefusedError,
-    ScheduleError,
+    SchedulerError,
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import ScheduleStore
@@ -81,7 +82,7 @@ async def ended(changing: Awaitable[Published | None]) -> type[Exception] | None
     """Return the kind of error with which a change ended, None for none."""
     try:
         await changing
-    except ScheduleError as error:
+    except SchedulerError as error:
         return type(error)
     return None
 
@@ -166,7 +167,7 @@ async def test_what_cannot_be_stored_there_is_refused(side: ServerSide) -> None:
     elsewhere = f"{side.unserved}.s"
     assert await ended(store.publish(stream, elsewhere, block, b"", expected=0)) is not None
     assert await side.account.api.message(side.unserved, last_by_subj=elsewhere) is None
-    assert await ended(store.publish(stream, "nobody.listens", block, b"", expected=0)) is NoAnswerError
+    assert await ended(store.publish(stream, "nobody.listens", block, b"", expected=0)) is NoRespondersError
 
 
 async def test_what_the_stream_forbids_is_refused_or_done_otherwise(side: ServerSide) -> None:

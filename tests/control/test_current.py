@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.control.current import read_current
-from nats_scheduler.control.schedule_errors import NotFoundError, NotPossibleError
+from nats_scheduler.control.errors import NotFoundError, NotPossibleError
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import matching
 from nats_scheduler.control.store_port import Served

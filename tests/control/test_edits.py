@@ -7,8 +7,7 @@ import pytest
 from nats_scheduler.control.anchor import BEGINS_ANEW
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import STAYS_PAUSED, add, edit, remove
-from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     AlreadyExistsError,
     ConflictError,
     ForbiddenError,
@@ -16,6 +15,7 @@ from nats_scheduler.control.schedule_errors import (
     NotPossibleError,
     RejectedError,
 )
+from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value, with_header
 from nats_scheduler.message.paused import paused_block

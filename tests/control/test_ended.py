@@ -11,10 +11,10 @@ import pytest
 
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.edits import add, edit, edit_latest, remove
+from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotFoundError, SchedulerError
 from nats_scheduler.control.fire_requests import fire
 from nats_scheduler.control.past import MAX_READ_FOR_END
 from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.schedule_errors import AlreadyExistsError, ConflictError, NotFoundError, ScheduleError
 from nats_scheduler.control.standing import SETTLING_LIMIT_NS, SETTLING_WAITS_SECONDS, opened
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.schedule_form import Edit
@@ -296,6 +296,6 @@ async def test_the_next_schedule_waits_for_the_purge_of_one_that_fired_late() ->
 async def test_a_read_that_fails_after_a_removal_does_not_say_that_nothing_was_done() -> None:
     world, _sequence = overdue()
     world.store.wire.read_faults.extend([None, None, None, Fault.NO_ANSWER])
-    with pytest.raises(ScheduleError, match="it is removed"):
+    with pytest.raises(SchedulerError, match="it is removed"):
         await remove(world.store, "S", SUBJECT)
     assert world.stream.last(SUBJECT) is None

@@ -11,10 +11,7 @@ import pytest
 
 from nats_scheduler.control.change_advisory import change_advisory
 from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.fire_requests import NOTHING_MISSING, PORTABLE_NAMES, STORED_ALREADY, backfill, fire
-from nats_scheduler.control.past import StoredRange, known_from, stored_fires
-from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NotPossibleError,
@@ -22,6 +19,9 @@ from nats_scheduler.control.schedule_errors import (
     RejectedError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.fire_requests import NOTHING_MISSING, PORTABLE_NAMES, STORED_ALREADY, backfill, fire
+from nats_scheduler.control.past import StoredRange, known_from, stored_fires
+from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.store_port import EVER
 from nats_scheduler.control.storing import MAX_ATTEMPTS
 from nats_scheduler.message.dialect import ADR51, DIALECTS

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from nats_scheduler.control.carrying_out import carry_out
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.declared import Declared, Readable
+from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Action, Difference, Plan, planning
-from nats_scheduler.control.schedule_errors import ConflictError
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import PolicyText

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.control.schedule_errors import NotPossibleError, NotServedError
+from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.spelling import judged_edit, spelling_of
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import edited

@@ -13,9 +13,7 @@ from nats_scheduler.control.anchor import with_phase
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit, remove
-from nats_scheduler.control.fire_requests import fire
-from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.schedule_errors import (
+from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
@@ -23,9 +21,11 @@ from nats_scheduler.control.schedule_errors import (
     NotPossibleError,
     RefusedError,
     RejectedError,
-    ScheduleError,
+    SchedulerError,
     UnknownOutcomeError,
 )
+from nats_scheduler.control.fire_requests import fire
+from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
 from nats_scheduler.message.dialect import ADR51
@@ -125,7 +125,7 @@ async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_clien
         assert not world.store.wire.unseen, "it was read again"
 
 
-REFUSALS: dict[Fault, type[ScheduleError]] = {
+REFUSALS: dict[Fault, type[SchedulerError]] = {
     Fault.REFUSED: RefusedError,
     Fault.FORBIDDEN: ForbiddenError,
     Fault.NO_ANSWER: NoAnswerError,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.control.schedule_errors import NotPossibleError, RejectedError
+from nats_scheduler.control.errors import NotPossibleError, RejectedError
 from nats_scheduler.control.words import edited, is_same, is_same_pattern, publishable, publishable_again
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.schedule_form import Edit

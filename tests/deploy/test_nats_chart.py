@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.events import FireStored
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import HOST, free_port
 from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -154,7 +154,7 @@ async def test_each_user_can_do_its_work_and_not_that_of_another(start_server: S
     for user, subjects in DENIED.items():
         async with account_on(url_of(server.url, user), inbox_prefix=INBOXES[user]) as account:
             for subject in subjects:
-                with pytest.raises(NotPermittedError):
+                with pytest.raises(ForbiddenError):
                     await account.connection.request(subject, b"{}")
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from nats_scheduler.control.change_advisory import change_advisory
 from nats_scheduler.control.changes import Author, Change, Kind
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS
 from nats_scheduler.settings.control_rules import ControlRule
@@ -89,7 +89,7 @@ async def test_an_ordinary_user_can_work_and_has_no_say_in_who_fires(start_serve
             "$JS.API.CONSUMER.CREATE.KV_nats_scheduler.any.$KV.nats_scheduler.instance.gone",
             "nats_scheduler.advisory.fire_refused.ORDERS",
         ):
-            with pytest.raises(NotPermittedError):
+            with pytest.raises(ForbiddenError):
                 await app.connection.request(subject, b"{}")
 
 
@@ -111,7 +111,7 @@ async def test_the_status_page_has_all_that_it_needs_and_may_only_ask(start_serv
         await page.shows("/fires", "orders.s</bdi>")
         await page.shows("/", "All is well")
         for subject in ("$JS.API.INFO", "$JS.API.STREAM.LIST", "orders.s", "$KV.nats_scheduler.stream.X"):
-            with pytest.raises(NotPermittedError):
+            with pytest.raises(ForbiddenError):
                 await web.connection.request(subject)
 
 
@@ -138,9 +138,9 @@ async def test_the_operator_changes_schedules_and_nobody_else_does(start_server:
             app.connection.write(frame("$JS.API.DIRECT.GET.ORDERS.orders.sent", where, b"", b""))
             await eventually(partial(sent.__contains__, what), describe="the server has sent its answer")
         for other in (app, web):
-            with pytest.raises(NotPermittedError):
+            with pytest.raises(ForbiddenError):
                 await request(other.connection, "pause", body)
-        with pytest.raises(NotPermittedError):
+        with pytest.raises(ForbiddenError):
             await operator.connection.request("orders.s")
         for endpoint in ("pause", "resume", "remove"):
             changed = await request(operator.connection, endpoint, body)

@@ -14,8 +14,8 @@ from typing import Any
 import nats
 import pytest
 
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value, with_headers
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.load import load_settings
@@ -228,7 +228,7 @@ async def may_not(team: Account, name: str) -> None:
         "prices.gold",
         "mail.billing",
     ):
-        with pytest.raises(NotPermittedError):
+        with pytest.raises(ForbiddenError):
             await team.connection.request(subject, b"{}")
 
 

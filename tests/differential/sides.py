@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import Account, Running, account_on, sidecar_on
 from tests.harness.blocks import block_to_send
@@ -73,7 +73,7 @@ class ComparedSide:
     async def delete_streams(self) -> None:
         """Delete the streams of this side that still exist."""
         for name in self.created:
-            with suppress(ApiError):
+            with suppress(RefusedError):
                 await self.account.api.call(f"STREAM.DELETE.{name}")
 
     async def say(

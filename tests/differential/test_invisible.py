@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.control.errors import RefusedError
 from tests.differential.sides import ComparedSide, fresh_name
 from tests.harness.flagged import FlaggedStream
 from tests.harness.waiting import eventually
@@ -57,7 +57,7 @@ async def try_all(stream: FlaggedStream, consumers: tuple[dict[str, Any], ...]) 
         try:
             await stream.account.api.call(request, {"stream_name": stream.name, "config": wanted})
             codes.append(0)
-        except ApiError as refused:
+        except RefusedError as refused:
             codes.append(refused.code)
     return codes
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.control.errors import RefusedError, RejectedError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamRefusedError, StreamState
+from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
@@ -279,9 +279,9 @@ async def by_adding(one: Streams, name: str, changes: Config, kind: str) -> Outc
     """Ask as `nats-scheduler stream add` does."""
     try:
         await one.flagged.add(one.config(name, {**changes, "description": kind}))
-    except StreamRefusedError as refused:
+    except RejectedError as refused:
         return ("refused", refused.rejection.code, refused.rejection.description)
-    except ApiError as error:
+    except RefusedError as error:
         return ("refused", error.code, error.description)
     return await one.outcome(name)
 

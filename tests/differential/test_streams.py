@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
@@ -79,7 +79,7 @@ class ToldStream(FlaggedStream):
         """Ask JetStream for something about the stream; what it is about may be gone once it has fired."""
         try:
             return await super().call(request, body)
-        except ApiError:
+        except RefusedError:
             self.check_time()
             raise
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.doctor.finding_codes import Code
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.own_streams import REQUIRED_BYTES
 from nats_scheduler.jetstream.registry import BucketLimits, Registry
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -93,7 +93,7 @@ async def test_what_does_not_fit_is_refused_with_the_setting_that_helps(url: str
 async def test_files_that_are_full_are_not_replaced_by_memory_and_the_settings_decide(url: str) -> None:
     async with account_on(url_of(url, "full")) as account:
         large = Registry(account.connection, account.api, "large", BucketLimits(max_bytes=2 * 1024 * 1024))
-        with pytest.raises(ApiError, match="bucket_storage"):
+        with pytest.raises(RefusedError, match="bucket_storage"):
             await large.open()
         there = Registry(account.connection, account.api, "there", BucketLimits(64 * 1024, "memory"))
         assert await there.open()
@@ -111,7 +111,7 @@ async def test_a_full_bucket_still_takes_values_in_place_of_others(url: str) -> 
         bucket = Registry(account.connection, account.api, "b", BucketLimits(max_bytes=64 * 1024))
         await bucket.open()
         await bucket.put("owner.ORDERS", {"owner": "one"})
-        with pytest.raises(ApiError, match="10077"):
+        with pytest.raises(RefusedError, match="10077"):
             await filled(bucket)
         for owner in ("two", "six"):
             await bucket.put("owner.ORDERS", {"owner": owner})
@@ -129,7 +129,7 @@ async def test_the_doctor_finds_what_does_not_fit_and_what_is_full(url: str) -> 
         bucket = Registry(account.connection, account.api, "nats_scheduler", limits)
         await bucket.open()
         assert Code.BUCKET_FULL not in await codes_on(url_of(url, "full"))
-        with pytest.raises(ApiError, match="10077"):
+        with pytest.raises(RefusedError, match="10077"):
             await filled(bucket)
         (found,) = of(await findings_on(url_of(url, "full")), Code.BUCKET_FULL)
     assert found.command == f"nats stream edit KV_nats_scheduler --max-bytes {128 * 1024}"

@@ -21,7 +21,7 @@ from nats_scheduler.client import (
     Change,
     Kind,
     PartlyAppliedError,
-    ScheduleError,
+    SchedulerError,
     Schedules,
     UnknownOutcomeError,
     at,
@@ -107,7 +107,7 @@ def by_program(schedules: Schedules) -> Attempt:
         return [Done(change.subject, operation, token, change.before or 0, change.sequence or 0)]
 
     async def apply(tokens: dict[str, str]) -> list[Done]:
-        failed: dict[str, ScheduleError] = {}
+        failed: dict[str, SchedulerError] = {}
         try:
             changes = (await schedules.apply(json.dumps(text_of(tokens)))).changes
         except PartlyAppliedError as error:
@@ -125,7 +125,7 @@ def by_program(schedules: Schedules) -> Attempt:
             return done(await getattr(schedules, operation)(subject), operation, token)
         except UnknownOutcomeError:
             return [Done(subject, operation, token)]
-        except ScheduleError:
+        except SchedulerError:
             return []  # nothing was changed
 
     return attempt
@@ -178,7 +178,7 @@ async def state_of(schedules: Schedules, subject: str) -> tuple[int, State]:
     async def read() -> tuple[int, State] | None:
         try:
             found = await schedules.get(subject)
-        except ScheduleError:
+        except SchedulerError:
             return None
         return found.sequence, State(found.is_paused, dict(found.form.headers).get(MARK, ""))
 

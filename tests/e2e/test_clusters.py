@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.events import FiresMissed
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
@@ -40,7 +40,7 @@ async def seen_from(cluster: Cluster) -> list[StoredMessage]:
             try:
                 async with account_on(node.url) as account:
                     return await account.messages("S", "S.ticks")
-            except JetStreamError:
+            except SchedulerError:
                 continue  # this node has no answer yet; another one may, and else it is asked again
     return []
 
@@ -53,7 +53,7 @@ async def stream_leader(cluster: Cluster) -> EmbeddedServer:
         try:
             async with account_on(running.url) as account:
                 info = await account.api.stream("S")
-        except JetStreamError:
+        except SchedulerError:
             return None
         named = (info.get("cluster") or {}).get("leader")
         return next((node for node in cluster.nodes if node.name == named and node.pid is not None), None)

@@ -8,9 +8,9 @@ import pytest
 
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit
+from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.fire_requests import backfill, fire
 from nats_scheduler.control.pausing import pause, resume
-from nats_scheduler.control.schedule_errors import ConflictError
 from nats_scheduler.control.standing import current
 from nats_scheduler.engine.events import FireConfirmed, FireForged, ScheduleRejected
 from nats_scheduler.message.headers import MSG_ID, header_value

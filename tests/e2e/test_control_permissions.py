@@ -7,9 +7,9 @@ import pytest
 
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add, edit, remove
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.control.fire_requests import backfill, fire
 from nats_scheduler.control.pausing import pause, resume
-from nats_scheduler.control.schedule_errors import ForbiddenError
 from nats_scheduler.control.store import matching
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.schedule_form import Edit

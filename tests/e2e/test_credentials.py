@@ -14,8 +14,8 @@ from typing import Any
 import nkeys
 import pytest
 
+from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.jetstream.credentials import check_credentials
-from nats_scheduler.jetstream.errors import CredentialsError
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Running, started_sidecar
@@ -73,7 +73,7 @@ class Login:
     def fault(self, content: bytes) -> str:
         """Return what is said of a file with this content."""
         self.put(content)
-        with pytest.raises(CredentialsError) as told:
+        with pytest.raises(NotConnectedError) as told:
             check_credentials(self.to())
         return str(told.value)
 
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_of_it_told(tmp_path: Pa
         check_credentials(one.to())
         for fault in FAULTS:
             one.damage(fault)
-            with pytest.raises(CredentialsError) as told:
+            with pytest.raises(NotConnectedError) as told:
                 check_credentials(one.to())
             said = str(told.value)
             assert (str(one.file) in said, kind in said, "vault" in said) == (True, True, False), (kind, fault, said)
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_seed_or_a_token_is_said_without_it(tmp_path: Path)
     assert "not that of the JWT" in two.fault(b"\n".join(lines))
     for jwt, variable in (("garbage", "garbage"), ("a.b.c", "SU"), ("", "")):
         settings = ConnectionSettings.model_validate({"user_jwt": jwt, "user_seed": variable})
-        with pytest.raises(CredentialsError, match="user_jwt and user_seed") as told:
+        with pytest.raises(NotConnectedError, match="user_jwt and user_seed") as told:
             check_credentials(settings)
         assert "garbage" not in str(told.value)
     one.put(b"-----BEGIN USER NKEY SEED-----\r\n" + seed + b"\r\n------END USER NKEY SEED------\r\n")

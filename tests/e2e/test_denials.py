@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.events import FireRefused, FireUnknown
 from nats_scheduler.engine.inputs import NOT_PERMITTED
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -28,7 +28,7 @@ async def test_denied_fires_are_refused_block_nobody_and_go_out_once_they_may(
     server = await start_server(version, config=accounts([limited_to(version, "orders.out")]))
     limited = url_of(server.url, "sidecar-0")
     async with account_on(limited) as user:
-        with pytest.raises(NotPermittedError, match=r"STREAM\.DELETE\.ORDERS"):
+        with pytest.raises(ForbiddenError, match=r"STREAM\.DELETE\.ORDERS"):
             await user.api.call("STREAM.DELETE.ORDERS")
         assert await user.api.info()
     async with account_on(url_of(server.url, "admin-0")) as account, sidecar_on(limited) as running:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.engine.events import ScheduleRejected, StreamReady
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.runtime.discovery import MAX_RESTORES_AWAITED
@@ -134,7 +134,7 @@ async def test_updates_that_the_server_refuses_do_not_flag_their_streams(watched
     for name, change in zip(names, changes, strict=True):
         plain = {"deny_delete": True, "deny_purge": True, "max_consumers": 3}
         made = await watched.account.create(name, allow_msg_schedules=False, **plain)
-        with pytest.raises(ApiError):
+        with pytest.raises(RefusedError):
             await watched.account.api.update_stream({**made["config"], "allow_msg_schedules": True, **change})
     for name in names:
         await watched.line("flag_not_in_force", stream=name)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
@@ -26,7 +26,7 @@ async def last_sequence(account: Account) -> int:
     """Return the stream's last sequence, a high one where nobody answers."""
     try:
         info = await account.api.stream("S")
-    except JetStreamError:
+    except SchedulerError:
         info = None
     return 1 << 60 if info is None else int(info["state"]["last_seq"])
 
@@ -38,7 +38,7 @@ async def home_of_a_new_stream(cluster: Cluster) -> EmbeddedServer:
         async def leader() -> str | None:
             try:
                 info = await account.create("S", num_replicas=1, **AS_ADOPTED)
-            except JetStreamError:
+            except SchedulerError:
                 return None
             return (info.get("cluster") or {}).get("leader")
 

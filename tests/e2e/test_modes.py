@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.engine.events import FireRefused, FireStored
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -135,7 +135,7 @@ async def test_an_update_with_the_flag_that_a_native_server_refuses_changes_noth
     name = f"{native.name}-plain"
     await native.served()
     made = await native.account.create(name, allow_msg_schedules=False, deny_purge=True)
-    with pytest.raises(ApiError, match="deny purge"):
+    with pytest.raises(RefusedError, match="deny purge"):
         await native.account.api.update_stream({**made["config"], "allow_msg_schedules": True})
     await native.portable("p", f"@at {in_seconds(0.3)}", "out")
     await native.wait_for("out")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.jetstream.errors import RequestUnansweredError
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -200,5 +200,5 @@ async def test_the_permission_to_publish_is_that_of_the_subject_behind_the_mappi
         for number, part in enumerate(PARTS):
             await owner.create(part, subjects=[f"part.{number}.>"], allow_msg_schedules=False)
         assert await stored_in(behind, "cron.report") in PARTS
-        with pytest.raises(RequestUnansweredError):
+        with pytest.raises(DeadlineError):
             await before.connection.request("cron.report", b"", b"", DENIED_SECONDS)

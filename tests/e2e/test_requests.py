@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.control.edits import add, edit
-from nats_scheduler.control.schedule_errors import NotPossibleError
+from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.settings.connection_settings import ConnectionSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
+from nats_scheduler.control.errors import NotConnectedError, SchedulerError
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -99,7 +99,7 @@ async def test_server_sidecar_and_application_may_start_at_once(tmp_path: Path) 
     """The application creates a stream and stores a schedule as soon as there is a server that answers."""
 
     async def stored(url: str) -> bool:
-        with suppress(ConnectError, JetStreamError):
+        with suppress(NotConnectedError, SchedulerError):
             async with account_on(url) as account:
                 await account.create("ORDERS", **{FLAG: False})
                 await FlaggedStream(account, "ORDERS").schedule("s", f"@at {in_seconds(0.1)}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.firing.machine import Event, IllegalEventError, happen
+from nats_scheduler.engine.firing.machine import Event, happen
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
@@ -305,5 +305,5 @@ def test_what_concerns_no_schedule_fails_the_engine() -> None:
 
 def test_an_illegal_event_raises_whatever_assertions_do() -> None:
     one, _message = desk()
-    with pytest.raises(IllegalEventError, match="NOT_FETCHED may not happen in WAITING"):
+    with pytest.raises(AssertionError, match="NOT_FETCHED may not happen in WAITING"):
         happen(one.engine._state, one.held(), Event.NOT_FETCHED)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.engine.events import FireStored, FireUnknown
 from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.firing import identities
@@ -24,7 +25,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
+from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
 from tests.harness.blocks import block_with
 
@@ -44,7 +45,7 @@ def blocked_world(*numbers: int) -> ScheduleWorld:
     world.publish(SCHEDULE, {"Nats-Schedule": f"@every {DUE_SECONDS}s", "Nats-Schedule-Target": TARGET}, GENUINE)
     for taken in numbers:
         guard = {"Nats-Expected-Last-Subject-Sequence": "999"}
-        with pytest.raises(NotStoredError, match="wrong last sequence"):
+        with pytest.raises(RefusedError, match="wrong last sequence"):
             world.publish("elsewhere", {"Nats-Msg-Id": fire_identity(SCHEDULE, 1, second(DUE_SECONDS), taken), **guard})
     world.advance_to(second(DUE_SECONDS + 1))
     return world

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from nats_scheduler.control.errors import DeadlineError, NoRespondersError, RefusedError, SchedulerError
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoJetStreamError, RequestUnansweredError
 from nats_scheduler.jetstream.lookups import is_temporary
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
@@ -71,9 +71,9 @@ class Account:
         async def created() -> Any:
             try:
                 return await self.api.call(f"STREAM.CREATE.{name}", wanted)
-            except RequestUnansweredError:
+            except DeadlineError:
                 return None
-            except ApiError as error:
+            except RefusedError as error:
                 if error.code not in NOT_PLACED_YET:
                     raise
                 return None
@@ -114,7 +114,7 @@ class Account:
         async def enough() -> list[StoredMessage] | None:
             try:
                 found = await self.messages(stream, subject) if await self.number_on(stream, subject) >= count else []
-            except JetStreamError as error:
+            except SchedulerError as error:
                 if not is_temporary(error):
                     raise
                 return None  # a stream has no leader for a moment, or its server reads its configuration anew
@@ -129,7 +129,7 @@ async def replied(connection: Connection, subject: str, body: bytes, block: byte
     async def sent() -> Reply | None:
         try:
             return await connection.request(subject, body, block, PATIENCE_SECONDS)
-        except NoJetStreamError:  # nothing subscribes to it
+        except NoRespondersError:  # nothing subscribes to it
             return None
 
     return await eventually(sent, describe=f"somebody answers {subject}")

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -106,7 +106,7 @@ class FlaggedStream:
             try:
                 # Whatever became of an attempt before: the second one is a duplicate.
                 await self.publish(rest, {**self.headers(pattern, target), "Nats-Msg-Id": rest}, body)
-            except JetStreamError:
+            except SchedulerError:
                 return False
             return True
 

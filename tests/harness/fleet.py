@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.stored import StoredMessage
@@ -87,7 +87,7 @@ class Fleet:
             nonlocal lives, found
             try:
                 lives, found = await values(self.account, "instance"), await self.owner()
-            except NoJetStreamError:
+            except NoRespondersError:
                 return False  # a server that reads its configuration anew answers nobody for a moment
             have_read = all(KEY in one["serves"] for one in lives.values())
             return len(lives) == count and have_read and found == (owner or order_of(KEY, lives)[0])

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -53,10 +53,10 @@ async def in_time(
 
     async def attempt(lead: float) -> tuple[int, T]:
         due = now() + int(lead * SECOND)
-        refusal: ApiError | None = None
+        refusal: RefusedError | None = None
         try:
             result = await act(due)
-        except ApiError as error:  # what it asks for may be gone once the instant has come
+        except RefusedError as error:  # what it asks for may be gone once the instant has come
             refusal = error
         late = now() + margin - due
         if late >= 0:

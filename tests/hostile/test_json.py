@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nats_scheduler.control.errors import NoAnswerError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, Outcome, Refused, Stored, Unknown
-from nats_scheduler.jetstream.errors import UnreadableAnswerError
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.request_watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
@@ -244,5 +244,5 @@ async def test_an_answer_that_is_none_is_an_error_of_ours(shared_server: SharedS
 
         connection.subscribe("odd", answer)
         for number in range(len(documents)):
-            with pytest.raises(UnreadableAnswerError):
+            with pytest.raises(NoAnswerError):
                 await connection.request_json("odd", number)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, Report
 from nats_scheduler.engine.events import FireRefused, ScheduleRejected
-from nats_scheduler.jetstream.errors import UnsendableError
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.subjects import is_covered, is_literal_subject, is_valid_subject, subject_matches
 from tests.conftest import SharedServer
@@ -78,11 +78,11 @@ def test_what_is_kept_of_rejected_schedules_is_short() -> None:
 async def test_a_request_that_the_server_would_hang_up_over_is_not_sent(shared_server: SharedServer) -> None:
     async with account_on((await shared_server(V2_11)).url) as account:
         connection = account.connection
-        with pytest.raises(UnsendableError):
+        with pytest.raises(NotPossibleError):
             await account.api.stream("S" * 5_000)
-        with pytest.raises(UnsendableError):
+        with pytest.raises(NotPossibleError):
             await connection.request("a", b"x" * (connection.server.max_payload + 1))
-        with pytest.raises(UnsendableError):
+        with pytest.raises(NotPossibleError):
             connection.subscribe("s" * 5_000, lambda *_message: None)
         assert not connection.publish("a" * 5_000, b"")
         assert not connection.publish("a", b"x" * (connection.server.max_payload + 1))

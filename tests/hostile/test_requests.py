@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.errors import JetStreamError, NoJetStreamError
+from nats_scheduler.control.errors import NoRespondersError, SchedulerError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.micro import MAX_UNSENT_BYTES
 from nats_scheduler.settings.control_rules import ControlRule
@@ -82,7 +82,7 @@ async def watching(served: Served, *endpoints: str) -> AsyncIterator[list[int]]:
         nonlocal unsent
         while True:
             for endpoint in endpoints:
-                with suppress(NoJetStreamError):  # an endpoint that is flooded is not subscribed to for a moment
+                with suppress(NoRespondersError):  # an endpoint that is flooded is not subscribed to for a moment
                     codes.append(await code_of(account, endpoint))
                 assert sidecar.connection is not None
                 unsent = max(unsent, sidecar.connection.unsent_bytes())
@@ -186,7 +186,7 @@ async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocen
         while True:
             try:
                 answered.append(await code_of(account, endpoint, body))
-            except JetStreamError as error:
+            except SchedulerError as error:
                 answered.append(error)
 
     async with account_on(innocent.url) as account:

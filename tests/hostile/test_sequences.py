@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.receiving.named_calendars import MAX_VISITED_PER_STEP
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
+from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, schedule
 from tests.harness.seeds import generator, seeds
 from tests.hostile.effort import at_most
@@ -124,7 +125,7 @@ def drawn_life(draw: Random, world: BoundedWorld, stored_as: int) -> None:
         subject, action = draw.choice([*SUBJECTS, "s.\udcff"]), draw.randrange(20)
         if action < 12:
             stored = [message.block for message in world.stream.messages() if b"Nats-Scheduler" in message.block]
-            with suppress(NotStoredError):
+            with suppress(SchedulerError):
                 world.publish(subject, drawn_block(draw, stored), draw.randbytes(draw.randrange(20)))
         elif action == 12:
             world.purge(subject)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import NoAnswerError, RefusedError
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -105,9 +105,9 @@ def test_only_an_answer_that_names_the_stream_and_a_sequence_says_that_something
         b'{"stream":"T","seq":7}',
         b'{"seq":7}',
     ):
-        with pytest.raises(UnreadableAnswerError, match="put: stream S names no sequence"):
+        with pytest.raises(NoAnswerError, match="put: stream S names no sequence"):
             stored_sequence(Reply(b"", unreadable), "S", "put")
-    with pytest.raises(ApiError, match="no room"):
+    with pytest.raises(RefusedError, match="no room"):
         stored_sequence(Reply(b"", b'{"error":{"code":503,"err_code":10077,"description":"no room"}}'), "S", "put")
 
 
@@ -122,5 +122,5 @@ async def test_a_message_that_was_not_asked_for_is_no_answer() -> None:
         assert found is not None
         assert found.sequence == 7
     for asked in ({"seq": 8}, {"seq": 6}, {"seq": 8, "next_by_subj": ">"}):
-        with pytest.raises(UnreadableAnswerError, match="7 was not asked for"):
+        with pytest.raises(NoAnswerError, match="7 was not asked for"):
             await api.message("S", **asked)

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError, RefusedError
 from nats_scheduler.jetstream import pulled_consumer
 from nats_scheduler.jetstream.api import consumer_from
-from nats_scheduler.jetstream.errors import ApiError, RequestUnansweredError
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
 from tests.harness.account import account_on
@@ -57,7 +57,7 @@ async def test_a_gap_ends_it_and_what_came_before_counts() -> None:
     async with opened(10) as (consumer, stream):
         assert sequences(await consumer.pull(5)) == [1, 2, 3, 4, 5]
         stream.skip_next()
-        with pytest.raises(RequestUnansweredError, match="the consumer delivered 7 after 5"):
+        with pytest.raises(DeadlineError, match="the consumer delivered 7 after 5"):
             await consumer.pull(5)
         assert consumer.ended.done()
 
@@ -65,7 +65,7 @@ async def test_a_gap_ends_it_and_what_came_before_counts() -> None:
 async def test_it_ends_if_what_is_stored_does_not_come() -> None:
     async with opened(10) as (consumer, stream):
         stream.is_mute = True
-        with pytest.raises(RequestUnansweredError, match=r"no message came within 0\.05 s"):
+        with pytest.raises(DeadlineError, match=r"no message came within 0\.05 s"):
             await consumer.pull(5)
 
 
@@ -74,7 +74,7 @@ async def test_a_pull_that_reaches_no_consumer_is_repeated_some_times(monkeypatc
     async with opened(10) as (consumer, stream):
         known = dict(stream.consumers)
         stream.forget()
-        with pytest.raises(RequestUnansweredError, match="the consumer ended with status 503"):
+        with pytest.raises(DeadlineError, match="the consumer ended with status 503"):
             await consumer.pull(5)
         assert stream.pulls == [5, 5, 5]
         stream.consumers.update(known)
@@ -96,6 +96,6 @@ async def test_a_refusal_leaves_nothing_behind() -> None:
     async with scripted_stream() as (stream, url), account_on(url) as account:
         stream.is_limited = True
         consumer = PulledConsumer(account.connection, account.api, STREAM)
-        with pytest.raises(ApiError):
+        with pytest.raises(RefusedError):
             await consumer.open(consumer_from(1, {}))
         await eventually(lambda: not any(".c.nats-scheduler-" in one for one in stream.subscribed))

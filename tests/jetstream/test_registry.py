@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.engine.ownership.owners import OwnerChange, Owners, Reason, Record
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.registry import Delivered, Registry
 from nats_scheduler.jetstream.value_formats import (
     ENTRY_FORMATS,
@@ -192,7 +192,7 @@ async def test_a_write_that_came_second_is_no_error_whatever_its_code_and_any_ot
         refuse(key, code)
         assert await registry.swap(key, {}, 7) is None
     refuse("c", 10077)
-    with pytest.raises(ApiError, match="10077"):
+    with pytest.raises(RefusedError, match="10077"):
         await registry.swap("c", {}, 7)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import (
     METADATA_FLAG,
@@ -173,7 +173,7 @@ async def test_what_is_adopted_is_known_by_when_it_was_made_and_left_as_it_is(fl
 
 
 async def test_what_cannot_be_remembered_is_not_adopted(flagging: Flagging) -> None:
-    with pytest.raises(JetStreamError):
+    with pytest.raises(SchedulerError):
         await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
 
 
@@ -249,5 +249,5 @@ async def test_a_server_that_minds_unknown_fields_is_asked_without_the_flag(star
         flagged = FlaggedStreams(api, registry, known)
         state, _ = await flagged.add({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})
         assert state.is_flagged
-        with pytest.raises(ApiError, match="no_such_field"):
+        with pytest.raises(RefusedError, match="no_such_field"):
             await flagged.add({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True, "no_such_field": 1})

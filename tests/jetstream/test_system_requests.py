@@ -5,9 +5,9 @@ from contextlib import suppress
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError, ForbiddenError, NoRespondersError
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream import system_requests
-from nats_scheduler.jetstream.errors import NoJetStreamError, NotPermittedError, RequestUnansweredError
 from nats_scheduler.jetstream.own_permissions import USER_INFO
 from nats_scheduler.jetstream.system_requests import cluster_answers, own_answer, server_answers
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
@@ -53,9 +53,9 @@ async def test_the_answers_of_other_servers_alone_are_no_answer(
     monkeypatch.setattr(system_requests, "ANSWER_DEADLINE_SECONDS", 0.1)
     async with account_on((await shared_server(V2_11)).url) as account:
         await answering(account, f"{stream_name}.asked", "another")
-        with pytest.raises(RequestUnansweredError, match="1 of the servers answered within"):
+        with pytest.raises(DeadlineError, match="1 of the servers answered within"):
             await own_answer(account.connection, f"{stream_name}.asked")
-        with pytest.raises(NoJetStreamError, match="nothing answers there"):
+        with pytest.raises(NoRespondersError, match="nothing answers there"):
             await own_answer(account.connection, f"{stream_name}.nobody")
 
 
@@ -73,7 +73,7 @@ async def test_no_permission_is_missing_beside_a_leaf_node(start_server: StartSe
     async with account_on(hub.url) as at_hub, account_on(leaf.url) as at_leaf:
 
         async def both_answer() -> bool:
-            with suppress(RequestUnansweredError):
+            with suppress(DeadlineError):
                 return bool(await server_answers(at_hub.connection, USER_INFO, b"", lambda found: len(found) > 1))
             return False
 
@@ -91,5 +91,5 @@ async def test_a_request_that_is_denied_is_not_awaited(start_server: StartServer
     denied = 'users: [{ user: a, password: a, permissions: { publish: { deny: "$SYS.>" } } }]'
     server = await start_server(V2_11, config=f"accounts {{ A {{ jetstream: enabled, {denied} }} }}\n")
     async with account_on(server.url.replace("nats://", "nats://a:a@")) as account:
-        with pytest.raises(NotPermittedError):
+        with pytest.raises(ForbiddenError):
             await own_answer(account.connection, USER_INFO)

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from nats_scheduler.jetstream.errors import RequestUnansweredError
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.jetstream.task_group import TaskGroup
 
-LOST = RequestUnansweredError("the connection is lost")
+LOST = DeadlineError("the connection is lost")
 
 
 async def fails() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
-from nats_scheduler.jetstream.errors import JetStreamError
 from tests.harness.waiting import time_reached
 from tests.judge.history import NEVER, CalendarSeen, Leaves
 from tests.nemesis.ground import CALENDARS, Ground
@@ -73,7 +73,7 @@ class Editor:
                 await bucket.open()
                 _found, revision = await bucket.revised_text(name)
                 return await bucket.write(name, None if text is None else text.encode(), revision)
-        except (JetStreamError, OSError):  # TimeoutError is one
+        except (SchedulerError, OSError):  # TimeoutError is one
             return False
 
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from nats_scheduler.control.errors import NotConnectedError, SchedulerError
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.harness.account import Account
@@ -108,7 +108,7 @@ class Ground:
         """Connect to any node that runs."""
         running = tuple(node.url for node in self.running)
         if not running:
-            raise ConnectError("no server runs")
+            raise NotConnectedError("no server runs")
         connection = await Dialer(ConnectionSettings(servers=running)).dial()
         try:
             yield Account(connection, JetStreamApi(connection))
@@ -152,7 +152,7 @@ class Ground:
                 for name in self.consumers:
                     await account.api.consumer(STREAM, name)  # only its leader answers
                 await account.publish("x.probe")
-        except (JetStreamError, OSError):  # TimeoutError is one
+        except (SchedulerError, OSError):  # TimeoutError is one
             return False
         return True
 
@@ -187,6 +187,6 @@ async def ground_for(scenario: Scenario, folder: Path) -> AsyncIterator[Ground]:
 async def _created(ground: Ground) -> bool:
     try:
         await ground.create_streams()
-    except JetStreamError:
+    except SchedulerError:
         return False
     return True

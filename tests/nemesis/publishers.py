@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from random import Random
 
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.control.errors import RefusedError, SchedulerError
 from tests.harness.account import Account
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import time_reached
@@ -86,7 +86,7 @@ class Publishers:
                     self._account = account
                     self._ground.changed.clear()
                     await self._until_lost_or_stopped(account)
-            except (JetStreamError, OSError):  # no server answers
+            except (SchedulerError, OSError):  # no server answers
                 await time_reached(loop.time() + AGAIN_SECONDS)
             finally:
                 self._account = None
@@ -206,10 +206,10 @@ class Publishers:
         try:
             operation.sequence = await self._request(self._account, operation)
             operation.completed_at = now()
-        except ApiError as refusal:
+        except RefusedError as refusal:
             if refusal.status != UNAVAILABLE:
                 operations.remove(operation)
-        except JetStreamError:
+        except SchedulerError:
             pass  # unknown
         if operation.sequence is not None and operation.verb is not Verb.CANCEL:
             self._last[operation.schedule] = operation.sequence
@@ -237,5 +237,5 @@ async def _published(account: Account, subject: str, headers: dict[str, str], bo
     answer = json.loads(reply.body)
     if "error" in answer:
         error = answer["error"]
-        raise ApiError(int(error["code"]), int(error.get("err_code", 0)), str(error["description"]), subject)
+        raise RefusedError(int(error["code"]), int(error.get("err_code", 0)), str(error["description"]), subject)
     return int(answer["seq"])

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.processes import ChildProcess
 from tests.harness.waiting import instant_reached, time_reached
@@ -193,7 +193,7 @@ class Round:
         try:
             async with self._ground.account() as account:
                 await account.api.call(f"STREAM.DELETE.{BUCKET}")
-        except JetStreamError as error:
+        except SchedulerError as error:
             self.record.tell(f"the bucket is not deleted: {error}")
             return
         self.done.append("bucket")
@@ -205,7 +205,7 @@ class Round:
         try:
             async with self._ground.account() as account:
                 await forge(account, strike)
-        except (JetStreamError, AssertionError) as error:  # no bucket, or no server
+        except (SchedulerError, AssertionError) as error:  # no bucket, or no server
             self.record.tell(f"{strike} ends early: {error}")
         self.done.append(strike.kind)
         self.record.tell(f"{strike}", begin)
@@ -294,7 +294,7 @@ class Round:
         stream, begin = (STREAM, BUCKET)[strike.victim == 0], now()
         try:
             await self._ground.step_down(stream)
-        except (JetStreamError, OSError) as error:  # TimeoutError is one
+        except (SchedulerError, OSError) as error:  # TimeoutError is one
             self.record.tell(f"the leader of {stream} does not step down: {error!r}", begin)
             return
         self.done.append(strike.kind)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import partial
 from random import Random
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 from tests.harness.account import Account
 from tests.harness.waiting import time_reached
@@ -49,7 +49,7 @@ class Workers:
                 try:
                     async with self._ground.account() as self._account:
                         await self._receive_through(self._account)
-                except (JetStreamError, OSError):
+                except (SchedulerError, OSError):
                     pass  # no server answers
                 finally:
                     self._account = None
@@ -98,7 +98,7 @@ class Workers:
             return False
         try:
             await self._account.connection.request(reply, b"+ACK", deadline=CONFIRMED_SECONDS)
-        except JetStreamError:
+        except SchedulerError:
             return False
         return True
 

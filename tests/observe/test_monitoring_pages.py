@@ -19,13 +19,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from nats_scheduler.observe.address import ListenError, bound, is_loopback, url_of
+from nats_scheduler.observe.address import bound, is_loopback, url_of
 from nats_scheduler.observe.listener import Limits, serve
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.monitoring_pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, MonitoringPages, listening
 from nats_scheduler.runtime.embedded import free_port
+from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
-from nats_scheduler.web.app import TokenError, token_of
+from nats_scheduler.web.app import token_of
 from nats_scheduler.web.pages import healthz
 from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import PATIENCE_SECONDS
@@ -125,7 +126,7 @@ async def test_where_it_cannot_listen_one_sentence_names_the_settings_and_no_thr
     before = set(threading.enumerate())
     with bound("127.0.0.1", 0, "web") as other:
         taken = other.getsockname()[1]
-        with pytest.raises(ListenError) as error, listening("127.0.0.1", taken, pages()):
+        with pytest.raises(SettingsError) as error, listening("127.0.0.1", taken, pages()):
             pass
         assert str(error.value) == (
             f"cannot listen on metrics_address 127.0.0.1 with metrics_port {taken}: Address already in use; "
@@ -133,7 +134,7 @@ async def test_where_it_cannot_listen_one_sentence_names_the_settings_and_no_thr
         )
     for address in ("192.0.2.1", "no-such.invalid", "x" * 300, "::g", "a..b", "127.0.0.1:9090", "2001:db8::1"):
         named = f"metrics_address {address} with metrics_port 0: .*; expected an address"
-        with pytest.raises(ListenError, match=named), listening(address, 0, pages()):
+        with pytest.raises(SettingsError, match=named), listening(address, 0, pages()):
             pass
     assert set(threading.enumerate()) <= before
 
@@ -153,7 +154,7 @@ async def test_ipv6_is_served_and_all_addresses_are_both_families() -> None:
         assert (await page(f"{url}/healthz"))[0] == 200
         port = int(url.rpartition(":")[2])
         for address in ("::1", "::"):
-            with pytest.raises(ListenError, match=f"web_port {port}: Address already in use"):
+            with pytest.raises(SettingsError, match=f"web_port {port}: Address already in use"):
                 bound(address, port, "web")
     with listening("::", 0, pages()) as url:
         port = int(url.rpartition(":")[2])
@@ -170,17 +171,17 @@ async def test_loopback_is_not_reached_from_outside() -> None:
 
 def test_another_address_than_loopback_needs_a_token(tmp_path: Path) -> None:
     assert token_of(SidecarSettings()) is None
-    with pytest.raises(TokenError, match="expected web_token or web_token_file"):
+    with pytest.raises(SettingsError, match="expected web_token or web_token_file"):
         token_of(SidecarSettings(web_address="::"))
     file = tmp_path / "token"
     file.write_text("  0123456789abcdefghij\n")
     assert token_of(SidecarSettings(web_address="::", web_token_file=file)) == "0123456789abcdefghij"
     file.write_text("short\n")
-    with pytest.raises(TokenError, match="has 5 characters: expected at least 20"):
+    with pytest.raises(SettingsError, match="has 5 characters: expected at least 20"):
         token_of(SidecarSettings(web_token_file=file))
-    with pytest.raises(TokenError, match="expected a file with a token"):
+    with pytest.raises(SettingsError, match="expected a file with a token"):
         token_of(SidecarSettings(web_token_file=tmp_path / "none"))
-    with pytest.raises(TokenError, match="both set"):
+    with pytest.raises(SettingsError, match="both set"):
         token_of(SidecarSettings.model_validate({"web_token": "x" * 20, "web_token_file": str(file)}))
 
 

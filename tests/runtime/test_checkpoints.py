@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, ServerLimits
 from nats_scheduler.engine.ownership.takeover import MAX_UNSETTLED, OWED_NUMBERS
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
@@ -264,7 +264,7 @@ class Bucket:
     async def swap(self, _key: str, value: Any, _revision: int) -> int:
         """Keep it."""
         if self.is_away:
-            raise RequestUnansweredError("the bucket is away")
+            raise DeadlineError("the bucket is away")
         self.written.append(value)
         return len(self.written)
 

@@ -25,7 +25,7 @@ from nats_scheduler.schedule.instants import DAY, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.turns import RowsUnreadableError, Turns
+from nats_scheduler.service.turns import Turns
 from tests.engine.direct import Desk, plain, schedule
 from tests.harness.seeds import generator, seeds
 from tests.harness.waiting import eventually, one_turn
@@ -246,7 +246,7 @@ async def test_a_file_that_is_being_filled_or_is_closed_is_read_by_nobody_else(t
     assert life.file.views.reads(part.table)
     life.close()
     assert not life.file.views.reads(part.table)
-    with pytest.raises(RowsUnreadableError, match="given up"):
+    with pytest.raises(ServiceError, match="given up"):
         await life.file.views.answer(part)
 
 

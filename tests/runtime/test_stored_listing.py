@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.dialect import ADR51
@@ -147,7 +147,7 @@ async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
     state = await looked.state()
     await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
     connection, api = looked.account.connection, looked.account.api
-    with pytest.raises(JetStreamError):
+    with pytest.raises(SchedulerError):
         await read_schedules(connection, api, state, Mode.EMULATED, NOTHING_SETTLED, CLOCK.now)
 
 

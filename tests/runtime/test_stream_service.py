@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.engine.fire import FetchContent, Fire, Question
 from nats_scheduler.engine.inputs import CaughtUp, ContentFetched, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.engine.stream_port import Notify
-from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
@@ -98,7 +98,7 @@ class Unanswered(Fires):
     async def follow(self, after: int) -> None:
         """Lose the quorum."""
         self.asked = self.tasks.create_task(super().follow(after))
-        raise RequestUnansweredError("the quorum is lost")
+        raise DeadlineError("the quorum is lost")
 
 
 class Checkpoints:
@@ -214,7 +214,7 @@ async def test_the_checkpoint_is_written_by_the_owner_only() -> None:
 async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
     bucket: Any = Checkpoints()
     one, contact = await service(bucket), Unanswered()
-    with pytest.raises(RequestUnansweredError):
+    with pytest.raises(DeadlineError):
         async with asyncio.timeout(LONG_SECONDS):
             await one.serve(contact, bucket, bucket)
     assert contact.asked.cancelled()

@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError, ForbiddenError, SchedulerError
 from nats_scheduler.jetstream.api import consumer_name
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError, RequestUnansweredError
+from nats_scheduler.jetstream.denials import forbidden
 from nats_scheduler.jetstream.task_group import TaskGroup, Work, in_turn
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -15,12 +16,12 @@ from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import one_turn
 
 
-def denied(stream: str = "ORDERS") -> NotPermittedError:
+def denied(stream: str = "ORDERS") -> ForbiddenError:
     """Be denied another consumer."""
-    return NotPermittedError(f"$JS.API.CONSUMER.CREATE.{stream}.{consumer_name()}")
+    return forbidden(f"$JS.API.CONSUMER.CREATE.{stream}.{consumer_name()}")
 
 
-def setbacks(*errors: JetStreamError) -> list[tuple[bool, float]]:
+def setbacks(*errors: SchedulerError) -> list[tuple[bool, float]]:
     """Let work fail, and return of each error whether it is reported, and how long the wait is then."""
     reported: list[str] = []
     found = []
@@ -34,12 +35,12 @@ def setbacks(*errors: JetStreamError) -> list[tuple[bool, float]]:
 
 
 def test_what_may_heal_is_tried_soon_and_told_each_time() -> None:
-    assert setbacks(*[RequestUnansweredError("none")] * 3) == [(True, 1.0)] * 3
+    assert setbacks(*[DeadlineError("none")] * 3) == [(True, 1.0)] * 3
 
 
 def test_a_missing_permission_is_told_once_and_tried_more_and_more_seldom_until_another_failure() -> None:
     seldom = [1.0, 2.0, 4.0, 8.0, RETRY_WAIT_LIMIT_SECONDS, RETRY_WAIT_LIMIT_SECONDS]
-    errors = [*(denied() for _ in seldom), denied("OTHER"), RequestUnansweredError("none"), denied("OTHER")]
+    errors = [*(denied() for _ in seldom), denied("OTHER"), DeadlineError("none"), denied("OTHER")]
     assert setbacks(*errors) == [*((wait == 1.0, wait) for wait in seldom), *[(True, 1.0)] * 3]
 
 
@@ -143,7 +144,7 @@ async def test_a_cancellation_is_not_lost_to_the_error_of_a_work_that_fails_at_t
     working = asyncio.create_task(in_turn([partial(work, fails), partial(work, never)]))
     await one_turn()
     await one_turn()
-    fails.set_exception(RequestUnansweredError("the connection is lost"))
+    fails.set_exception(DeadlineError("the connection is lost"))
     await one_turn()  # the work has failed, and what waits for it has not gone on yet
     working.cancel()
     await asyncio.wait((working,))

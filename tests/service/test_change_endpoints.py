@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.schedule_errors import NoAnswerError, ScheduleError, UnknownOutcomeError
-from nats_scheduler.jetstream.errors import RequestUnansweredError
+from nats_scheduler.control.errors import DeadlineError, NoAnswerError, SchedulerError, UnknownOutcomeError
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
@@ -299,11 +298,11 @@ def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> Non
 
 
 def test_each_error_of_an_operation_has_a_code() -> None:
-    def kinds(parent: type[ScheduleError]) -> set[type[ScheduleError]]:
+    def kinds(parent: type[SchedulerError]) -> set[type[SchedulerError]]:
         return {parent}.union(*map(kinds, parent.__subclasses__()))
 
-    of_operations = {kind for kind in kinds(ScheduleError) if kind.__module__ == ScheduleError.__module__}
-    assert [kind for kind in of_operations - {ScheduleError} if not issubclass(kind, tuple(CODES))] == []
+    of_operations = {kind for kind in kinds(SchedulerError) if kind.__module__ == SchedulerError.__module__}
+    assert [kind for kind in of_operations - {SchedulerError} if not issubclass(kind, tuple(CODES))] == []
 
 
 @only_on_2_11
@@ -349,7 +348,7 @@ async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_mean
             await process.wait_for_line("stream_ready.*stream=O")
             sequence = await account.publish("O.s", dict(far()))
             process.pause()
-            with pytest.raises(RequestUnansweredError):
+            with pytest.raises(DeadlineError):
                 await request(account.connection, "pause", body, deadline=0.5)
             await instant_reached(CLOCK.now() + SENDING_STANDSTILL_LIMIT_NS + SECOND, CLOCK.now)
             process.resume()

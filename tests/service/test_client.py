@@ -10,23 +10,25 @@ import pytest
 
 from nats_scheduler.cli.session import open_session
 from nats_scheduler.cli.without_sidecar import StoredSource
+from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    ForbiddenError,
+    NoAnswerError,
+    NoRespondersError,
+    RefusedError,
+    SchedulerError,
+)
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.denials import forbidden
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service import client
-from nats_scheduler.service.client import (
-    NotAnsweredError,
-    NotConnectedError,
-    NothingSubscribesError,
-    QuestionError,
-    RequestRefusedError,
-    ServiceClient,
-    UnreadableError,
-)
+from nats_scheduler.service.client import ServiceClient
+from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.stored_advisories import AdvisoryQuery
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
@@ -91,7 +93,7 @@ async def found(asking: Awaitable[object]) -> object:
     """Return an answer; None if there is none."""
     try:
         return await asking
-    except (QuestionError, JetStreamError, ValueError, LookupError):
+    except (SchedulerError, ValueError, LookupError):
         return None
 
 
@@ -171,7 +173,7 @@ async def stand_in(url: str) -> AsyncIterator[StandIn]:
 
 async def test_an_answer_counts_if_it_is_one_and_its_instance_is_in_the_registry(shared_server: SharedServer) -> None:
     async def not_known(_instance: str) -> bool:
-        raise NotPermittedError("$JS.API.STREAM.MSG.GET.KV_nats_scheduler")
+        raise forbidden("$JS.API.STREAM.MSG.GET.KV_nats_scheduler")
 
     async with stand_in((await shared_server(V2_11)).url) as sidecar:
         assert await sidecar.answers() == list(QUESTIONS)
@@ -214,7 +216,7 @@ ERROR = ((b"Nats-Service-Error", b"no such stream"), (b"Nats-Service-Error-Code"
 async def fault(
     connection: Connection, endpoint: str, seconds: float = PATIENCE_SECONDS, **request: Any
 ) -> tuple[type, str]:
-    with pytest.raises(QuestionError) as raised:
+    with pytest.raises(SchedulerError) as raised:
         await client.ask(connection, endpoint, request, seconds, "this test")
     return type(raised.value), str(raised.value)
 
@@ -240,16 +242,15 @@ async def test_each_reason_has_a_class_and_a_sentence(start_server: StartServer)
         unreadable = "something answers in place of a sidecar, with what is no JSON object"
         denied = "this test may not publish to nats_scheduler.v1.denied"
         long = "x" * connection.server.max_payload
-        assert await fault(connection, "absent") == (NothingSubscribesError, "nothing subscribes to its requests")
-        assert await fault(connection, "silent", 0.2) == (NotAnsweredError, "no sidecar answered within 0 s")
-        assert await fault(connection, "error") == (RequestRefusedError, "no such stream")
-        assert await fault(connection, "list") == (UnreadableError, unreadable)
-        assert await fault(connection, "denied") == (RequestRefusedError, denied)
-        too_long = (RequestRefusedError, "the request is too long for the server")
-        assert await fault(connection, "health", filter=long) == too_long
+        assert await fault(connection, "absent") == (NoRespondersError, "nothing subscribes to its requests")
+        assert await fault(connection, "silent", 0.2) == (DeadlineError, "no sidecar answered within 0 s")
+        assert await fault(connection, "error") == (ServiceError, "no such stream")
+        assert await fault(connection, "list") == (NoAnswerError, unreadable)
+        assert await fault(connection, "denied") == (ForbiddenError, denied)
+        assert (await fault(connection, "health", filter=long))[0] is RefusedError
         await server.stop()
         await connection.lost
-        assert (await fault(connection, "health"))[0] is NotConnectedError
+        assert (await fault(connection, "health"))[0] is ConnectionLostError
 
 
 async def test_a_request_that_is_repeated_passes_over_a_sidecar_that_is_stopped(shared_server: SharedServer) -> None:

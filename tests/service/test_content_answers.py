@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.runtime.asked import ServerAlone
-from nats_scheduler.service.client import RequestRefusedError
+from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
@@ -142,7 +142,7 @@ async def test_permissions_can_deny_it_alone(start_server: StartServer) -> None:
         await held(asked, "S.s")
         request = json.dumps({"stream": "S", "subject": "S.s"}).encode()
         assert b'"S.s"' in (await reader.connection.request("nats_scheduler.v1.schedules.get", request)).body
-        with pytest.raises(NotPermittedError, match=r"nats_scheduler.v1.content.get"):
+        with pytest.raises(ForbiddenError, match=r"nats_scheduler.v1.content.get"):
             await reader.connection.request("nats_scheduler.v1.content.get", request)
 
 
@@ -176,5 +176,5 @@ async def test_where_the_server_fires_alone_it_is_read_from_the_server(start_ser
             assert (await alone.answer("content.get", fire))["body"] == "milk"
         closed = ServerAlone(account.connection, settings(show_contents=False))
         async with closed.opened():
-            with pytest.raises(RequestRefusedError, match="show_contents is off"):
+            with pytest.raises(ServiceError, match="show_contents is off"):
                 await closed.answer("content.get", {"stream": "S", "subject": "S.s"})

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.own_permissions import USER_INFO
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
@@ -161,17 +161,17 @@ async def test_permissions_tell_reading_from_changing_and_what_is_changed(start_
     ):
         await eventually(lambda: something_is_missing(changer.connection))
         for endpoint, body in requests("2.11").items():
-            with pytest.raises(NotPermittedError):
+            with pytest.raises(ForbiddenError):
                 await request(reader.connection, endpoint, body)
             if endpoint in ("pause", "resume"):
                 assert isinstance(await request(pauser.connection, endpoint, {**body, "dry_run": True}), dict)
             else:
-                with pytest.raises(NotPermittedError):
+                with pytest.raises(ForbiddenError):
                     await request(pauser.connection, endpoint, body)
             assert isinstance(await request(changer.connection, endpoint, body), dict)
         assert (await answered(reader.connection, "health.get"))["ready"]
         for other in (changer, pauser):
-            with pytest.raises(NotPermittedError):
+            with pytest.raises(ForbiddenError):
                 await other.connection.request("nats_scheduler.v1.health.get")
-            with pytest.raises(NotPermittedError):
+            with pytest.raises(ForbiddenError):
                 await other.connection.request("orders.s")

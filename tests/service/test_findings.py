@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
-from nats_scheduler.jetstream.errors import RequestUnansweredError
 from nats_scheduler.observe.documents import ReportDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
@@ -137,7 +137,7 @@ async def test_requests_at_once_examine_once_and_others_get_what_was_found_last(
 
 async def test_a_failed_examination_is_an_error_and_is_not_repeated_at_once() -> None:
     examiner, defect = Examiner(), Examiner()
-    examiner.error = RequestUnansweredError("STREAM.LIST: no answer")
+    examiner.error = DeadlineError("STREAM.LIST: no answer")
     for now, made in ((0, 1), (RETRY_NS - 1, 1), (RETRY_NS, 2)):
         examiner.now = now
         with pytest.raises(ServiceError, match=r"^the examination failed: STREAM.LIST: no answer$") as refused:
@@ -328,7 +328,7 @@ async def test_a_wrong_clock_of_the_sidecars_machine_is_found_unless_the_examina
         nonlocal made
         made += 1
         if made == 1:
-            raise RequestUnansweredError("STREAM.LIST: no answer within 5 s")
+            raise DeadlineError("STREAM.LIST: no answer within 5 s")
         return await examine_sidecar(examinable, turns)
 
     server = await start_server(V2_11)

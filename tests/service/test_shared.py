@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.schedule.instants import SECOND
@@ -178,7 +178,7 @@ async def test_the_service_comes_back_with_the_next_connection_unless_it_is_swit
     async with account_on(connection.servers[0]) as account:
         async with started_sidecar(connection, service=False) as running:
             await eventually(running.sidecar.serving.is_set, describe="it serves")
-            with pytest.raises(NoJetStreamError):  # nothing subscribes to that subject
+            with pytest.raises(NoRespondersError):  # nothing subscribes to that subject
                 await account.connection.request("nats_scheduler.v1.health.get")
         async with started_sidecar(connection) as running:
             await eventually(running.sidecar.serving.is_set, describe="it serves")

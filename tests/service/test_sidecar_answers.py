@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.message.foreign_json import Object
-from nats_scheduler.service.client import (
-    NotAnsweredError,
+from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    ForbiddenError,
+    NoRespondersError,
     NotConnectedError,
-    NothingSubscribesError,
-    RequestRefusedError,
 )
+from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.sidecar_answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, AnswerState, health_of
 from nats_scheduler.testing.manual_clock import START
 from tests.harness.waiting import eventually
@@ -69,11 +71,13 @@ async def test_what_is_answered_is_read_by_its_model() -> None:
 
 async def test_why_there_is_no_answer_is_said_beside_the_one_before() -> None:
     errors: list[tuple[Exception, object, tuple[bool, bool]]] = [
-        (NotAnsweredError("no answer"), ANSWER, (True, False)),
+        (DeadlineError("no answer"), ANSWER, (True, False)),
         (NotConnectedError("no connection"), ANSWER, (False, False)),
-        (NothingSubscribesError("nobody"), ANSWER, (True, True)),
-        (RequestRefusedError(503, "busy"), ANSWER, (True, False)),
-        (RequestRefusedError(404, "no such stream"), None, (True, False)),
+        (ConnectionLostError("closed"), ANSWER, (False, False)),
+        (ForbiddenError("this user may not ask"), None, (True, False)),
+        (NoRespondersError("nobody"), ANSWER, (True, True)),
+        (ServiceError(503, "busy"), ANSWER, (True, False)),
+        (ServiceError(404, "no such stream"), None, (True, False)),
     ]
     for error, kept, flags in errors:
         sidecar = Sidecar()
@@ -110,7 +114,7 @@ async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + passed)
     usual = replace(HEALTH, pause_factor=PAUSE_FACTOR)
-    silence = NotAnsweredError("silence")
+    silence = DeadlineError("silence")
     for question, outcome, factor in ((usual, ANSWER, PAUSE_FACTOR), (usual, silence, 1), (HEALTH, ANSWER, 1)):
         sidecar = Sidecar()
         asking = asyncio.create_task(sidecar.answers.get(question, patience=None))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from tests.bench.scenarios.asked import ENDPOINTS
 from tests.conftest import StartServer
@@ -102,5 +102,5 @@ async def test_the_subjects_of_the_document_are_enough_to_watch(start_server: St
         await eventually(lambda: admin.api.stream("nats_scheduler_failures"))
         for endpoint in ENDPOINTS:
             assert (await answered(watcher.connection, endpoint))["instance"] == running.sidecar.instance
-        with pytest.raises(NotPermittedError):
+        with pytest.raises(ForbiddenError):
             await watcher.connection.request("nats_scheduler.v1.schedules.list", b"{}", deadline=PATIENCE_SECONDS)

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
-from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
@@ -402,5 +402,5 @@ async def test_a_missing_permission_is_an_error_of_the_request(start_server: Sta
                     view, _ = await reading
                     assert view.counts(CLOCK.now()).answer().total == 1
                 else:
-                    with pytest.raises(NotPermittedError, match=r"CONSUMER\.CREATE"):
+                    with pytest.raises(ForbiddenError, match=r"CONSUMER\.CREATE"):
                         await reading

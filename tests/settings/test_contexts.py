@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.settings.contexts import expand_path, load_context
-from nats_scheduler.settings.load import SettingsError, load_settings, resolve_settings
+from nats_scheduler.settings.load import load_settings, resolve_settings
+from nats_scheduler.settings.problems import SettingsError
 
 HIDDEN = "hunter2"
 NATS_CLI = os.environ.get("NATS_CLI") or shutil.which("nats")

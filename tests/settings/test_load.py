@@ -17,8 +17,9 @@ from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.fields import setting_fields
-from nats_scheduler.settings.json_files import StreamFileError, read_bounded, read_stream_file
-from nats_scheduler.settings.load import SettingsError, load_settings, resolve_settings
+from nats_scheduler.settings.json_files import read_bounded, read_stream_file
+from nats_scheduler.settings.load import load_settings, resolve_settings
+from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
@@ -212,7 +213,7 @@ def test_a_file_that_never_ends_is_refused_wherever_an_operator_names_one(tmp_pa
         read_bounded(endless, 100)
     with pytest.raises(click.UsageError, match="/dev/zero has more than 67,108,864 bytes"):
         file_content(endless)
-    with pytest.raises(StreamFileError, match="/dev/zero: more than 1048576 bytes"):
+    with pytest.raises(SettingsError, match="/dev/zero: more than 1048576 bytes"):
         read_stream_file(endless)
     contexts = tmp_path / "nats" / "context"
     contexts.mkdir(parents=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from nats_scheduler.control.errors import ConnectionLostError, NoRespondersError, RefusedError
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, NoJetStreamError
 from nats_scheduler.jetstream.pulled_consumer import CONSUMER_SILENCE_LIMIT_SECONDS
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
@@ -91,7 +91,7 @@ class BucketServer:
         """Write a value; returns its revision, None if the server refused it because of the one that is there."""
         self._listen()
         if self.stream is None:
-            raise NoJetStreamError(f"{key}: no server answers")
+            raise NoRespondersError(f"{key}: no server answers")
         outcome = self.stream.publish(key, block, body)
         if isinstance(outcome, Refused):
             assert outcome.code in WRONG_LAST_SEQUENCE, outcome
@@ -104,7 +104,7 @@ class BucketServer:
         """Remove what is stored under a key."""
         self._listen()
         if self.stream is None:
-            raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "purge")
+            raise RefusedError(404, STREAM_NOT_FOUND, "stream not found", "purge")
         self.stream.purge(key)
 
     def tell(self, key: str, body: bytes, block: bytes = b"") -> None:
@@ -116,7 +116,7 @@ class BucketServer:
         """Send a watcher what is stored, and from now on what is written."""
         self._listen()
         if self.stream is None:
-            raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
+            raise RefusedError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
         if watcher not in self.watchers:
             self.watchers[watcher] = None
             for message in self.stream.messages():
@@ -234,7 +234,7 @@ class SimulatedBucket:
             await link.ask_again(Point.LISTEN, lambda: self._server.watch(watcher))
             await asyncio.wait((link.lost, watcher.ended), return_when=asyncio.FIRST_COMPLETED)
             if not link.lost.done():
-                raise ApiError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
+                raise RefusedError(404, STREAM_NOT_FOUND, "stream not found", "create consumer")
         finally:
             self._server.watchers.pop(watcher, None)
         raise ConnectionLostError(link.lost.result())

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
+from nats_scheduler.control.errors import ConnectionLostError, DeadlineError
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
-from nats_scheduler.jetstream.errors import ConnectionLostError, RequestUnansweredError
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.network import Fate, Perfect
 from tests.judge.history import SECOND
@@ -135,7 +135,7 @@ class Link:
         answer: asyncio.Future[Answer] = loop.create_future()
         self._open.add(answer)
         self._send(do, answer, again)
-        no_answer = RequestUnansweredError(f"no answer within {REQUEST_DEADLINE_SECONDS} s")
+        no_answer = DeadlineError(f"no answer within {REQUEST_DEADLINE_SECONDS} s")
         deadline = loop.call_later(REQUEST_DEADLINE_SECONDS, _fail, answer, no_answer)
         try:
             result = await answer

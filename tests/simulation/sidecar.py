@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from nats_scheduler.control.errors import ConnectionLostError, RefusedError, SchedulerError
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired, purge_after
 from nats_scheduler.engine.events import Event, FireNotDone, ScheduleRejected
 from nats_scheduler.engine.fire import Fire, Question
@@ -30,7 +31,6 @@ from nats_scheduler.engine.ownership.order import Order
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.rejection import FAILED
@@ -181,7 +181,7 @@ class SimulatedContact(AgreedContact):
         finally:
             stop()
         if not self._link.lost.done():
-            raise ApiError(404, CONSUMER_NOT_FOUND, "consumer not found", "follow")
+            raise RefusedError(404, CONSUMER_NOT_FOUND, "consumer not found", "follow")
         raise ConnectionLostError(self._link.lost.result())
 
     def end(self, reason: str) -> None:
@@ -361,7 +361,7 @@ class Sidecar:
         try:
             if not self._has_opened:
                 await bucket.open()
-        except JetStreamError:
+        except SchedulerError:
             return False
         self._has_opened = True
         return True
@@ -370,7 +370,7 @@ class Sidecar:
         while not self.service.is_owner:
             try:
                 await self.service.own(True, bucket, api)
-            except JetStreamError:
+            except SchedulerError:
                 await self._process.rest(CHECK_INTERVAL_SECONDS)
 
     async def _keep_deciding(self, link: Link, bucket: SimulatedBucket, tasks: asyncio.TaskGroup) -> None:
@@ -425,7 +425,7 @@ class Sidecar:
                     raise error.cause from error
                 self._is_to_begin_anew = True
                 continue
-            except JetStreamError as error:
+            except SchedulerError as error:
                 self._process.note(f"lost contact: {error}")
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
 

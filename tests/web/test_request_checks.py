@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
-from nats_scheduler.web.app import TokenError, controllers_of
+from nats_scheduler.web.app import controllers_of
 from nats_scheduler.web.request_checks import CONTROL_COOKIE, COOKIE, SESSION_SECONDS, Controller, Controllers, Sessions
 from tests.harness.account import CLOCK
 from tests.web.browsing import TOKEN, Browsing, browsing
@@ -266,7 +267,7 @@ def test_settings_say_who_may_change_schedules() -> None:
         ({"web_control_token": CONTROL_TOKEN, "web_control_token_file": "x"}, "are both set: expected one of them"),
         ({"web_control_token_file": "/nowhere/x"}, "web_control_token_file of '/nowhere/x'"),
     ):
-        with pytest.raises(TokenError, match=said):
+        with pytest.raises(SettingsError, match=said):
             allowed(**given)
     assert allowed(web_trusted_proxies=("10.1.0.0/16",)) is None, "a proxy alone names addresses, and no users"
     for wrong in ("10.1.0.7/16", "0.0.0.0/0", "::/0", "proxy"):

@@ -133,10 +133,6 @@ TABLE: Mapping[tuple[Stage, Event], Cell] = {
 """Each event that may happen in a stage. Nothing happens to what is unpurgeable, or has ended."""
 
 
-class IllegalEventError(Exception):
-    """Something happened to a schedule that the table does not have: a mistake of this program."""
-
-
 def stage_of(held: Held) -> Stage:
     """Return the stage of a schedule."""
     return Stage.WAITING if held.flight is None else held.flight.stage
@@ -148,15 +144,15 @@ def may_happen(held: Held, event: Event) -> bool:
 
 
 def happen(state: EngineState, held: Held, event: Event, *given: Any, **more: Any) -> None:
-    """Act on what happens to a schedule, with what is known of it. Raises `IllegalEventError`."""
+    """Act on what happens to a schedule, with what is known of it. Raises `AssertionError`."""
     flight = held.flight
     before = Stage.WAITING if flight is None else flight.stage
     cell = TABLE.get((before, event))
     if cell is None:
-        raise IllegalEventError(f"{event.name} may not happen in {before.name}")
+        raise AssertionError(f"{event.name} may not happen in {before.name}")
     act, follow = cell
     act(state, held, *given, **more)
     flight = held.flight
     after = Stage.WAITING if flight is None else flight.stage
     if after not in follow:
-        raise IllegalEventError(f"{event.name} led from {before.name} to {after.name}")
+        raise AssertionError(f"{event.name} led from {before.name} to {after.name}")

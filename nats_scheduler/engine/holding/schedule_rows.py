@@ -1,7 +1,7 @@
 """A schedule as a row, and back.
 
 The rule: what is read is equal to what was written, except for what is in progress: that begins anew.
-What no row can have (`RowError`) is an object for as long as it is held: a fire time before 1677 or after 2262, and a
+What no row can have is an object for as long as it is held: a fire time before 1677 or after 2262, and a
 definition that no headers can have.
 """
 
@@ -31,12 +31,8 @@ DefinitionReader = Callable[[StoredMessage], Definition | None]
 """Reads what a message defines, None if it is no valid schedule."""
 
 
-class RowError(Exception):
-    """A schedule cannot be a row; the reason says why."""
-
-
 def row_of(held: Held) -> Row:
-    """Return the row of a schedule, of which what is in progress begins anew. Raises `RowError`."""
+    """Return the row of a schedule, of which what is in progress begins anew. Raises `ValueError` if it can be none."""
     flight, pattern, wake, expires = held.flight, held.pattern, held.wake, held.expires
     fire_time = held.fire_time if flight is None else first_due(held)
     # One that is looked at later than its fire is due, as if it is left to the owner, would not bound checkpoints
@@ -44,7 +40,7 @@ def row_of(held: Held) -> Row:
     due = held.send_time_of(fire_time)
     wake = due if wake == NO_WAKE else min(wake, due)
     if not -MAX_INSTANT <= fire_time <= MAX_INSTANT or wake > MAX_INSTANT or MAX_INSTANT < expires < NO_EXPIRY:
-        raise RowError("it fires, or its TTL ends, before 1677 or after 2262")
+        raise ValueError("it fires, or its TTL ends, before 1677 or after 2262")
     ending = flight.ending.value if flight is not None and flight.stage in DONE else None
     return Row(
         held.subject,
@@ -64,11 +60,8 @@ def row_of(held: Held) -> Row:
 
 
 def written_headers(pattern: Pattern, terms: Terms) -> bytes:
-    """Return the headers of a schedule with this definition. Raises `RowError`."""
-    try:
-        return definition_block(Definition(pattern, terms))
-    except ValueError as error:
-        raise RowError(str(error)) from None
+    """Return the headers of a schedule with this definition. Raises `ValueError` if it can be none."""
+    return definition_block(Definition(pattern, terms))
 
 
 def written_expiry(expires: int) -> int | None:

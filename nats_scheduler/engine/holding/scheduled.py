@@ -28,7 +28,6 @@ from nats_scheduler.engine.holding.held import NO_ROW, NO_WAKE, Held
 from nats_scheduler.engine.holding.schedule_rows import (
     MAX_INSTANT,
     DefinitionReader,
-    RowError,
     held_of,
     read_expiry,
     row_of,
@@ -446,7 +445,7 @@ class Schedules:
         for held in some:
             try:
                 row = row_of(held)
-            except RowError as error:
+            except ValueError as error:
                 self.unwritten[held.sequence] = str(error)
                 continue
             self.unwritten.pop(held.sequence, None)

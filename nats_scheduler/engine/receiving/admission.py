@@ -21,7 +21,7 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.places import Places
-from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, MAX_KEPT_BLOCK_BYTES, RowError, written_headers
+from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT, MAX_KEPT_BLOCK_BYTES, written_headers
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.holding.table import Row, row_with
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
@@ -105,7 +105,7 @@ class Admission:
         if len(block) > MAX_KEPT_BLOCK_BYTES:
             try:
                 block = written_headers(pattern, terms)
-            except RowError:
+            except ValueError:
                 return False
         size = state.contents.note(message)
         mark = body_mark(message, size) if kind is PatternKind.AT else 0
