@@ -6,7 +6,7 @@ The rules:
   and strips it. Only the blanks between colon and value, which are no part of it, become one.
 - Nothing is sent that makes the server close the connection: too large a message, too long a subject.
 - Only an answer that the caller accepts counts: a publish with a reply subject is received by all core subscribers, and
-  one of them may answer before the server.
+  one of them may answer before the server. A question without an answer is sent again; a change is sent once.
 - Callbacks of the connection are never replaced. A missing permission is found in `last_error`, which nats-py sets for
   it, so it is noticed within milliseconds and not at the end of the wait.
 
@@ -19,8 +19,8 @@ two headers of one name, or one that is not UTF-8, can be read and not sent.
 import asyncio
 import re
 import secrets
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 import nats.errors
@@ -28,13 +28,23 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from nats_scheduler.control.errors import (
+    ConnectionLostError,
+    DeadlineError,
     ForbiddenError,
     NoAnswerError,
     NotConnectedError,
     NotPossibleError,
     too_large,
 )
-from nats_scheduler.message.capabilities import Capabilities, capabilities_of
+from nats_scheduler.control.transport import (
+    ANSWER_SECONDS,
+    NO_RESPONDERS,
+    RESEND_INTERVAL_SECONDS,
+    Accepts,
+    Reply,
+    accept_all,
+    nobody_answers,
+)
 from nats_scheduler.message.headers import CRLF, EMPTY_BLOCK, HEADER_LINE
 
 MAX_CONTROL_LINE_BYTES = 4_096
@@ -46,81 +56,68 @@ MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 0.25
 TOKEN_BYTES = 12
 """Random bytes of the last token of a reply subject: who sees one cannot answer another request."""
 
-NO_RESPONDERS = "503"
-
 _BLANK = re.compile(r"[\s\x00]").search
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 """What nats-py takes as the name of a header, in its newest versions."""
 _SENT_AS_IT_IS = re.compile(r"(?!\s)[^\r\n\ud800-\udfff]*(?<!\s)").fullmatch
 """A value that nats-py neither strips nor changes nor fails to encode."""
 
-T = TypeVar("T")
-
-
-class ClientReply(NamedTuple):
-    """An answer."""
-
-    status: str
-    """The inline status of the server, such as `503`; "" if there is none."""
-    body: bytes
-    has_headers: bool = False
-
 
 class ClientWire:
-    """The requests of one connection."""
+    """The requests of one connection; a `Transport`."""
 
     def __init__(self, connection: Client) -> None:
         """Send nothing yet; `wire_of` returns the one that all share."""
         self._connection = connection
         self._inbox = ""
         self._opening = asyncio.Lock()
-        self._waiting: dict[str, Callable[[ClientReply], None]] = {}
+        self._waiting: dict[str, tuple[asyncio.Future[Reply], Accepts]] = {}
 
     @property
-    def server(self) -> Capabilities:
-        """The capabilities of the server that the program is connected to, by its version."""
+    def server_version(self) -> str:
+        """The version of the server that the program is connected to."""
         version = self._connection.connected_server_version
-        return capabilities_of(f"{version.major}.{version.minor}.{version.patch}")
+        return f"{version.major}.{version.minor}.{version.patch}"
 
     async def request(
         self,
         subject: str,
         body: bytes = b"",
         block: bytes = b"",
+        deadline: float = ANSWER_SECONDS,
         *,
-        within_seconds: float,
-        accept: Callable[[ClientReply], T | None],
-    ) -> T:
-        """Send a message and return what `accept` makes of the first answer that it accepts (not None).
+        is_repeatable: bool = False,
+        accepts: Accepts = accept_all,
+    ) -> Reply:
+        """Send a request as `Transport` says.
 
-        Raises `NoAnswerError` if there is none in time, `ForbiddenError` if the user may not send it or receive an
-        answer, and `RefusedError` or `NotPossibleError`, before anything is sent, for what no server would take or
-        nats-py cannot send.
+        Raises `ForbiddenError` also if the user may not receive an answer, and `NotPossibleError` for what nats-py
+        cannot send as it is.
         """
         headers = self._checked(subject, block, body)
         if not self._connection.is_connected:
             await asyncio.sleep(0)  # else a program that repeats it at once keeps nats-py from connecting again
             raise NotConnectedError(f"{subject}: there is no connection to a server at the moment")
         await self._open()
-        token, answered = secrets.token_hex(TOKEN_BYTES), asyncio.get_running_loop().create_future()
-
-        def received(reply: ClientReply) -> None:
-            if not answered.done() and (found := accept(reply)) is not None:
-                answered.set_result(found)
-
-        self._waiting[token] = received
-        error_before = self._connection.last_error
+        token = secrets.token_hex(TOKEN_BYTES)
+        send = partial(self._connection.publish, subject, body, f"{self._inbox}{token}", headers)
+        answered, error_before = asyncio.get_running_loop().create_future(), self._connection.last_error
+        self._waiting[token] = answered, accepts
         try:
-            await self._connection.publish(subject, body, f"{self._inbox}{token}", headers)
-            return await self._answer(answered, subject, error_before, within_seconds)
+            await send()
+            await self._wait(answered, subject, deadline, error_before, send if is_repeatable else None)
         except nats.errors.Error as error:
             raise NotConnectedError(f"{subject}: {error}") from None
         except OSError as error:
             raise NoAnswerError(f"{subject}: {error}") from None
         finally:
             del self._waiting[token]
+        reply: Reply = answered.result()
+        if reply.block.startswith(NO_RESPONDERS):
+            raise nobody_answers(subject)
+        return reply
 
-    async def publish(self, subject: str, block: bytes, body: bytes) -> None:
+    async def publish(self, subject: str, body: bytes, block: bytes) -> None:
         """Send a message without waiting for an answer; on a lost connection it is discarded."""
         headers = self._checked(subject, block, body)
         if self._connection.is_connected:
@@ -131,24 +128,34 @@ class ClientWire:
         text = str(self._connection.last_error).lower()
         return f'permissions violation for publish to "{prefix.lower()}.' in text
 
-    async def _answer(
-        self, answered: "asyncio.Future[T]", subject: str, error_before: Exception | None, within_seconds: float
-    ) -> T:
+    async def _wait(
+        self,
+        answered: "asyncio.Future[Reply]",
+        subject: str,
+        seconds: float,
+        error_before: Exception | None,
+        send_again: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        """Wait until a request is answered; raises what shows that it will not be."""
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + within_seconds, MIN_CHECK_SECONDS
-        while (left := deadline - loop.time()) > 0:
+        began, pause = loop.time(), MIN_CHECK_SECONDS
+        resend_at = began + RESEND_INTERVAL_SECONDS
+        while (left := began + seconds - loop.time()) > 0:
             await asyncio.wait((answered,), timeout=min(pause, left))
             if answered.done():
-                return answered.result()
+                return
             error = self._connection.last_error
             if error is not error_before and _denies(error, "publish", subject):
-                raise ForbiddenError(f"the user of this program may not publish to {subject}")
+                raise ForbiddenError(f"the user of this program may not publish to {subject}", subject)
             if _denies(error, "subscription", f"{self._inbox}*"):
                 raise ForbiddenError(f"the user of this program may not subscribe to its inbox {self._inbox}*")
             if self._connection.is_closed:
-                break
+                raise ConnectionLostError(f"{subject}: the connection was closed before an answer came")
+            if send_again is not None and loop.time() >= resend_at and self._connection.is_connected:
+                resend_at = loop.time() + RESEND_INTERVAL_SECONDS
+                await send_again()
             pause = min(2 * pause, MAX_CHECK_SECONDS)
-        raise NoAnswerError(f"{subject}: no answer within {within_seconds:g} s")
+        raise DeadlineError(f"{subject}: no answer within {seconds:g} s")
 
     async def _open(self) -> None:
         """Subscribe once to an inbox for all answers."""
@@ -158,14 +165,17 @@ class ClientWire:
                 try:
                     await self._connection.subscribe(f"{inbox}*", cb=self._received)
                 except nats.errors.Error as error:
-                    raise NoAnswerError(f"{inbox}*: {error}") from None
+                    raise NotConnectedError(f"{inbox}*: {error}") from None
                 self._inbox = inbox
 
     async def _received(self, message: Msg) -> None:
-        received = self._waiting.get(message.subject.rpartition(".")[2])
-        if received is not None:
-            headers = message.headers or {}
-            received(ClientReply(str(headers.get("Status", "")), message.data, bool(headers)))
+        answered, accepts = self._waiting.get(message.subject.rpartition(".")[2], (None, accept_all))
+        if answered is None or answered.done():
+            return
+        # The beginning of a block is all that is asked of an answer here.
+        block = f"NATS/1.0 {message.headers.get('Status', '')}".encode() if message.headers else b""
+        if block.startswith(NO_RESPONDERS) or accepts(block, message.data):
+            answered.set_result(Reply(block, message.data))
 
     def _checked(self, subject: str, block: bytes, body: bytes) -> dict[str, str] | None:
         """Return the headers of a block, None without one; refuse what makes a server close the connection."""

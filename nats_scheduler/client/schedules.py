@@ -26,7 +26,7 @@ from nats_scheduler.client.cancelling import Cancelled, publish_and_cancel
 from nats_scheduler.client.client_wire import wire_of
 from nats_scheduler.client.edit_spelling import Wish, edit_of
 from nats_scheduler.client.files import Applied, Exported, apply_plan, export_text, planned
-from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX, JetStreamRequests
+from nats_scheduler.client.jetstream_requests import JetStreamRequests
 from nats_scheduler.client.policy_arguments import PolicyArguments
 from nats_scheduler.client.schedule_block import Headers, Wanted, spelled
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
@@ -39,6 +39,7 @@ from nats_scheduler.control.errors import AlreadyExistsError, NotServedError, Re
 from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Plan
+from nats_scheduler.control.requests import DEFAULT_PREFIX
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.message.schedule_form import FormArguments

@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from nats_scheduler.client.client_wire import NO_RESPONDERS, ClientReply, ClientWire
-from nats_scheduler.client.jetstream_requests import DEFAULT_PREFIX
+from nats_scheduler.client.client_wire import ClientWire
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -28,7 +27,7 @@ from nats_scheduler.control.errors import (
     SchedulerError,
     StreamNotFoundError,
 )
-from nats_scheduler.control.requests import Requests
+from nats_scheduler.control.requests import DEFAULT_PREFIX, Requests
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
@@ -120,7 +119,7 @@ class Servings:
             self._asked_at = None
         config = inner(info.get("config"))
         metadata = inner(config.get("metadata"))
-        server = _server(metadata, self._wire.server.version)
+        server = _server(metadata, self._wire.server_version)
         is_echoed = config.get(FLAG) is True
         sidecar = await self._sidecar(stream, is_echoed=is_echoed)
         created = time_of(info.get("created"))
@@ -165,7 +164,8 @@ class Servings:
         try:
             for _ in range(MAX_PAGES):
                 body = json.dumps({"limit": 1_000, "cursor": cursor}).encode()
-                page = await self._wire.request(MODES_SUBJECT, body, within_seconds=ASK_SECONDS, accept=_read_page)
+                reply = await self._wire.request(MODES_SUBJECT, body, deadline=ASK_SECONDS, accepts=_is_page)
+                page = read_object(reply.body) or {}
                 streams = page.get("streams")
                 if not isinstance(streams, list):
                     return Sidecar.SILENT
@@ -265,5 +265,5 @@ def _server(metadata: Object, connected_version: str) -> Capabilities:
     )
 
 
-def _read_page(reply: ClientReply) -> Object:
-    return {} if reply.status == NO_RESPONDERS else read_object(reply.body) or {}
+def _is_page(_block: bytes, body: bytes) -> bool:
+    return read_object(body) is not None

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 
 from nats_scheduler.message.rejection import Rejection
 
-TEMPORARY_STATUS = 503
-"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
-
 
 class SchedulerError(Exception):
     """What was asked for was not done; the message is one sentence for people."""

@@ -22,8 +22,9 @@ from nats_scheduler.control.missing_fires import missing_fires
 from nats_scheduler.control.requested_fire import definition_of, requested_fire
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.store_port import Published, Served
+from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded, unseen
+from nats_scheduler.message.publish_answers import Published
 from nats_scheduler.message.stored import StoredMessage
 
 DEFAULT_BACKFILL = 100

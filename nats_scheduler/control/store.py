@@ -32,7 +32,7 @@ from nats_scheduler.control.errors import (
     maybe_done,
 )
 from nats_scheduler.control.past import FirePast, FireQuery
-from nats_scheduler.control.store_port import Published, Refusal, Served, ServedStreams, StoredFires, Wire
+from nats_scheduler.control.store_port import Served, ServedStreams, StoredFires, Wire
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.effective_headers import with_effective_headers
 from nats_scheduler.message.foreign_json import is_expressible
@@ -40,15 +40,13 @@ from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, U
 from nats_scheduler.message.headers import header_value, without_headers
 from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.paused import paused_name
+from nats_scheduler.message.publish_answers import ID_IN_PROCESS, Published, Refusal
 from nats_scheduler.message.reading import has_schedule_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
 EXPECTED_STREAM = b"Nats-Expected-Stream"
 EXPECTED_PREFIX = b"Nats-Expected-"
-
-ID_IN_PROCESS = 10158
-"""The server's code while it stores a message with the same `Nats-Msg-Id`."""
 
 UNDECIDED_WAITS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Waits while the server cannot say what the last message on the subject is."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, Dialect
+from nats_scheduler.message.publish_answers import Published, Refusal
 from nats_scheduler.message.restrictions import UNRESTRICTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -48,14 +49,6 @@ class Served:
         return self.rules
 
 
-class Published(NamedTuple):
-    """A message is stored."""
-
-    sequence: int
-    is_duplicate: bool = False
-    """True if the server knew its `Nats-Msg-Id` and stored nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredFires:
     """Which fires of a schedule are stored in a range of fire times."""
@@ -66,16 +59,6 @@ class StoredFires:
     """The latest fire time that the schedule, in this version, has fired by itself; None if none is known."""
     known_from: int | None
     """Fires that were stored at this time (ns) or later were found; None if any of them may be missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The server refused a message: nothing was stored."""
-
-    status: int
-    code: int
-    """The server's error code (`err_code`), 0 if it has none for this."""
-    description: str
 
 
 class StreamNow(NamedTuple):

@@ -1,8 +1,7 @@
-"""The JetStream API as raw JSON requests.
+"""The requests to JetStream's API that only the sidecar sends: streams, consumers, and the account.
 
-Raw, because a client library's configuration classes drop the fields that they do not know. To read, modify and update
-through them would reset what a newer server, or another tool, had set.
-Each method is one request: build, call, translate.
+They are raw JSON (`control.requests`): to read, modify and update through the configuration classes of a client library
+would reset what a newer server, or another tool, had set.
 """
 
 import re
@@ -10,41 +9,24 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from nats_scheduler.control.errors import TEMPORARY_STATUS, NoAnswerError, RefusedError
-from nats_scheduler.control.requests import counted_subjects
-from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
-from nats_scheduler.message.capabilities import capabilities_of
-from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, stored_message
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.control.errors import NoAnswerError, RefusedError
+from nats_scheduler.control.requests import DEFAULT_PREFIX, STREAM_NOT_FOUND, StreamApi, raise_refusal
+from nats_scheduler.control.transport import ANSWER_SECONDS, Reply
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.message.publish_answers import TEMPORARY_STATUS
 from nats_scheduler.schedule.instants import SECOND
 
-STREAM_NOT_FOUND = 10059
-MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
-SEQUENCE_NOT_FOUND = 10043
 
 CONSUMER_LIMIT_REACHED = 10026
 """The server's code if the stream or the account has as many consumers as it may."""
-
-REPEATABLE_REQUESTS = (
-    "INFO",
-    "STREAM.INFO.",
-    "STREAM.LIST",
-    "STREAM.MSG.GET.",
-    "CONSUMER.INFO.",
-    "CONSUMER.LIST.",
-    "CONSUMER.CREATE.",
-)
-"""Requests that may be sent twice: the second one changes nothing, also if the same consumer is created again."""
 
 CONSUMER_DEADLINE_SECONDS = 2.0
 """Longest wait for an ephemeral consumer: a cluster may place it on a node that has just died and never answers.
 
 A new attempt, under another name, is placed again.
 """
-
-DEFAULT_PREFIX = "$JS.API"
-"""The prefix of the JetStream of the server's own domain."""
 
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
@@ -59,36 +41,12 @@ class Removed(NamedTuple):
     """The sequences that were removed behind it."""
 
 
-class JetStreamApi:
-    """Requests to the JetStream of the connection's account, or of another domain."""
+class JetStreamApi(StreamApi):
+    """Requests to the JetStream of the connection's account, or of another domain: all that the sidecar needs."""
 
-    def __init__(
-        self, connection: Connection, prefix: str = DEFAULT_PREFIX, deadline: float = REQUEST_DEADLINE_SECONDS
-    ) -> None:
+    def __init__(self, connection: Connection, prefix: str = DEFAULT_PREFIX, deadline: float = ANSWER_SECONDS) -> None:
+        super().__init__(connection, prefix, deadline)
         self._connection = connection
-        self.prefix = prefix
-        self._deadline = deadline
-
-    @property
-    def finds_last(self) -> bool:
-        """True if `last_by_subj` finds the message before one that was deleted: from 2.12 on."""
-        return self.prefix == DEFAULT_PREFIX and capabilities_of(self._connection.server.version).finds_last
-
-    async def call(
-        self, request: str, body: Any = None, within_seconds: float | None = None, *, is_repeatable: bool = False
-    ) -> Any:
-        """Return the JSON answer to `request` (the subject behind the prefix); raises `RefusedError` for a refusal.
-
-        It is sent again while it is not answered if it `is_repeatable`, or is one of `REPEATABLE_REQUESTS`.
-        Raises as `Connection.request` does if there is no answer, or none within `within_seconds` if that is less.
-        """
-        is_repeatable = is_repeatable or request.startswith(REPEATABLE_REQUESTS)
-        deadline = min(within_seconds or self._deadline, self._deadline)
-        answer = await self._connection.request_json(
-            f"{self.prefix}.{request}", body, deadline, is_repeatable=is_repeatable
-        )
-        raise_refusal(answer, request)
-        return answer
 
     async def info(self) -> Any:
         """Return the account's JetStream information; `api.level` shows what the server can do, from 2.11 on."""
@@ -176,36 +134,6 @@ class JetStreamApi:
         request = f"STREAM.UPDATE.{config['name']}"
         return _stream_information(await self.call(request, config), request)
 
-    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
-        """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None if there is none."""
-        try:
-            answer = await self.call(f"STREAM.MSG.GET.{stream}", where)
-        except RefusedError as error:
-            if error.code == MESSAGE_NOT_FOUND:
-                return None
-            raise
-        message = stored_message(answer.get("message"))
-        if message is None:
-            raise NoAnswerError(f"STREAM.MSG.GET.{stream}: the answer holds no stored message")
-        asked = where.get("seq", 0)
-        if message.sequence < asked or ("next_by_subj" not in where and message.sequence > asked > 0):
-            raise NoAnswerError(f"STREAM.MSG.GET.{stream}: {message.sequence} was not asked for: {where}")
-        return message
-
-    async def delete_message(self, stream: str, sequence: int) -> bool:
-        """Delete a message without erasing its bytes on disk; returns whether it was there."""
-        try:
-            await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
-        except RefusedError as error:
-            if error.code == SEQUENCE_NOT_FOUND:
-                return False
-            raise
-        return True
-
-    async def purge_through(self, stream: str, subject: str, through: int) -> None:
-        """Purge a subject up to a sequence; the server purges the messages below `seq`."""
-        await self.call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": through + 1})
-
     async def subjects(self, stream: str, within: str = ">") -> AsyncIterator[str]:
         """Yield the subjects that a stream holds messages on, among those that match `within`."""
         async for subject, _number in self.subject_counts(stream, within):
@@ -216,12 +144,6 @@ class JetStreamApi:
         info = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": subject})
         state = inner(info.get("state"))
         return integer(inner(state.get("subjects")).get(subject)), integer(state.get("messages"))
-
-    def subject_counts(self, stream: str, within: str = ">") -> AsyncIterator[tuple[str, int]]:
-        """Yield the subjects as `subjects` does, each with the number of its messages."""
-        return counted_subjects(
-            lambda offset: self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
-        )
 
     async def create_consumer(
         self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS
@@ -251,14 +173,6 @@ class JetStreamApi:
         except RefusedError as error:
             if error.code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
                 raise
-
-
-def raise_refusal(answer: Object, request: str) -> None:
-    """Raise `RefusedError` if an answer is a refusal."""
-    if answer.get("error") is not None:
-        error = inner(answer["error"])
-        status, code = integer(error.get("code"), 500), integer(error.get("err_code"))
-        raise RefusedError(status, code, str(error.get("description", "")), request)
 
 
 def stored_sequence(reply: Reply, stream: str, request: str) -> int:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from nats_scheduler.control.errors import RefusedError, SchedulerError
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
+from nats_scheduler.control.requests import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.headers import MARKER_REASON, header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage

@@ -11,7 +11,6 @@ direct get, which its client may have sent to any subject.
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,24 +19,24 @@ from typing import Any, NamedTuple, TypeVar, cast
 from nats_scheduler.control.errors import (
     ConnectionLostError,
     DeadlineError,
-    NoAnswerError,
-    NoRespondersError,
     NotPossibleError,
     too_large,
 )
+from nats_scheduler.control.transport import (
+    ANSWER_SECONDS,
+    NO_RESPONDERS,
+    RESEND_INTERVAL_SECONDS,
+    Accepts,
+    Reply,
+    accept_all,
+    nobody_answers,
+)
 from nats_scheduler.jetstream.denials import Denial, forbidden
 from nats_scheduler.jetstream.wire import RunReader, Sink, WireClient
-from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.schedule.instants import next_multiple
 from nats_scheduler.settings.server_addresses import masked_url
 
 Part = TypeVar("Part")
-
-REQUEST_DEADLINE_SECONDS = 5.0
-"""Longest wait for an answer, unless the caller sets another one."""
-
-REQUEST_RESEND_INTERVAL_SECONDS = 0.5
-"""A repeatable request without an answer is sent again at this interval: *Live* allows 3 s."""
 
 REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 """The interval between checks of all deadlines: one timer for all requests, as they come in bursts of thousands."""
@@ -54,17 +53,8 @@ MAX_OUTSTANDING_PINGS = 3
 MAX_UNANSWERED_PINGS = 60
 """After this many pings without an answer the connection ends, whatever the line carries: after 30 s."""
 
-NO_RESPONDERS = b"NATS/1.0 503"
-
 MAX_SENT_CONTROL_LINE_BYTES = 4_096
 """Longest control line that a server accepts by default; it closes the connection over a longer one."""
-
-
-class Reply(NamedTuple):
-    """An answer: its header block (`b""` without one) and its body."""
-
-    block: bytes
-    body: bytes
 
 
 class ServerInfo(NamedTuple):
@@ -106,15 +96,6 @@ def _check_length(line: str) -> None:
         raise NotPossibleError(
             f"{line[:80]}…: a control line of {length} bytes, the server accepts {MAX_SENT_CONTROL_LINE_BYTES}"
         )
-
-
-Accepts = Callable[[bytes, bytes], bool]
-"""Returns whether an answer with this header block and body can be that of the one who was asked."""
-
-
-def is_bare(block: bytes, _body: bytes) -> bool:
-    """Return whether an answer has no headers, as those of JetStream's API."""
-    return not block
 
 
 NUMBER_BYTES = 6
@@ -339,26 +320,22 @@ class Connection:
         """Return how many bytes the socket has not yet taken."""
         return self._client.unsent_bytes()
 
+    @property
+    def server_version(self) -> str:
+        """The version of the server, as it said last."""
+        return self.server.version
+
     async def request(
         self,
         subject: str,
         body: bytes = b"",
         block: bytes = b"",
-        deadline: float = REQUEST_DEADLINE_SECONDS,
+        deadline: float = ANSWER_SECONDS,
         *,
         is_repeatable: bool = False,
-        accepts: Accepts = lambda _block, _body: True,
+        accepts: Accepts = accept_all,
     ) -> Reply:
-        """Send a request and return the first answer that it `accepts`: another client may answer too.
-
-        A request that may be repeated is sent again every `REQUEST_RESEND_INTERVAL_SECONDS` while no answer comes: a
-        group of servers without a leader drops requests without an answer.
-
-        Raises `NoRespondersError` if nothing subscribes to the subject and `ForbiddenError` without the permission:
-        nothing was done. Raises `DeadlineError` after `deadline` (seconds) and `ConnectionLostError` if the
-        connection ends first: the outcome is unknown.
-        Raises `NotPossibleError` if the server would close the connection over the request.
-        """
+        """Send a request as `Transport` says; raises `ConnectionLostError` if the connection has ended before, too."""
         if self.is_lost:
             raise ConnectionLostError(f"{subject}: {self.lost.result()}")
         size = len(block) + len(body)
@@ -372,7 +349,7 @@ class Connection:
         now = self._loop.time()
         waiting = _PendingRequest(subject, self._loop.create_future(), now + deadline, deadline, accepts)
         if is_repeatable:
-            waiting.resend_frame, waiting.resend_at = message, now + REQUEST_RESEND_INTERVAL_SECONDS
+            waiting.resend_frame, waiting.resend_at = message, now + RESEND_INTERVAL_SECONDS
         token = b"%d" % number
         self._pending[token] = waiting
         self.write(message)
@@ -383,7 +360,7 @@ class Connection:
         finally:
             self._pending.pop(token, None)
         if reply.block.startswith(NO_RESPONDERS):
-            raise NoRespondersError(f"{subject}: nothing answers there: is JetStream enabled for this account?")
+            raise nobody_answers(subject)
         return reply
 
     def _check_deadlines(self) -> None:
@@ -395,25 +372,11 @@ class Connection:
             if waiting.deadline <= now:
                 waiting.answer.set_exception(DeadlineError(f"{waiting.subject}: no answer within {waiting.seconds} s"))
             elif waiting.resend_frame and waiting.resend_at <= now:
-                waiting.resend_at = now + REQUEST_RESEND_INTERVAL_SECONDS
+                waiting.resend_at = now + RESEND_INTERVAL_SECONDS
                 self.write(waiting.resend_frame)
         if not self._pending and self._end_checking is not None:
             self._end_checking()
             self._end_checking = None
-
-    async def request_json(
-        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
-    ) -> Object:
-        """Send a request with a JSON body and return the JSON object that is the answer.
-
-        Raises as `request` does, and `NoAnswerError` if the answer is anything else.
-        """
-        payload = b"" if body is None else json.dumps(body).encode()
-        reply = await self.request(subject, payload, deadline=deadline, is_repeatable=is_repeatable, accepts=is_bare)
-        answer = read_object(reply.body)
-        if answer is None:
-            raise NoAnswerError(f"{subject}: the answer is not a JSON object: {reply.body[:80]!r}")
-        return answer
 
     def end(self, reason: str) -> None:
         """Declare the connection lost, once; every pending request raises `ConnectionLostError`."""

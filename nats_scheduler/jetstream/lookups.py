@@ -12,18 +12,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from nats_scheduler.control.errors import (
-    TEMPORARY_STATUS,
-    DeadlineError,
-    NoRespondersError,
-    RefusedError,
-    SchedulerError,
-)
+from nats_scheduler.control.errors import DeadlineError, NoRespondersError, RefusedError, SchedulerError
 from nats_scheduler.engine.inputs import HistoryRead
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import inner, integer
+from nats_scheduler.message.publish_answers import TEMPORARY_STATUS
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 

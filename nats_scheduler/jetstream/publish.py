@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from nats_scheduler.control.errors import TEMPORARY_STATUS
+from nats_scheduler.control.transport import NO_RESPONDERS
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
@@ -26,8 +26,9 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Accepts, Connection, frame
-from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.message.foreign_json import read_object
+from nats_scheduler.message.publish_answers import ID_IN_PROCESS, Published, publish_answer
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024
@@ -38,13 +39,6 @@ MIN_LARGE_BYTES = 16 * 1024
 
 MAX_LATE = 10_000
 """Fires that were concluded as late, and whose answers still count; the server drops what comes above as many."""
-
-ID_IN_PROCESS = 10158
-"""The server's code for an identity that it knows, but not whether its message is stored.
-
-In a cluster the replicas may still be agreeing on the first attempt. An attempt that was refused leaves its identity in
-this state until the duplicate window is over. A server of 2.10 calls it a duplicate of sequence 0.
-"""
 
 IN_PROCESS = Unknown(
     "the server is still storing this fire, or refused it within the duplicate window", in_process=True
@@ -200,32 +194,22 @@ class Publisher(Sender[Fire]):
 def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     """Return what the server says of a message published to `stream`; None if it is not the server that answers.
 
-    A fire is a publish with a reply subject, and core subscribers receive it: one of them may answer before the server.
-    Each answer of a server names the stream, refusals too, and gives a sequence or an error with its two codes
-    (`test_every_answer_of_a_server_names_the_stream`). It has no headers, as the answer to a direct get has, whose body
-    a user chooses.
     No responders (503) may mean that the stream has no leader at the moment, so the outcome is unknown and not refused.
     It is also unknown while the server is storing a message with the same identity, and if a leader could not propose
     it to its replicas, because it leads no more: that error has no code of its own.
     """
     if block.startswith(NO_RESPONDERS):
         return NO_STREAM_LISTENS
-    if block:
+    answer = publish_answer(stream, block, body)
+    if isinstance(answer, Published):
+        return Stored(answer.sequence, answer.is_duplicate)
+    if answer is None:
         return None
-    answer = read_object(body) or {}
-    if answer.get("stream") != stream:
-        return None
-    if answer.get("error") is not None:
-        return _refusal(inner(answer["error"]))
-    sequence, is_duplicate = integer(answer.get("seq"), -1), answer.get("duplicate") is True
-    if sequence > 0:
-        return Stored(sequence, is_duplicate)
-    return IN_PROCESS if is_duplicate and sequence == 0 else None
-
-
-def answer_of(stream: str) -> Accepts:
-    """Return what finds whether an answer to a publish can be that of a stream."""
-    return lambda block, body: outcome_of(stream, block, body) is not None
+    if answer.code == ID_IN_PROCESS:
+        return IN_PROCESS
+    if answer.code == 0:
+        return Unknown(f"the leader could not propose it: {answer.description}")
+    return Refused(answer.status, answer.code, answer.description)
 
 
 def outcome_elsewhere(block: bytes, body: bytes) -> Outcome | None:
@@ -239,12 +223,3 @@ def outcome_elsewhere(block: bytes, body: bytes) -> Outcome | None:
         return None
     outcome = outcome_of(stream, block, body)
     return outcome._replace(stream=stream) if isinstance(outcome, Stored) else outcome
-
-
-def _refusal(error: Object) -> Refused | Unknown | None:
-    status, code = integer(error.get("code")), integer(error.get("err_code"))
-    if code == ID_IN_PROCESS:
-        return IN_PROCESS
-    if status == TEMPORARY_STATUS and code == 0:
-        return Unknown(f"the leader could not propose it: {error.get('description', '')}")
-    return Refused(status, code, str(error.get("description", ""))) if status > 0 and code > 0 else None

@@ -20,26 +20,22 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from nats_scheduler.control.errors import (
-    TEMPORARY_STATUS,
-    ForbiddenError,
-    NoAnswerError,
-    NoRespondersError,
-    RefusedError,
-    SchedulerError,
-)
+from nats_scheduler.control.errors import ForbiddenError, NoAnswerError, NoRespondersError, RefusedError, SchedulerError
+from nats_scheduler.control.requests import raise_refusal
+from nats_scheduler.control.transport import ANSWER_SECONDS, NO_RESPONDERS
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.acknowledgements import Sender, purge_answers
-from nats_scheduler.jetstream.api import Config, JetStreamApi, raise_refusal, reads_all, stands_alone
+from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all, stands_alone
 from nats_scheduler.jetstream.block_indexes import BlockIndexes, may_be_long
 from nats_scheduler.jetstream.bounded_requests import BoundedRequests, start_in_group
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import forbidden
 from nats_scheduler.jetstream.joint_purge import MIN_JOINT_PURGES, RETRY_SECONDS, JointPurge
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.foreign_json import is_expressible, read_object
+from nats_scheduler.message.publish_answers import TEMPORARY_STATUS
 
 MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
@@ -63,8 +59,8 @@ class Purger(Sender[PurgeSchedule]):
         """Purge in the stream of `config`; what needs a look first is done by tasks of its own."""
         stream: str = config["name"]
         self._subject = f"{api.prefix}.STREAM.PURGE.{stream}"
-        silence = f"{self._subject}: no answer within {REQUEST_DEADLINE_SECONDS} s"
-        super().__init__(connection, connection.one(purge_answers), "", REQUEST_DEADLINE_SECONDS, silence)
+        silence = f"{self._subject}: no answer within {ANSWER_SECONDS} s"
+        super().__init__(connection, connection.one(purge_answers), "", ANSWER_SECONDS, silence)
         self._head = f"PUB {self._subject} {self._inbox}.".encode("utf-8", "surrogateescape")
         self._api = api
         self._config = config

@@ -21,9 +21,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from nats_scheduler.control.errors import RefusedError, SchedulerError
+from nats_scheduler.control.requests import STREAM_NOT_FOUND
+from nats_scheduler.control.transport import is_bare
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, stored_sequence
-from nats_scheduler.jetstream.connection import Connection, frame, is_bare
+from nats_scheduler.jetstream.api import Config, JetStreamApi, stored_sequence
+from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower
 from nats_scheduler.jetstream.own_streams import ADAPTED, create_own
 from nats_scheduler.jetstream.value_formats import FORMATS, UnknownFormatError, marked, read_as_known

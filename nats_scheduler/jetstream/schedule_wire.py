@@ -1,6 +1,4 @@
-"""The requests of the sidecar for the store of schedules (`control.store`), over the connection of the process.
-
-Most of them are those of `control.requests`.
+"""The requests of the sidecar for the store of schedules, over the connection of the process (`control.requests`).
 
 Cost: one request for each method; `newest` and `backwards` read the messages on their subjects from the newest to the
 oldest (`jetstream.stretches`).
@@ -9,23 +7,17 @@ Limit: on a stream with `no_ack` no publish is answered, so the outcome of each 
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
 
-from nats_scheduler.control.errors import (
-    NoAnswerError,
-    StreamNotFoundError,
-    UnknownOutcomeError,
-)
+from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.control.requests import Requests, told_apart
-from nats_scheduler.control.store_port import Published, Refusal, StreamNow
-from nats_scheduler.engine.inputs import Stored, Unknown
+from nats_scheduler.control.store_port import StreamNow
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denials import forbidden
 from nats_scheduler.jetstream.own_permissions import OwnPermissions
-from nats_scheduler.jetstream.publish import answer_of, outcome_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
-from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.message.user_permissions import PUBLISH, permits
@@ -40,23 +32,15 @@ MESSAGES_PER_TURN = 64
 class ScheduleWire(Requests):
     """The requests of one connection; the `Wire` of `control.store_port`."""
 
+    _api: JetStreamApi
+
     def __init__(self, connection: Connection, api: JetStreamApi) -> None:
+        super().__init__(api)
         self._connection = connection
-        self._api = api
-
-    @property
-    def finds_last(self) -> bool:
-        """True if the server is known to find the message before one that was deleted."""
-        return self._api.finds_last
-
-    async def call(self, request: str, body: Object) -> Object:
-        """Return the answer to a request; the connection repeats a question that is not answered."""
-        return inner(await self._api.call(request, body or None))
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the account's stream that has a subject."""
-        with told_apart():
-            info = await self._api.stream_with(subject)
+        info = await self._answered("", partial(self._api.stream_with, subject))
         if info is None:
             raise StreamNotFoundError(f"no stream has the subject {subject}")
         return StreamState.from_info(info).name
@@ -98,31 +82,9 @@ class ScheduleWire(Requests):
         """Raise `ForbiddenError` if the server lists that the user may not send a request."""
         await self.check_publish(f"{self._api.prefix}.{request}")
 
-    async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
-        """Send a message once and return what the stream answers."""
-        try:
-            reply = await self._connection.request(subject, body, block, accepts=answer_of(stream))
-        except NoAnswerError as error:
-            if not error.may_be_done:
-                raise
-            raise UnknownOutcomeError(f"{subject}: {error}") from None
-        outcome = outcome_of(stream, reply.block, reply.body)
-        if outcome is None:
-            raise UnknownOutcomeError(f"{subject}: the answer is not one of stream {stream}")
-        if isinstance(outcome, Stored):
-            return Published(outcome.sequence, outcome.duplicate)
-        if isinstance(outcome, Unknown):
-            reason = f"{subject}: {outcome.reason}"
-            raise UnknownOutcomeError(reason) if outcome.may_be_stored else NoAnswerError(reason)
-        return Refusal(outcome.status, outcome.code, outcome.description)
-
     async def advise(self, subject: str, body: bytes, block: bytes) -> None:
         """Publish an advisory, and wait for nothing."""
         self._connection.publish(subject, body, block)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait before an attempt is repeated."""
-        await asyncio.sleep(seconds)
 
     async def _bodies(self, stream: str, messages: list[StoredMessage]) -> list[StoredMessage | None]:
         return await asyncio.gather(*(self.message(stream, seq=one.sequence) for one in messages))

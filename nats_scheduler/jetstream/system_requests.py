@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.control.errors import DeadlineError, NoRespondersError, SchedulerError
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
+from nats_scheduler.control.transport import NO_RESPONDERS
+from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.denials import Denial, forbidden
 from nats_scheduler.message.foreign_json import Object, inner, read_object
 

@@ -14,7 +14,7 @@ Limit: a bucket that is created later is found within `RETRY_SECONDS`.
 import asyncio
 
 from nats_scheduler.control.errors import RefusedError, SchedulerError
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
+from nats_scheduler.control.requests import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.calendar_bucket import unreadable
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access

@@ -27,11 +27,11 @@ from nats_scheduler.jetstream.api import JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.own_streams import DOES_NOT_FIT, create_own
-from nats_scheduler.jetstream.publish import answer_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.publish_answers import answer_of
 from nats_scheduler.observe.canary_record import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access

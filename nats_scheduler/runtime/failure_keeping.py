@@ -17,7 +17,8 @@ from collections import deque
 from typing import Any
 
 from nats_scheduler.control.errors import ForbiddenError, SchedulerError
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
+from nats_scheduler.control.transport import NO_RESPONDERS
+from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.own_streams import create_own
 from nats_scheduler.message.advisory_messages import AdvisoryMessage
 from nats_scheduler.message.foreign_json import inner, read_object

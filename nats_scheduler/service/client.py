@@ -28,11 +28,12 @@ from nats_scheduler.control.errors import (
     NoRespondersError,
 )
 from nats_scheduler.control.past import FireQuery
+from nats_scheduler.control.transport import Reply
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
-from nats_scheduler.jetstream.connection import Connection, Reply
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value

@@ -8,7 +8,8 @@ instance, and as nothing else.
 
 import asyncio
 
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, Reply, unguessable_numbers
+from nats_scheduler.control.transport import NO_RESPONDERS, Reply
+from nats_scheduler.jetstream.connection import Connection, unguessable_numbers
 from nats_scheduler.message.foreign_json import Object, read_object
 
 INSTANCE_DEADLINE_SECONDS = 0.5

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nats_scheduler.cli.session import NONE_RUNNING
+from nats_scheduler.control.transport import request_json
 from tests.cli.command_reference import as_user, held_to, users_of
 from tests.cli.prompt import NEVER, Cli, prompt_on
 from tests.conftest import StartServer
@@ -69,8 +70,8 @@ class Scene(NamedTuple):
         connection, found = self.account.connection, dict[str, int]()
 
         async def count() -> int:
-            answer = await connection.request_json(
-                "$SRV.STATS.nats-scheduler", {}, PATIENCE_SECONDS, is_repeatable=True
+            answer = await request_json(
+                connection, "$SRV.STATS.nats-scheduler", {}, PATIENCE_SECONDS, is_repeatable=True
             )
             for one in answer["endpoints"]:
                 found[one["subject"].removeprefix("nats_scheduler.v1.")] = one["num_requests"]
@@ -80,7 +81,7 @@ class Scene(NamedTuple):
             return await count() > before
 
         before = await count()
-        await connection.request_json("nats_scheduler.v1.health.get", {}, PATIENCE_SECONDS)
+        await request_json(connection, "nats_scheduler.v1.health.get", {}, PATIENCE_SECONDS)
         await eventually(is_counted)
         return found
 

@@ -9,9 +9,10 @@ from typing import Any
 import nats
 import pytest
 
-from nats_scheduler.client.client_wire import MAX_CONTROL_LINE_BYTES, ClientReply, wire_of
-from nats_scheduler.client.jetstream_requests import JetStreamRequests, read_answer
+from nats_scheduler.client.client_wire import MAX_CONTROL_LINE_BYTES, wire_of
+from nats_scheduler.client.jetstream_requests import JetStreamRequests
 from nats_scheduler.control.errors import (
+    DeadlineError,
     ForbiddenError,
     NoAnswerError,
     NotPossibleError,
@@ -20,9 +21,10 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import publish_message
-from nats_scheduler.control.store_port import Published
+from nats_scheduler.control.transport import RESEND_INTERVAL_SECONDS, request_json
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import HEADER_LINE
+from nats_scheduler.message.publish_answers import Published
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import account_on
@@ -44,7 +46,7 @@ async def test_a_header_block_arrives_byte_for_byte_but_for_blanks_before_values
         wire = wire_of(await connect(server.url))
         subject, body = f"{stream_name}.a", b"\x00\xff\r\n"
         for sent in (HEADERS, HEADERS.replace(b": ", b":"), HEADERS.replace(b": ", b":   ")):
-            answer = await wire.request(subject, body, sent, within_seconds=30, accept=read_answer)
+            answer = read_object((await wire.request(subject, body, sent, deadline=30)).body) or {}
             stored = await JetStreamRequests(wire).message(stream_name, seq=answer["seq"])
             assert stored is not None
             assert (stored.subject, stored.block, stored.body) == (subject, HEADERS, body)
@@ -58,9 +60,7 @@ async def test_a_header_that_nats_py_would_change_is_refused_and_nothing_is_sent
 ) -> None:
     connection = await connect((await shared_server(V2_11)).url)
     with pytest.raises(NotPossibleError, match="a: nats-py cannot send the header"):
-        await wire_of(connection).request(
-            "a", b"", HEADER_LINE + line + b"\r\n\r\n", within_seconds=1, accept=read_answer
-        )
+        await wire_of(connection).request("a", b"", HEADER_LINE + line + b"\r\n\r\n", deadline=1)
     assert connection.stats["out_msgs"] == 0
 
 
@@ -112,8 +112,7 @@ async def test_many_requests_at_once_get_their_own_answers(shared_server: Shared
     wire = wire_of(asking)
 
     async def double(n: int) -> int:
-        found = await wire.request("double", b"%d" % n, within_seconds=30, accept=lambda reply: read_object(reply.body))
-        return int(found["n"])
+        return int((await request_json(wire, "double", n, deadline=30))["n"])
 
     assert await asyncio.gather(*map(double, range(200))) == [2 * n for n in range(200)]
 
@@ -129,10 +128,11 @@ async def test_only_an_answer_that_is_accepted_counts(shared_server: SharedServe
     await answering.subscribe("asked", cb=answer)
     await answering.flush()
 
-    def accept(reply: ClientReply) -> str | None:
-        return (read_object(reply.body) or {}).get("stream")
+    def names_a_stream(_block: bytes, body: bytes) -> bool:
+        return "stream" in (read_object(body) or {})
 
-    assert await wire_of(await connect(url)).request("asked", within_seconds=30, accept=accept) == "S"
+    reply = await wire_of(await connect(url)).request("asked", deadline=30, accepts=names_a_stream)
+    assert reply == (b"", b'{"stream": "S"}')
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11])
@@ -173,6 +173,28 @@ async def test_only_a_sequence_says_that_a_message_is_stored(
     assert await below.stream_of("any") == "T"
 
 
+async def test_only_what_may_be_repeated_is_sent_again_while_no_answer_comes(
+    shared_server: SharedServer, connect: Connect
+) -> None:
+    url = (await shared_server(V2_11)).url
+    answering, asked = await connect(url), list[str]()
+
+    async def answer(message: Any) -> None:
+        asked.append(message.subject)
+        if asked.count(message.subject) == 2:
+            await message.respond(b"{}")
+
+    for subject in ("change", "question"):
+        await answering.subscribe(subject, cb=answer)
+    await answering.flush()
+    wire = wire_of(await connect(url))
+    change = asyncio.create_task(wire.request("change", deadline=3 * RESEND_INTERVAL_SECONDS))
+    assert await wire.request("question", deadline=30, is_repeatable=True) == (b"", b"{}")
+    with pytest.raises(DeadlineError):
+        await change
+    assert sorted(asked) == ["change", "question", "question"]
+
+
 async def test_a_reply_subject_is_that_of_one_request_and_shows_no_other(
     shared_server: SharedServer, connect: Connect
 ) -> None:
@@ -187,7 +209,7 @@ async def test_a_reply_subject_is_that_of_one_request_and_shows_no_other(
     await answering.flush()
     wire = wire_of(await connect(url))
     for _ in range(3):
-        await wire.request("asked", within_seconds=30, accept=read_answer)
+        await wire.request("asked", deadline=30)
     tokens = [reply.rpartition(".")[2] for reply in replies]
     assert (len(set(tokens)), {len(token) for token in tokens}) == (3, {24})
     assert len({token[:8] for token in tokens}) == 3
@@ -200,14 +222,14 @@ async def test_what_a_server_would_close_the_connection_for_is_not_sent(
     wire = wire_of(connection)
     large = b"x" * (connection.max_payload - len(HEADERS) + 1)
     with pytest.raises(RefusedError) as refused:
-        await wire.request("a", large, HEADERS, within_seconds=1, accept=read_answer)
+        await wire.request("a", large, HEADERS, deadline=1)
     assert refused.value.code == 10054
     with pytest.raises(NotPossibleError):
-        await wire.request("a" * MAX_CONTROL_LINE_BYTES, within_seconds=1, accept=read_answer)
+        await wire.request("a" * MAX_CONTROL_LINE_BYTES, deadline=1)
     for subject in ("a b", "a\r\nPUB c 0\r\n", "", "\udcff"):
         for block in (b"", HEADERS):
             with pytest.raises(NotPossibleError):
-                await wire.request(subject, b"", block, within_seconds=1, accept=read_answer)
+                await wire.request(subject, b"", block, deadline=1)
     assert connection.is_connected
 
 
@@ -218,11 +240,11 @@ async def test_no_answer_and_no_connection_are_errors(start_server: StartServer,
     await connection.flush()
     wire = wire_of(connection)
     with pytest.raises(NoAnswerError, match=r"silent: no answer within 0.05 s"):
-        await wire.request("silent", within_seconds=0.05, accept=read_answer)
+        await wire.request("silent", deadline=0.05)
     await server.stop()
     await eventually(lambda: connection.is_closed, describe="the connection is lost")
     with pytest.raises(NoAnswerError, match="no connection"):
-        await wire.request("silent", within_seconds=30, accept=read_answer)
+        await wire.request("silent", deadline=30)
 
 
 async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_coming_back(
@@ -243,7 +265,7 @@ async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_
     for _ in range(100):
         loop.call_soon(turn)
         with pytest.raises(NoAnswerError, match="no connection"):
-            await wire.request("a", within_seconds=1, accept=read_answer)
+            await wire.request("a", deadline=1)
     assert turns == 100
 
 
@@ -264,7 +286,7 @@ async def test_a_missing_permission_is_noticed_long_before_the_end_of_the_wait(
         wire = wire_of(await connect(server.url, user=user, password="p"))  # noqa: S106
         for _ in range(2):
             with pytest.raises(ForbiddenError, match=text):
-                await wire.request("denied", within_seconds=3_600, accept=lambda _reply: None)
+                await wire.request("denied", deadline=3_600, accepts=lambda *_reply: False)
 
 
 def test_a_request_is_json() -> None:

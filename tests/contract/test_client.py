@@ -13,6 +13,7 @@ import nats.aio.client
 import pytest
 
 from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, NotPossibleError
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection, frame
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.wire import (
@@ -241,11 +242,11 @@ async def test_an_answer_counts_for_its_own_request_alone_and_has_no_headers_if_
             kind = b"HMSG" if block else b"MSG"
             server.writer.write(b"%b %b %b %b\r\n%b%b\r\n" % (kind, reply, sid[1], sizes, block, body))
 
-        first = asyncio.create_task(connection.request_json("asked"))
+        first = asyncio.create_task(request_json(connection, "asked"))
         seen = await asked(1)
         answer(seen, b'{"n": 1}')
         assert await first == {"n": 1}
-        second = asyncio.create_task(connection.request_json("asked"))
+        second = asyncio.create_task(request_json(connection, "asked"))
         reply = await asked(2)
         stem, _dot, number = seen.rpartition(b".")
         assert reply.startswith(stem + b".")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.requests import MESSAGE_NOT_FOUND
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.jetstream import consumer_follower, followed_bodies, pulled_consumer
-from nats_scheduler.jetstream.api import MESSAGE_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.burst import MIN_BURST_FIRES
 from nats_scheduler.jetstream.connection import Connection, ServerInfo, frame
 from nats_scheduler.jetstream.consumer_follower import ConsumerFollower

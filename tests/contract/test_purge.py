@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged, Version
 from nats_scheduler.jetstream import block_indexes
@@ -82,7 +83,7 @@ async def removals(account: Account, stream: str) -> AsyncIterator[list[tuple[st
 
     for request in ("PURGE", "MSG.DELETE"):
         account.connection.subscribe(f"$JS.API.STREAM.{request}.{stream}", note)
-    await account.connection.request_json("$JS.API.INFO")
+    await request_json(account.connection, "$JS.API.INFO")
     yield seen
 
 
@@ -92,7 +93,7 @@ async def watched(url: str, stream: str) -> AsyncIterator[tuple[PortSide, list[b
     async with server_side(url, stream, {}) as side, account_on(url) as account, removals(account, stream) as seen:
         bodies: list[bytes] = []
         yield side, bodies
-        await account.connection.request_json("$JS.API.INFO")  # answered behind all that was seen
+        await request_json(account.connection, "$JS.API.INFO")  # answered behind all that was seen
         bodies += [body for _request, body in seen]
 
 

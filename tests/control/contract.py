@@ -29,9 +29,10 @@ from nats_scheduler.control.fire_requests import backfill, fire
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.store_port import EVER, Published
+from nats_scheduler.control.store_port import EVER
 from nats_scheduler.control.words import is_same
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.publish_answers import Published
 from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second

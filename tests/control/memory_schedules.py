@@ -24,10 +24,11 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.store_port import Published, Refusal, Served, StreamNow
+from nats_scheduler.control.store_port import Served, StreamNow
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.publish_answers import Published, Refusal
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.message.subjects import is_covered

@@ -25,10 +25,10 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.store_port import Published
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.publish_answers import Published
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.schedule_store import connection_store

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.errors import RefusedError, RejectedError
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import capabilities
@@ -255,7 +256,7 @@ async def by_request(one: Streams, name: str, changes: Config, kind: str) -> Out
     """Send the raw request of a foreign tool; where the server takes it, wait for what the sidecar says or does."""
     config = one.config(name, {**changes, "description": kind})
     was_served, before = one.is_served(name), len(one.refusals(name))
-    answer = await one.side.account.connection.request_json(f"$JS.API.STREAM.{kind}.{name}", config)
+    answer = await request_json(one.side.account.connection, f"$JS.API.STREAM.{kind}.{name}", config)
     if "error" in answer:
         return ("refused", answer["error"]["err_code"], answer["error"]["description"])
     if one.side.is_native or (not was_served and (config[FLAG] is None or config[FLAG] is False)):
@@ -383,7 +384,7 @@ async def test_every_creation_that_was_accepted_is_accepted_again(streams: list[
         name = one.name()
         made = await by_request(one, name, changes, "CREATE")
         config = one.config(name, {**changes, "description": "CREATE"})
-        answer = await one.side.account.connection.request_json(f"$JS.API.STREAM.CREATE.{name}", config)
+        answer = await request_json(one.side.account.connection, f"$JS.API.STREAM.CREATE.{name}", config)
         return answer.get("error", {}).get("err_code") if made[0] == "flagged" else None
 
     for one in streams:

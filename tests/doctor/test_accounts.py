@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
@@ -298,7 +299,7 @@ async def test_a_purge_with_an_unreadable_body_is_why_none_is_sent(shared_server
     async with account_on(server.url) as account:
         await account.create("PURGED")
         await account.publish("PURGED.a")
-        answer = await account.connection.request_json("$JS.API.STREAM.PURGE.PURGED", "?")
+        answer = await request_json(account.connection, "$JS.API.STREAM.PURGE.PURGED", "?")
         assert answer["purged"] == 1
 
 

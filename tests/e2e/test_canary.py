@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nats_scheduler.cli.main import main
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.observe.canary_record import GRACE_NS
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -56,9 +57,9 @@ async def test_it_fires_and_is_seen_nowhere_but_in_its_own_metrics(
         assert (running.gauge("canary_lateness_seconds_sum") or 0) < 60
         samples = [sample for family in running.metrics.registry.collect() for sample in family.samples]
         assert {sample.labels.get("stream") for sample in samples} == {None, "S"}
-        listed = await account.connection.request_json("nats_scheduler.v1.streams.list", {})
+        listed = await request_json(account.connection, "nats_scheduler.v1.streams.list", {})
         assert [one["stream"] for one in listed["streams"]] == ["S"]
-        instances = await account.connection.request_json("nats_scheduler.v1.instances.list", {})
+        instances = await request_json(account.connection, "nats_scheduler.v1.instances.list", {})
         assert CANARY_STREAM not in str(instances)
         for command in ("ls", "doctor", "instances", "failures"):
             words = [command, "-s", server.url, "--no-context"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.events import FireConfirmed, FireRefused, FireStored, FireUnknown
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
@@ -163,7 +164,7 @@ def answer_at_once(account: Account, subject: str, body: bytes) -> list[bytes]:
 async def test_the_answer_of_a_core_subscriber_is_passed_over(served: Served) -> None:
     for number, body in enumerate(ANSWERS):
         answer_at_once(served.account, served.subject(f"out.{number}"), body)
-    await served.account.connection.request_json("$JS.API.INFO")  # the subscriptions are in place
+    await request_json(served.account.connection, "$JS.API.INFO")  # the subscriptions are in place
     for number in range(len(ANSWERS)):
         await served.schedule(f"s.{number}", f"@at {in_seconds(0.3)}", target=f"out.{number}")
     await served.reported(FireStored, len(ANSWERS))

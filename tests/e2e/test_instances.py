@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.events import FiresMissed, FireStored
 from nats_scheduler.engine.ownership import owners
 from nats_scheduler.engine.ownership.order import order_of
@@ -101,7 +102,7 @@ async def test_one_that_is_killed_is_replaced_because_the_server_says_that_it_is
             name = await fleet.owner()
 
             async def has_answered() -> bool:
-                said = await account.connection.request_json(f"$SRV.STATS.nats-scheduler.{name}")
+                said = await request_json(account.connection, f"$SRV.STATS.nats-scheduler.{name}")
                 return any(one["name"] == "health-get" and one["num_requests"] for one in said["endpoints"])
 
             await eventually(has_answered, describe="it was asked whether it is there")

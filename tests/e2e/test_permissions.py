@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.schedule.instants import SECOND
@@ -123,10 +124,10 @@ class Life:
     async def expect_answers(self) -> None:
         """Ask about what is stored, also where the server itself fires it and the sidecar reads it for that."""
         asked = {"stream": "ORDERS", "filter": "orders.every"}
-        page = await self.account.connection.request_json("nats_scheduler.v1.schedules.list", asked)
+        page = await request_json(self.account.connection, "nats_scheduler.v1.schedules.list", asked)
         fired_by = "server" if self.mode == "native" else "sidecar"
         assert [(one["subject"], one["fired_by"]) for one in page["schedules"]] == [("orders.every", fired_by)]
-        jobs = await self.account.connection.request_json("nats_scheduler.v1.schedules.list", {"stream": "JOBS"})
+        jobs = await request_json(self.account.connection, "nats_scheduler.v1.schedules.list", {"stream": "JOBS"})
         assert jobs["mode"] == page["mode"]
 
     async def live(self) -> None:
@@ -186,7 +187,7 @@ async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> N
         await life.publish_schedules()
         await life.expect_everything()
         await running.healthy()
-        assert (await life.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"]
+        assert (await request_json(life.account.connection, "nats_scheduler.v1.health.get"))["ready"]
         await life.expect_answers()
         assert running.sidecar.connection is not None
         running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it

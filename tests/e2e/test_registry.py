@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.value_formats import ENTRY_FORMATS, FORMAT
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.runtime import leftovers
@@ -157,7 +158,7 @@ async def has_only(account: Account, under: str, wanted: Iterable[str]) -> None:
 
 async def instances_of(served: Served) -> list[str]:
     """Return the names of the instances that are alive."""
-    listed = await served.account.connection.request_json("nats_scheduler.v1.instances.list", {})
+    listed = await request_json(served.account.connection, "nats_scheduler.v1.instances.list", {})
     return [one["id"] for one in listed["instances"]]
 
 

@@ -15,10 +15,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from nats_scheduler.control.errors import DeadlineError, NoRespondersError, RefusedError, SchedulerError
+from nats_scheduler.control.transport import Reply
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import Connection, Reply
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.lookups import is_temporary
 from nats_scheduler.message.stored import StoredMessage

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND
+from nats_scheduler.control.requests import MESSAGE_NOT_FOUND
+from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, CONSUMER_NOT_FOUND
 from nats_scheduler.message.subjects import subject_matches
 from tests.harness.waiting import time_reached
 

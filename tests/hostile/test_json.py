@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.control.errors import NoAnswerError
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, Outcome, Refused, Stored, Unknown
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
@@ -245,4 +246,4 @@ async def test_an_answer_that_is_none_is_an_error_of_ours(shared_server: SharedS
         connection.subscribe("odd", answer)
         for number in range(len(documents)):
             with pytest.raises(NoAnswerError):
-                await connection.request_json("odd", number)
+                await request_json(connection, "odd", number)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.events import FireRefused, FireUnknown, ScheduleRejected
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG
@@ -94,7 +95,7 @@ class Scene:
 
     async def expect_nothing_else(self) -> None:
         """Require that nothing happened but fires, and what the publisher itself has caused."""
-        await self.owner.connection.request_json("$JS.API.INFO")
+        await request_json(self.owner.connection, "$JS.API.INFO")
         by_fires = [heard for heard in self.heard if b'"subj":"orders.schedules.' not in heard[1]]
         assert by_fires == []
         for stream in ("ORDERS", "OTHER"):
@@ -133,7 +134,7 @@ async def scene_on(start_server: StartServer, version: str) -> AsyncIterator[Sce
 
         for subject in ("canary.>", PURGE, "$KV.nats_scheduler.stream.OTHER"):
             owner.connection.subscribe(subject, hear)
-        await owner.connection.request_json("$JS.API.INFO")  # the subscriptions are in place
+        await request_json(owner.connection, "$JS.API.INFO")  # the subscriptions are in place
         yield scene
 
 

@@ -1,15 +1,16 @@
 """The JetStream API: how long the client waits for an answer, how it reads a list, and how it sees what others ask."""
 
+import json
 from typing import Any
 
 import pytest
 
 from nats_scheduler.control.errors import NoAnswerError, RefusedError
+from nats_scheduler.control.transport import ANSWER_SECONDS, Accepts, Reply, accept_all
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi, stored_sequence
-from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection, Reply
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
-from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
@@ -23,18 +24,25 @@ class Unanswered(Connection):
     def __init__(self) -> None:
         self.waits: dict[str, tuple[float, bool]] = {}
 
-    async def request_json(
-        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
-    ) -> Object:
+    async def request(
+        self,
+        subject: str,
+        body: bytes = b"",
+        block: bytes = b"",
+        deadline: float = ANSWER_SECONDS,
+        *,
+        is_repeatable: bool = False,
+        accepts: Accepts = accept_all,
+    ) -> Reply:
         """Note it."""
         self.waits[subject.removeprefix("$JS.API.")] = deadline, is_repeatable
-        return {}
+        return Reply(b"", b"{}")
 
 
 async def test_a_consumer_is_awaited_for_less_than_anything_else() -> None:
     """A consumer that was placed on a dead node never answers, and a new attempt is placed again."""
     connection = Unanswered()
-    for deadline in (REQUEST_DEADLINE_SECONDS, 0.5):
+    for deadline in (ANSWER_SECONDS, 0.5):
         api = JetStreamApi(connection, deadline=deadline)
         await api.create_consumer("S", "name", {})
         await api.delete_consumer("S", "name")
@@ -45,7 +53,7 @@ async def test_a_consumer_is_awaited_for_less_than_anything_else() -> None:
             "CONSUMER.DELETE.S.name": (shorter, False),
             "CONSUMER.INFO.S.name": (deadline, True),
         }
-    assert CONSUMER_DEADLINE_SECONDS < REQUEST_DEADLINE_SECONDS
+    assert CONSUMER_DEADLINE_SECONDS < ANSWER_SECONDS
 
 
 class DeadNodes(Connection):
@@ -57,14 +65,23 @@ class DeadNodes(Connection):
     def __init__(self) -> None:
         self.offsets: list[int] = []
 
-    async def request_json(
-        self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
-    ) -> Object:
+    async def request(
+        self,
+        subject: str,
+        body: bytes = b"",
+        block: bytes = b"",
+        deadline: float = ANSWER_SECONDS,
+        *,
+        is_repeatable: bool = False,
+        accepts: Accepts = accept_all,
+    ) -> Reply:
         """Return a page."""
-        self.offsets.append(body["offset"])
-        names = self.NAMES[body["offset"] : body["offset"] + self.PAGE]
+        offset = json.loads(body)["offset"]
+        self.offsets.append(offset)
+        names = self.NAMES[offset : offset + self.PAGE]
         infos = [{"config": {"name": name}, "state": {}} for name in names if name != "B"]
-        return {"total": len(self.NAMES), "streams": infos, "missing": [name for name in names if name == "B"]}
+        page = {"total": len(self.NAMES), "streams": infos, "missing": [name for name in names if name == "B"]}
+        return Reply(b"", json.dumps(page).encode())
 
 
 async def test_a_stream_without_a_leader_is_passed_and_no_other_is_listed_twice() -> None:
@@ -113,8 +130,8 @@ def test_only_an_answer_that_names_the_stream_and_a_sequence_says_that_something
 
 async def test_a_message_that_was_not_asked_for_is_no_answer() -> None:
     class Answering(Unanswered):
-        async def request_json(self, *_arguments: Any, **_more: Any) -> Object:
-            return {"message": {"subject": "s", "seq": 7, "time": "2026-01-01T00:00:00Z"}}
+        async def request(self, *_arguments: Any, **_more: Any) -> Reply:
+            return Reply(b"", b'{"message": {"subject": "s", "seq": 7, "time": "2026-01-01T00:00:00Z"}}')
 
     api = JetStreamApi(Answering())
     for asked in ({"seq": 7}, {"seq": 5, "next_by_subj": ">"}, {"last_by_subj": "s"}):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from nats_scheduler.control.errors import DeadlineError, NoRespondersError
-from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
+from nats_scheduler.control.transport import Reply
+from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.instance_questions import Questions
 from nats_scheduler.service.micro import (

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from nats_scheduler.control.errors import ConnectionLostError, NoRespondersError, RefusedError
+from nats_scheduler.control.requests import STREAM_NOT_FOUND
 from nats_scheduler.engine.inputs import Refused, Stored
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
 from nats_scheduler.jetstream.pulled_consumer import CONSUMER_SILENCE_LIMIT_SECONDS
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE

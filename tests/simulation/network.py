@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from nats_scheduler.control.errors import ConnectionLostError, DeadlineError
+from nats_scheduler.control.transport import ANSWER_SECONDS, RESEND_INTERVAL_SECONDS
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
-from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.network import Fate, Perfect
 from tests.judge.history import SECOND
@@ -125,7 +125,7 @@ class Link:
 
     async def ask_again(self, point: Point, do: Callable[[], Answer], then: Point | None = None) -> Answer:
         """Send a request that changes nothing, and repeat it until an answer comes."""
-        return await self._asked(point, do, then, round(REQUEST_RESEND_INTERVAL_SECONDS * SECOND))
+        return await self._asked(point, do, then, round(RESEND_INTERVAL_SECONDS * SECOND))
 
     async def _asked(self, point: Point, do: Callable[[], Answer], then: Point | None, again: int | None) -> Answer:
         self.process.point(point)
@@ -135,8 +135,8 @@ class Link:
         answer: asyncio.Future[Answer] = loop.create_future()
         self._open.add(answer)
         self._send(do, answer, again)
-        no_answer = DeadlineError(f"no answer within {REQUEST_DEADLINE_SECONDS} s")
-        deadline = loop.call_later(REQUEST_DEADLINE_SECONDS, _fail, answer, no_answer)
+        no_answer = DeadlineError(f"no answer within {ANSWER_SECONDS} s")
+        deadline = loop.call_later(ANSWER_SECONDS, _fail, answer, no_answer)
         try:
             result = await answer
         finally:
