@@ -90,6 +90,7 @@ def answers() -> dict[str, dict[str, Any]]:
         FAILURES: {
             "kept_in": "nats_scheduler_failures",
             "complete": True,
+            "older": None,
             "failures": [
                 {
                     "kind": "fire_refused",

@@ -38,7 +38,7 @@ def check_move(module: ModuleType, stages: FollowerStages, event: FollowerEvent)
     """Let an event happen, and compare what follows with the table."""
     before, following = stages.now, module.FOLLOWER_TABLE[stages.now].get(event)
     if following is None:
-        with pytest.raises(module.AssertionError, match=f"{event.name} happened in {before.name}: expected one"):
+        with pytest.raises(AssertionError, match=f"{event.name} happened in {before.name}: expected one"):
             stages.move(event)
     else:
         assert stages.move(event) is following
