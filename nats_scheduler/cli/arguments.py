@@ -1,7 +1,8 @@
-"""The checks of arguments before a command connects: names of streams, filters, times, durations and files.
+"""The checks of arguments before a command connects: names of streams, filters, times, zones, durations and files.
 
 Rule: an argument that no server could accept ends the command with 2, and the error shows the value, or the file that
-cannot be read. `history`, `changes` and `failures` search in the same way (`range_options`).
+cannot be read. `history`, `changes` and `failures` search in the same way (`range_options`), and all that
+show times take `--tz`.
 Cost: none. Limit: a duration of `--since` or `--until` counts back from this machine's clock.
 """
 
@@ -15,9 +16,12 @@ import click
 from nats_scheduler.cli.output import decorated
 from nats_scheduler.control.past import DEFAULT_ROWS, MAX_ROWS
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
+from nats_scheduler.observe.times import times_in
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.durations import parse_duration
+from nats_scheduler.schedule.invalid import InvalidTimeZone
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.zones import load_zone
 from nats_scheduler.settings.json_files import is_stream_name
 
 MAX_CONTENT_BYTES = 64 * 1024 * 1024
@@ -103,6 +107,25 @@ def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help=f"Rows to show: 1 to {MAX_ROWS:,}, {DEFAULT_ROWS} unless given.",
         ),
     )
+
+
+def _show_in(context: click.Context, _option: click.Parameter, name: str | None) -> None:
+    """Have the command print times in a zone."""
+    if name is None:
+        return
+    zone = load_zone(name)
+    if isinstance(zone, InvalidTimeZone):
+        raise click.UsageError(f"--tz of {name!r}: {zone.reason}")
+    context.with_resource(times_in(zone))
+
+
+zone_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--tz",
+    metavar="ZONE",
+    expose_value=False,
+    callback=_show_in,
+    help="Show times in this time zone, such as Europe/Berlin, and not in UTC; those of --json stay in UTC.",
+)
 
 
 def _instant_of(option: str, text: str | None) -> int | None:

@@ -12,7 +12,7 @@ from functools import partial
 
 import click
 
-from nats_scheduler.cli.arguments import Range, check_schedule, check_stream, range_options
+from nats_scheduler.cli.arguments import Range, check_schedule, check_stream, range_options, zone_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.contents import of_content, print_content
 from nats_scheduler.cli.options import connection_options
@@ -41,6 +41,7 @@ NOT_STORED = "unknown: the server does not store when a fire was due; the fire b
 @click.argument("stream", shell_complete=complete_stream)
 @click.argument("subject", required=False, shell_complete=complete_subject)
 @connection_options
+@zone_option
 @range_options
 @click.option(
     "--target", metavar="SUBJECT", help="Look there instead of on the schedule's target; wildcards are allowed."

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.arguments import check_stream, zone_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.contents import header_texts, of_content, print_body
 from nats_scheduler.cli.fire_table import print_next_fires
@@ -111,6 +111,7 @@ class Story:
 @click.argument("stream", shell_complete=complete_stream)
 @click.argument("subject", shell_complete=complete_subject)
 @connection_options
+@zone_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
 @json_option

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import click
 
+from nats_scheduler.cli.arguments import zone_option
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import in_session
@@ -27,6 +28,7 @@ NONE = "none"
 
 @click.command("instances")
 @connection_options
+@zone_option
 @wide_option
 @json_option
 def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import Range, check_stream, range_options
+from nats_scheduler.cli.arguments import Range, check_stream, range_options, zone_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import (
@@ -62,6 +62,7 @@ def kept_options(command: Command) -> Command:
         click.argument("subject", required=False, shell_complete=complete_subject),
         connection_options,
         range_options,
+        zone_option,
         wide_option,
         json_option,
     )

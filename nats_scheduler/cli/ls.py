@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_filter, check_stream
+from nats_scheduler.cli.arguments import check_filter, check_stream, zone_option
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.listing import FailingSchedules, Listing, read_listing
 from nats_scheduler.cli.options import connection_options
@@ -79,6 +79,7 @@ KINDS = [kind.value for kind in PatternKind]
 @click.command("ls")
 @click.argument("stream", required=False, shell_complete=complete_stream)
 @connection_options
+@zone_option
 @click.option(
     "--filter",
     "subject",

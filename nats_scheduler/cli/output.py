@@ -20,6 +20,7 @@ import click
 
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.texts import printable
+from nats_scheduler.observe.times import zone_name
 
 MAX_FOLDED_ROWS = 2_000
 """The most rows that are laid out for a terminal; in a longer table each row is one line, as in a pipe."""
@@ -48,12 +49,13 @@ def print_table(
 ) -> None:
     """Print rows under column names; `optional` columns may be left out, in this order."""
     cells = [[printable(cell) for cell in row] for row in rows]
+    heads = [column.replace("(UTC)", f"({zone_name()})") for column in columns]
     if wide or not sys.stdout.isatty() or len(cells) > MAX_FOLDED_ROWS:
-        _print_rows([list(columns), *cells])
+        _print_rows([heads, *cells])
         return
     room = shutil.get_terminal_size().columns
     kept, dropped = list(range(len(columns))), []
-    table = [list(columns), *cells]
+    table = [heads, *cells]
     for name in optional:
         if _least_width(table, kept) <= room:
             break
@@ -61,7 +63,7 @@ def print_table(
             kept.remove(columns.index(name))
             dropped.append(name)
     if _least_width(table, kept) > room:
-        _print_stacked(columns, cells, room)
+        _print_stacked(heads, cells, room)
         return
     chosen = [[row[n] for n in kept] for row in table]
     _print_rows(chosen, _widths(chosen, room))

@@ -29,7 +29,7 @@ import click
 from rich.console import Console, ConsoleDimensions
 from rich.segment import Segment
 
-from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.arguments import check_stream, zone_option
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import (
@@ -76,6 +76,7 @@ def _interval(_ctx: click.Context, _param: click.Parameter, text: str) -> float:
 @click.command("top")
 @click.argument("stream", required=False, shell_complete=complete_stream)
 @connection_options
+@zone_option
 @click.option(
     "--interval",
     default="1s",

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import click
 
-from nats_scheduler.cli.arguments import check_filter, check_stream
+from nats_scheduler.cli.arguments import check_filter, check_stream, zone_option
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, fire_line, stream_line
 from nats_scheduler.cli.options import connection_options
@@ -264,6 +264,7 @@ class Watch:
 @click.command("watch")
 @click.argument("stream", required=False, shell_complete=complete_stream)
 @connection_options
+@zone_option
 @click.option("--filter", "subject", metavar="SUBJECT", help="Show only these schedules, such as 'orders.>'.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
 def command(resolved: ResolvedSettings, stream: str | None, subject: str | None, as_json: bool) -> None:

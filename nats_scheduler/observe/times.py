@@ -2,15 +2,25 @@
 
 The rules: an instant is in UTC, with no more digits than are of use to a reader; a lateness has a unit and at most
 three digits that matter; what is not known is `UNKNOWN`, and never 0.
+
+A command may show instants in the time zone of its reader (`times_in`): they have their offset then, so none is taken
+for UTC. The page shows such a zone beside UTC (`local_text`). Documents are in UTC whatever is shown.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.schedule.zones import UTC, Zone
 
 UNKNOWN = "–"
+
+_zone: ContextVar[Zone] = ContextVar("zone", default=UTC)
+"""The time zone in which this context shows instants."""
 
 SHOWN_IN_DAYS_FROM_NS = 2 * DAY
 """A span (ns) from here on is shown in days."""
@@ -32,21 +42,48 @@ def shortened(instant: int) -> int:
     return instant - instant % (MILLISECOND if instant % SECOND >= MILLISECOND else SECOND)
 
 
+@contextmanager
+def times_in(zone: Zone) -> Iterator[None]:
+    """Have the texts of instants that commands print be in a time zone, for as long as the context lasts."""
+    token = _zone.set(zone)
+    try:
+        yield
+    finally:
+        _zone.reset(token)
+
+
+def zone_name() -> str:
+    """Return the name of the time zone in which instants are shown, `UTC` unless there is another one."""
+    return _zone.get().name
+
+
 def time_text(instant: int) -> str:
-    """Return an instant (ns) in UTC as text, to the second or to the millisecond: 2026-01-31T09:00:00.250Z."""
-    return format_rfc3339(shortened(instant))
+    """Return an instant (ns) as text, to the second or to the millisecond: 2026-01-31T09:00:00.250Z."""
+    return _text_in(_zone.get(), shortened(instant))
 
 
 def moment_text(instant: int) -> str:
-    """Return an instant (ns) of the past in UTC as text, to the second: 2026-01-31T09:00:00Z."""
-    return format_rfc3339(instant - instant % SECOND)
+    """Return an instant (ns) of the past as text, to the second: 2026-01-31T09:00:00Z."""
+    return _text_in(_zone.get(), instant - instant % SECOND)
+
+
+def local_text(instant: int, now: int, zone: Zone) -> str:
+    """Return an instant (ns) in a time zone, without the date if that is the date of `now` there: 11:00:00 +02:00."""
+    text, today = (_text_in(zone, one - one % SECOND) for one in (instant, now))
+    date, _, time = text.partition("T")
+    shown = f"{time[:8]} {time[8:].replace('Z', '+00:00')}"
+    return shown if today.startswith(f"{date}T") else f"{date} {shown}"
+
+
+def _text_in(zone: Zone, instant: int) -> str:
+    return format_rfc3339(instant, zone.offset_at(instant))
 
 
 def utc_text(instant: int | None) -> str:
     """Return an instant (ns) to the second, or to the millisecond if it is between two seconds: 2026-01-31 09:00:00."""
     if instant is None:
         return UNKNOWN
-    text = moment_text(instant).removesuffix("Z").replace("T", " ")
+    text = _text_in(UTC, instant - instant % SECOND).removesuffix("Z").replace("T", " ")
     milliseconds = instant % SECOND // MILLISECOND
     return f"{text}.{milliseconds:03}" if milliseconds else text
 
@@ -59,7 +96,7 @@ def when_text(instant: int | None, now: int) -> str:
 
 def clock_text(instant: int | None) -> str:
     """Return an instant (ns) as the time of its day in UTC: 09:00:00."""
-    return UNKNOWN if instant is None else moment_text(instant)[11:19]
+    return UNKNOWN if instant is None else _text_in(UTC, instant - instant % SECOND)[11:19]
 
 
 def minute_text(instant: int | None) -> str:
@@ -70,7 +107,7 @@ def minute_text(instant: int | None) -> str:
 def short_text(instant: int, now: int) -> str:
     """Return an instant (ns) in little room: as the time of the day of `now`, or as a minute: 01-31 09:00."""
     text = moment_text(instant)
-    return text[11:19] if instant // DAY == now // DAY else text[5:16].replace("T", " ")
+    return text[11:19] if text[:10] == moment_text(now)[:10] else text[5:16].replace("T", " ")
 
 
 # -- spans -------------------------------------------------------------------------------------------------------------

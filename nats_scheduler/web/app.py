@@ -28,7 +28,7 @@ from nats_scheduler.web.editing import Editing
 from nats_scheduler.web.link import Link, Reader
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
 from nats_scheduler.web.proxied import Proxied
-from nats_scheduler.web.request_checks import CONTROL_COOKIE, LOGIN, Controllers, RequestGuard, Sessions
+from nats_scheduler.web.request_checks import CONTROL_COOKIE, LOGIN, ZONE, Controllers, RequestGuard, Sessions
 
 
 def application(
@@ -54,6 +54,7 @@ def application(
             *(Route("/" if name == "overview" else f"/{name}", page) for name, page in pages.handlers().items()),
             *(Route(path, page, methods=["GET", "POST"]) for path, page in changing),
             Route(LOGIN, pages.login, methods=["GET", "POST"]),
+            Route(ZONE, pages.zone, methods=["POST"]),
             Route("/healthz", healthz),
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),
         ],

@@ -35,7 +35,7 @@ from nats_scheduler.service.micro import UNPROCESSABLE, ServiceError
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
 from nats_scheduler.service.searches import FIELDS, search_keys
 from nats_scheduler.service.sidecar_answers import Answers
-from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, body_of
+from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, as_given, body_of
 from nats_scheduler.web.rendering import address
 from nats_scheduler.web.request_checks import CHANGE, CHANGED, Controller, Controllers
 from nats_scheduler.web.results import FormRow, Result, Results
@@ -158,7 +158,7 @@ class Control:
             "most_chars": MAX_AUTHOR_CHARS,
             **values,
         }
-        return await self.pages.page(name, title, partial(_given, shown), request)
+        return await self.pages.page(name, title, partial(as_given, shown), request)
 
     def shown_done(self, request: Request, words: str, stream: str, rows: Sequence[FormRow]) -> Response:
         """Lead to the page that shows what was done, what was refused, and what is not known."""
@@ -326,7 +326,3 @@ def missing_of(author: Mapping[str, str]) -> str:
 def code_of(error: SchedulerError) -> int:
     """Return the code of an error of a sidecar, 0 of any other."""
     return error.code if isinstance(error, ServiceError) else 0
-
-
-async def _given(values: Values, _query: Mapping[str, str]) -> Values:
-    return values

@@ -236,7 +236,7 @@ class Editing:
         written = written_in(form)
         preview = await self._preview(do, written)
         if request.headers.get("x-fragment"):
-            return self._control.pages.part("preview.html", {"preview": preview})
+            return self._control.pages.part(request, "preview.html", {"preview": preview})
         author, stale = author_of(request.state.who, form), preview.code == CONFLICT
         notes = "\n".join(preview.answer["notes"]) if preview.answer is not None else ""
         wrong = preview.refusal if form.text("step") == "store" else ""

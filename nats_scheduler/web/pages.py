@@ -25,6 +25,7 @@ from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.zones import UTC
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
@@ -34,10 +35,12 @@ from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
 from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.service.verdict import Known, grouped, troubled_first, verdict
 from nats_scheduler.version import VERSION
+from nats_scheduler.web import reader_zone as reader_zones
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, day_of, hour_of
 from nats_scheduler.web.content_page import content_values
 from nats_scheduler.web.control_check import refusal_of
+from nats_scheduler.web.reader_zone import reader_zone
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.request_checks import (
     CONTROL_COOKIE,
@@ -421,6 +424,28 @@ class Pages:
         )
         return entered
 
+    async def zone(self, request: Request) -> Response:
+        """Have the browser keep the time zone of its reader, or forget it."""
+        form = dict(parse_qsl((await body_of(request, MAX_LOGIN_BYTES) or b"").decode("latin-1"), errors="replace"))
+        name, answer = form.get("zone", "").strip(), RedirectResponse(_own_path(form.get("next", "/")), 303)
+        if name in ("", UTC.name):
+            answer.delete_cookie(reader_zones.COOKIE, self._cookie_path, httponly=True, samesite="strict")
+            return answer
+        zone = reader_zones.zone_called(name)
+        if zone is None:
+            sentence = f"a time zone of '{name[:64]}': expected a name such as Europe/Berlin, or nothing"
+            wrong = {"is_still": True, "sentence": sentence, "status": 422}
+            return await self.page("problem", "Not a time zone", partial(as_given, wrong), request)
+        answer.set_cookie(
+            reader_zones.COOKIE,
+            reader_zones.cookie_of(zone),
+            reader_zones.KEPT_SECONDS,
+            path=self._cookie_path,
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
     def _login_form(self, target: str, status: int, wait: int = 0) -> Response:
         settings = [{CONTROL_COOKIE: "web_control_token"}.get(one.name, "web_token") for one in self._logins]
         wrong = f"{too_many_attempts(wait).capitalize()}." if wait else "This is not the token." if status != OK else ""
@@ -462,6 +487,7 @@ class Pages:
             "is_still": False,
             "who": request.state.who,
             "proof": self._proof(request),
+            "reader_zone": reader_zone(request.cookies),
             "controls": self._controllers,
             "logins": [one for one in self._logins if one.login_of(request.headers) is not None],
             "here": address(request.url.path, **request.query_params),
@@ -479,9 +505,10 @@ class Pages:
         who, is_part = request.state.who, "x-fragment" in request.headers
         return "" if is_part or who is None or self._controllers is None else self._controllers.form_proof(who)
 
-    def part(self, name: str, values: Values) -> Response:
+    def part(self, request: Request, name: str, values: Values) -> Response:
         """Render a part of a page, for a script that puts it there."""
-        return HTMLResponse(render(self._templates, name, values))
+        shown = {"now": self._source.now(), "reader_zone": reader_zone(request.cookies), **values}
+        return HTMLResponse(render(self._templates, name, shown))
 
     async def _common(self) -> Values:
         """Ask for what each page shows."""
@@ -552,6 +579,11 @@ def _soonest(timeline: TimelineAnswer) -> list[tuple[int, ScheduleDocument]]:
     """Return when each of the next schedules fires (ns), soonest first: some have fired since they were found."""
     found = [(due, one) for one in timeline["soonest"] if (due := due_of(one)) is not None]
     return sorted(found, key=lambda row: row[0])
+
+
+async def as_given(values: Values, _query: Query) -> Values:
+    """Ask for nothing: the values are there."""
+    return values
 
 
 def _wanted(query: Query) -> dict[str, str | None]:

@@ -3,7 +3,8 @@
 The rules: every value is escaped, and made visible (`visible`), because the environment does both for each expression
 of each template; no template marks anything as safe. Only the value of a field is not made visible (`exact`), since it
 is sent back. So a text that a publisher wrote can neither reorder the text around it nor hide in it. A value that a
-template misspells is an error. Instants, spans and lateness are written by `observe.times`.
+template misspells is an error. Instants, spans and lateness are written by `observe.times`, in UTC; the time in the
+zone of the reader stands beside them.
 Cost: templates are compiled once.
 """
 
@@ -11,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from nats_scheduler.message.foreign_json import time_of
@@ -21,6 +23,7 @@ from nats_scheduler.observe.times import (
     count_text,
     distance_text,
     lateness_text,
+    local_text,
     minute_text,
     plural,
     upcoming_text,
@@ -28,6 +31,7 @@ from nats_scheduler.observe.times import (
     when_text,
 )
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.zones import Zone
 
 
 def address(path: str, /, **values: str | None) -> str:
@@ -80,6 +84,15 @@ def grade(nanoseconds: int | None) -> str:
     return " much" if nanoseconds >= SECOND else " some"
 
 
+@pass_context
+def local(context: Context, instant: int | None, now: int) -> Markup | str:
+    """Return an instant (ns) in the time zone of the reader, to stand behind the one in UTC; "" without such a zone."""
+    zone: Zone | None = context.get("reader_zone")
+    if zone is None or instant is None:
+        return ""
+    return Markup(' <span class="local">{}</span>').format(local_text(instant, now, zone))
+
+
 def templates(prefix: str = "") -> Environment:
     """Return the environment of all templates, in which each address begins with the prefix of a proxy."""
     environment = Environment(
@@ -100,6 +113,7 @@ def templates(prefix: str = "") -> Environment:
         upcoming=upcoming_text,
         clock=clock_text,
         minute=minute_text,
+        local=local,
         distance=distance_text,
         lateness=lateness_text,
         count=count_text,

@@ -5,8 +5,8 @@ The rules:
 - A request for a name that nobody configured is refused, so that no other site can make a browser read the page under
   its own name (DNS rebinding). An IP address cannot be rebound. A name that a trusted proxy forwards has to be one too,
   beside that of the request: a proxy may pass on what a browser wrote there.
-- Pages are only read: everything but GET and HEAD is refused, except the form of the login, and the pages that change
-  schedules, where those are on.
+- Pages are only read: everything but GET and HEAD is refused, except the forms of the login and of the reader's time
+  zone, and the pages that change schedules, where those are on.
 - With a token nothing is shown without it, except the login, its style and `/healthz`. It is compared in constant time.
 - Who sends wrong tokens has to wait (`web.attempts`), whether a form or a program sends them.
 - Who changes schedules has a session of another token, or is named by a trusted proxy. A form is bound to them.
@@ -43,7 +43,7 @@ SESSION_SECONDS = 12 * 60 * 60
 MAX_TARGET_BYTES = 32 * 1024
 """Longest path with its query; the subject of a schedule has at most some 4 KB, three characters a byte."""
 
-LOGIN = "/login"
+LOGIN, ZONE = "/login", "/zone"
 CHANGE, EDIT, ADD, CHANGED = "/change", "/edit", "/add", "/changed"
 FORM_PATHS = frozenset({CHANGE, EDIT, ADD})
 """The pages that change schedules."""
@@ -206,7 +206,7 @@ class RequestGuard:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._sessions = sessions
         self._controllers = controllers
-        self._posts = FORM_PATHS if controllers else frozenset[str]()
+        self._posts = {ZONE} | (FORM_PATHS if controllers else frozenset[str]())
         if sessions or (controllers and controllers.sessions):
             self._posts |= {LOGIN}
 

@@ -69,6 +69,8 @@ WRONG_USE: Mapping[str, str] = {
     "ls --invalid --count 3": "--invalid",
     "ls --state odd": "--state",
     "ls --kind odd": "--kind",
+    "ls --tz Atlantis": "no such time zone; expected a name such as Europe/Amsterdam",
+    "watch --tz ''": "the name of a time zone is empty",
     "ls --filter *..b": "a subject such as",
     "ls --filter ''": "a part of a subject, or a subject such as",
     "ls --target ''": "a subject such as",

@@ -220,6 +220,19 @@ async def test_a_schedule_whose_fire_before_is_unfinished_is_listed_as_such(
         assert "ORDERS.plain" not in only
 
 
+async def test_times_are_shown_in_the_zone_of_the_reader(prompt: Prompt) -> None:
+    await prompt.create()
+    await prompt.schedule("ORDERS.s", "@at 2100-07-01T10:00:00Z", "ORDERS.out")
+    shown = await prompt.shows("ls ORDERS --tz Europe/Berlin --wide")
+    assert "next fire (Europe/Berlin)" in shown
+    assert "2100-07-01T12:00:00+02:00" in shown
+    assert "next fire (UTC)" in await prompt.shows("ls ORDERS"), "the next command is not changed"
+    document = await prompt.document("ls ORDERS --tz Europe/Berlin")
+    assert document["schedules"][0]["next_fire"]["utc"] == "2100-07-01T10:00:00Z"
+    for command in ("info ORDERS ORDERS.s", "history ORDERS", "instances"):
+        await prompt.shows(f"{command} --tz Asia/Tokyo")
+
+
 async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(prompt: Prompt) -> None:
     for name in ("A", "B"):
         await prompt.create(name, allow_msg_schedules=False)

@@ -99,7 +99,7 @@ async def followed(client: httpx.AsyncClient) -> set[str]:
             if link.startswith("#"):
                 continue
             assert link.startswith(f"{PREFIX}/"), (path, link)
-            if not urlsplit(link).path.endswith(("/login", "/change", "/edit", "/add")):
+            if not urlsplit(link).path.endswith(("/login", "/zone", "/change", "/edit", "/add")):
                 waiting.append(urljoin(path, link))
     return {urlsplit(path).path.removeprefix(PREFIX) for path in opened}
 
