@@ -12,7 +12,7 @@ from typing import Any
 import nats.aio.client
 import pytest
 
-from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, NotPossibleError
+from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, RefusedError
 from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection, frame
 from nats_scheduler.jetstream.dial import Dialer
@@ -211,7 +211,7 @@ async def test_what_a_server_announces_anew_is_taken() -> None:
         await eventually(lambda: noticed)
         assert (noticed, connection.server.max_payload, connection.server.version) == ([2_000], 2_000, "2.11.11")
         assert connection.known_addresses == ["127.0.0.1:1"]
-        with pytest.raises(NotPossibleError, match=r"3000 bytes are more than the server's 2000"):
+        with pytest.raises(RefusedError, match="3,000 bytes with headers, and the server takes 2,000"):
             await connection.request("a", b"x" * 3_000)
         assert not connection.publish("a", b"x" * 3_000)
         server.writer.write(b'INFO {"server_id":"X","max_payload":"many"}\r\n')

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.errors import NotPossibleError, RefusedError
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, Report
 from nats_scheduler.engine.events import FireRefused, ScheduleRejected
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
@@ -80,7 +80,7 @@ async def test_a_request_that_the_server_would_hang_up_over_is_not_sent(shared_s
         connection = account.connection
         with pytest.raises(NotPossibleError):
             await account.api.stream("S" * 5_000)
-        with pytest.raises(NotPossibleError):
+        with pytest.raises(RefusedError, match="message size exceeds maximum allowed"):
             await connection.request("a", b"x" * (connection.server.max_payload + 1))
         with pytest.raises(NotPossibleError):
             connection.subscribe("s" * 5_000, lambda *_message: None)
