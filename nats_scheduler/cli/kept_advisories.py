@@ -32,13 +32,13 @@ from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.advisories import FAILURE_KINDS
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, instant_of
-from nats_scheduler.observe.texts import what_happened
+from nats_scheduler.observe.texts import parts_text, what_happened
 from nats_scheduler.observe.times import moment_text
 from nats_scheduler.service.past_answers import changes_document, kept_changes
 from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes
 from nats_scheduler.settings.load import ResolvedSettings
 
-CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")
+CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "changed", "sequence")
 FAILURE_COLUMNS = ("stored (UTC)", "kind", "stream", "schedule", "what")
 NOT_OF_THE_SERVER = "the server's own scheduler reports no failures: what it missed is not known"
 
@@ -80,7 +80,7 @@ def _print_end(found: FailuresDocument, number: int, noun: str, nothing: str) ->
 @click.command("changes")
 @kept_options
 def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool, as_json: bool) -> None:
-    """Show who changed schedules, when and why, newest first.
+    """Show who changed schedules, when and why, and what changed, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
@@ -115,6 +115,7 @@ def _cells(kept: FailureDocument, change: Change) -> list[str]:
         what,
         change.author.name,
         change.author.reason,
+        parts_text(change.parts),
         " → ".join(sequences),
     ]
 

@@ -11,7 +11,9 @@ The rules:
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
+from nats_scheduler.control.changed_parts import NO_PARTS, ChangedParts, changed_parts
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
+from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import remove
 from nats_scheduler.control.errors import ConflictError
@@ -21,6 +23,7 @@ from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import store_schedule
 from nats_scheduler.control.words import is_same
+from nats_scheduler.message.stored import StoredMessage
 
 
 async def carry_out_all(
@@ -56,13 +59,21 @@ async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Au
         return await remove(store, stream, subject, author=author, expected=expected)
     kind = Kind.ADDED if step.before is None else Kind.EDITED
     before = expected or None
-    change = Change(kind, stream, subject, before, before, author, store.now(), notes=step.notes)
+    parts = NO_PARTS if step.before is None else _parts(served, step, step.before)
+    change = Change(kind, stream, subject, before, before, author, store.now(), notes=step.notes, parts=parts)
     try:
         return await store_schedule(store, served, change, step.block, step.body)
     except ConflictError as error:
         last = await store.last(stream, subject)
         if last is None and step.action is Action.ADD and expected:
-            return await store_schedule(store, served, replace(change, before=None), step.block, step.body)
+            added = replace(change, before=None, parts=NO_PARTS)
+            return await store_schedule(store, served, added, step.block, step.body)
         if last is None or not is_same(last, step.block, step.body):
             raise ConflictError(str(error), 0 if last is None else last.sequence) from None
         return Change(Kind.UNCHANGED, stream, subject, last.sequence, last.sequence, author, store.now())
+
+
+def _parts(served: Served, step: Step, before: Current) -> ChangedParts:
+    """Return what a step that replaces a schedule makes of it."""
+    after = read_current(StoredMessage(step.subject, 0, 0, step.block, step.body), served)
+    return NO_PARTS if after is None else changed_parts(before, after.dialect, after.active_block, step.body)

@@ -7,12 +7,14 @@ The rules:
 - What people write (author, reason) is cut to `MAX_AUTHOR_CHARS` and made printable. The server vouches for none of it.
 - Its keys are those of a change in a JSON document (`observe.documents`), with 0 for no sequence.
 - A change that is read back from an advisory is one that any client may have written.
+- What of the schedule is another one is in it as `control.changed_parts` limits it.
 - A change of many fires names the first `MAX_FIRES_NAMED`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from nats_scheduler.control.changed_parts import parts_document, printable, read_parts
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.message.advisory_messages import AdvisoryMessage, advisory_message
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -22,8 +24,6 @@ MAX_FIRES_NAMED = 100
 
 MAX_NOTE_CHARS = 400
 """Characters of one note: it may show a header."""
-
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def change_advisory(change: Change) -> AdvisoryMessage:
@@ -41,6 +41,7 @@ def change_advisory(change: Change) -> AdvisoryMessage:
             "reason": printable(change.author.reason, MAX_AUTHOR_CHARS),
             "fires": [format_rfc3339(one) for one in change.fires[:MAX_FIRES_NAMED]],
             "fires_stored": len(change.fires),
+            "parts": parts_document(change.parts),
             "notes": [printable(note, MAX_NOTE_CHARS) for note in change.notes],
         },
     )
@@ -67,13 +68,8 @@ def read_change(body: Mapping[str, Any]) -> Change | None:
         when,
         tuple(fire for fire in fires if isinstance(fire, int)),
         tuple(printable(note, MAX_NOTE_CHARS) for note in _texts(body.get("notes"))),
+        read_parts(body.get("parts")),
     )
-
-
-def printable(text: str, most: int) -> str:
-    """Return a text of at most `most` characters, without those that a terminal would act on or JSON cannot hold."""
-    cut = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(one if one.isprintable() else _REPLACEMENT for one in cut)
 
 
 def _texts(value: Any) -> list[str]:

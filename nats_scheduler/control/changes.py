@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nats_scheduler.control.changed_parts import NO_PARTS, ChangedParts
+
 if TYPE_CHECKING:
     from nats_scheduler.control.current import Current
 
@@ -61,6 +63,8 @@ class Change:
     """The fire times (ns) of the fires that were stored."""
     notes: tuple[str, ...] = ()
     """Notes for the operator, such as that a phase is lost; one sentence each."""
+    parts: ChangedParts = NO_PARTS
+    """What it makes of the schedule that was there before."""
     sequences: tuple[int, ...] = field(default=(), compare=False)
     """The sequences of these fires, in the stream of their target."""
     schedule: Current | None = field(default=None, compare=False, repr=False)

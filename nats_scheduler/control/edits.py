@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace as _with
 
 from nats_scheduler.control.anchor import anchor_name, counted_anew, with_phase
+from nats_scheduler.control.changed_parts import changed_parts
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, is_marker
 from nats_scheduler.control.errors import (
@@ -148,7 +149,8 @@ async def edit(
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
     notes = (*notes, *ends_by_age(served, wanted, store.now()))
     notes = (*unfired(served, found, block, body, store.now()), *notes)
-    change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact), schedule=wanted)
+    parts = changed_parts(found, found.dialect, active, body)
+    change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact), parts=parts, schedule=wanted)
     if dry_run:
         await store.check_publish(subject)
         return change
@@ -230,7 +232,8 @@ def _addition(
     if _is_there(found, wanted):
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
         return _with(change, kind=Kind.UNCHANGED, notes=notes, schedule=found)
-    return _with(change, kind=Kind.EDITED, notes=(*_losses(served, wanted, found, now), *notes))
+    parts = changed_parts(found, wanted.dialect, wanted.active_block, wanted.message.body or b"")
+    return _with(change, kind=Kind.EDITED, parts=parts, notes=(*_losses(served, wanted, found, now), *notes))
 
 
 def _losses(served: Served, wanted: Current, found: Current | None, now: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ tool has lost the time at which it was stored; both are said in the notes.
 """
 
 from nats_scheduler.control.anchor import BEGINS_ANEW, anchor_name, counted_anew, has_grid, with_phase
+from nats_scheduler.control.changed_parts import changed_parts
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.edits import ends_by_age
@@ -60,13 +61,14 @@ async def pause(
     if found.is_fired_by_server and not header_value(block, MSG_ROLLUP):
         # A server that builds its index anew would find an older version, if one was left, and fire it.
         block = with_header(block, MSG_ROLLUP, b"sub")
-    paused, sequence = paused_block(block, found.dialect), found.sequence
+    paused, sequence, body = paused_block(block, found.dialect), found.sequence, found.message.body or b""
     check_written(paused, before=block)
-    change = Change(Kind.PAUSED, stream, subject, sequence, sequence, author, store.now(), notes=notes)
+    parts = changed_parts(found, found.dialect, block, body)
+    change = Change(Kind.PAUSED, stream, subject, sequence, sequence, author, store.now(), notes=notes, parts=parts)
     if dry_run:
         await store.check_publish(subject)
         return change
-    return await store_schedule(store, served, change, paused, found.message.body or b"")
+    return await store_schedule(store, served, change, paused, body)
 
 
 async def resume(
@@ -97,7 +99,8 @@ async def resume(
     block, body = publishable_again(found.active_block), found.message.body or b""
     resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
     notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes, schedule=resumed)
+    parts = changed_parts(found, found.dialect, block, body)
+    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, (), notes, parts, schedule=resumed)
     if dry_run:
         await store.check_publish(subject)
         return change

@@ -196,6 +196,17 @@ def diff(before: ScheduleForm, after: ScheduleForm, dialect: Dialect) -> Edit:
     return Edit([item for item in new if item not in old], list(gone), body)
 
 
+def differing(before: ScheduleForm, after: ScheduleForm) -> list[tuple[str, str | None, str | None]]:
+    """Return the fields and the policies that differ: the name of each, and its values before and after."""
+    old, new = [{**_fields(form), **dict(form.policies)} for form in (before, after)]
+    names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+    return [(name, old.get(name), new.get(name)) for name in names]
+
+
+def _fields(form: ScheduleForm) -> dict[str, str | None]:
+    return {field.name: getattr(form, field.name) for field in FIELDS}
+
+
 @cache
 def names_of_form(dialect: Dialect) -> frozenset[bytes]:
     """Return the headers that have a field, or are policies: all others are the publisher's own."""

@@ -42,6 +42,18 @@ def _list(description: str, items: Key) -> Key:
     return {"description": description, "type": "array", "items": items}
 
 
+def _value(description: str) -> Key:
+    return {"description": description, "type": ["string", "null"]}
+
+
+def _switch(description: str) -> Key:
+    return {"description": description, "type": "boolean"}
+
+
+def _object(description: str, keys: dict[str, Key]) -> Key:
+    return {"description": description, "type": "object", "properties": keys, "required": list(keys)}
+
+
 INSTANT: Key = {
     "type": "string",
     "format": "date-time",
@@ -58,6 +70,28 @@ DESCRIPTION = _text("The server's description of that code.")
 VALUE = _text("Its value, shortened.")
 REFUSAL = _number("The server's error code; 403 if the sidecar's user may not publish to the target.")
 ERROR = _text("The server's description of the error.")
+
+PARTS = _object(
+    "What the change made of the schedule that was there before: `fields`, a list of fields and policies, each with "
+    "`name`, `before`, `after` and `exact`, which is false if a value is cut or a character in it was replaced; "
+    "`headers`, the names of other headers that differ; and `body`, true if it has another body.",
+    {
+        "fields": _list(
+            "Fields and policies that differ.",
+            _object(
+                "One of them.",
+                {
+                    "name": _text("That of the field, such as `pattern`, of the policy, or `dialect`."),
+                    "before": _value("Its value before; null if it had none."),
+                    "after": _value("Its value now; null if it has none."),
+                    "exact": _switch("Whether both values are as they were written."),
+                },
+            ),
+        ),
+        "headers": _list("Names of headers that are none of a schedule and differ, at most 16.", {"type": "string"}),
+        "body": _switch("Whether it has another body."),
+    },
+)
 
 KINDS: Mapping[str, Advisory] = {
     "schedule_rejected": Advisory(
@@ -316,6 +350,7 @@ KINDS: Mapping[str, Advisory] = {
             "reason": _text("Why, as the author says; empty if that is not said."),
             "fires": _list("The fire times of the fires that were stored, of the first 100 of them.", INSTANT),
             "fires_stored": _number("How many fires were stored.", 0),
+            "parts": PARTS,
             "notes": _list("What an operator should know of it, such as a phase that is lost.", {"type": "string"}),
         },
     ),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from typing_extensions import TypedDict
 
+from nats_scheduler.control.changed_parts import PartsDocument, parts_document
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.engine.events import FireConfirmed, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
@@ -462,6 +463,8 @@ class ChangeDocument(TypedDict):
     reason: str
     fires: Rows[str]
     """The fire times of the fires that were stored."""
+    parts: PartsDocument
+    """What it makes of the schedule that was there before."""
     notes: Rows[str]
     """Notes for the requester, one sentence each."""
 
@@ -478,6 +481,7 @@ def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
         "author": change.author.name,
         "reason": change.author.reason,
         "fires": [format_rfc3339(fire) for fire in change.fires],
+        "parts": parts_document(change.parts),
         "notes": list(change.notes),
     }
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from nats_scheduler.control.changed_parts import ChangedParts
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.paused import paused_name
@@ -71,6 +72,17 @@ def has_ignored_policies(listed: ListedSchedule) -> bool:
     It is reported wherever such a schedule is shown, with the spelling that has an effect (`NO_SERVER_KNOWS`).
     """
     return listed.fired_by is not FiredBy.SIDECAR and bool(policies_text(listed.terms.policies))
+
+
+def parts_text(parts: ChangedParts) -> str:
+    """Return what a change made of a schedule: `pattern: @every 1h → @every 2h, header Kind, body`."""
+    texts = [f"{one.name}: {_value_text(one.before)} → {_value_text(one.after)}" for one in parts.fields]
+    texts += [f"header {name}" for name in parts.headers]
+    return ", ".join([*texts, "body"] if parts.has_other_body else texts)
+
+
+def _value_text(value: str | None) -> str:
+    return "none" if value is None else value
 
 
 def what_happened(body: Mapping[str, Any]) -> str:

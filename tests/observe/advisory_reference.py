@@ -13,6 +13,7 @@ from nats_scheduler.observe.advisories import KINDS, STREAM
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "advisories.md"
 BEGIN = "<!-- derived: begin (python -m tests.observe.advisory_reference) -->"
 END = "<!-- derived: end -->"
+NAMES = {"integer": "number", "string": "text", "object": "object"}
 COMMON = 3
 """A key that at least this number of kinds have with the same meaning is described once."""
 
@@ -52,7 +53,7 @@ def _table(rows: list[str]) -> list[str]:
 def _form(said: dict[str, Any]) -> str:
     if said["type"] == "array":
         return f"list of {_form(said['items'])}s"
-    return "time" if said.get("format") == "date-time" else {"integer": "number", "string": "text"}[said["type"]]
+    return "time" if said.get("format") == "date-time" else NAMES[said["type"]]
 
 
 if __name__ == "__main__":
