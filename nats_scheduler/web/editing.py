@@ -13,6 +13,7 @@ Cost: a request for each preview, two if it is refused; a script of the page ask
 request for the schedule and one for its body where a form begins, and again where it is refused by its sequence.
 """
 
+import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.message.dialect import DIALECTS, Dialect, dialect_named
 from nats_scheduler.message.schedule_form import FIELDS, ScheduleForm, diff
 from nats_scheduler.observe.documents import ScheduleDocument
-from nats_scheduler.observe.message_contents import MAX_BODY_BYTES, ContentDocument
+from nats_scheduler.observe.message_contents import ContentDocument
 from nats_scheduler.observe.outlook import FIRES_AHEAD, OutlookDocument
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.change_endpoints import ChangeAnswer
@@ -61,6 +62,9 @@ SHOWN = (*(field.name for field in FIELDS), "policies")
 TYPED = ("set", "unset", "body", "replace")
 """The fields that do not."""
 
+MAX_BODY_CHARS = 32 * 1024
+"""Characters of a body that a form shows, as they are in the JSON of a request: half of what a request may have."""
+
 Fields = Mapping[str, str]
 """What is in the fields of a form, by their names."""
 
@@ -83,7 +87,7 @@ def form_of(fields: Fields) -> ScheduleForm:
 def body_in_form(content: ContentDocument) -> str | None:
     """Return the body of a stored schedule if a form gives it back as it is, None for any other."""
     text = content["body"]
-    if text is None or not content["body_complete"] or len(text) > MAX_BODY_BYTES:
+    if text is None or not content["body_complete"] or len(json.dumps(text)) > MAX_BODY_CHARS:
         return None
     is_kept = all(one in "\n\t" or unicodedata.category(one) != "Cc" for one in text)
     return text if is_kept else None

@@ -6,9 +6,9 @@ import pytest
 
 from nats_scheduler.message.schedule_form import FIELDS
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.observe.message_contents import MAX_BODY_BYTES, content_document
+from nats_scheduler.observe.message_contents import content_document
 from nats_scheduler.web.change_pages import headers_of
-from nats_scheduler.web.editing import SHOWN, Written, body_in_form, digest_of, fields_of
+from nats_scheduler.web.editing import MAX_BODY_CHARS, SHOWN, Written, body_in_form, digest_of, fields_of
 from tests.harness.hiding import HIDES, HIDING
 
 STORED: Any = {
@@ -64,8 +64,9 @@ def test_a_body_that_the_form_shows_is_sent_if_it_was_changed_and_only_then() ->
         (b"", True),
         (b" \ntea\n\t\n", True),
         ("grün \u202e\N{ZERO WIDTH JOINER}".encode(), True),
-        (b"x" * MAX_BODY_BYTES, True),
-        (b"x" * (MAX_BODY_BYTES + 1), False),
+        (b"x" * (MAX_BODY_CHARS - 2), True),
+        (b"x" * (MAX_BODY_CHARS - 1), False),
+        ("ä".encode() * (MAX_BODY_CHARS // 6 + 1), False),
         (b"a\r\nb", False),
         (b"a\x00", False),
         (b"\x1b[2J", False),
