@@ -4,6 +4,7 @@ The rules:
 
 - An edit sends what differs from what the page showed, and nothing else: what another person changed meanwhile
   is refused by its sequence, shown beside what was typed, and taken over where nothing was typed.
+- To restore an earlier version is an edit too, whose form begins with the fields that the record of changes has.
 - What is typed comes back with each answer. Notes of the sidecar are shown before it is stored.
 - The stored body is in the form if that gives it back as it is: a text without control characters, all of which the
   sidecar answers. The form remembers a digest of it, and not all of it twice. Any other body, and headers that are none
@@ -52,6 +53,7 @@ from nats_scheduler.web.change_pages import (
     policies_of,
     sequence_of,
 )
+from nats_scheduler.web.earlier_versions import EarlierVersion, earlier_versions
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND, NextRow, rows_ahead
 from nats_scheduler.web.request_checks import ADD, EDIT
 from nats_scheduler.web.results import FormRow
@@ -61,6 +63,9 @@ SHOWN = (*(field.name for field in FIELDS), "policies")
 
 TYPED = ("set", "unset", "body", "replace")
 """The fields that do not."""
+
+MAX_CHANGES = 100
+"""Changes of a schedule that are looked through for an earlier version."""
 
 MAX_BODY_CHARS = 32 * 1024
 """Characters of a body that a form shows, as they are in the JSON of a request: half of what a request may have."""
@@ -154,6 +159,15 @@ class Written:
             raise ValueError(f"a spelling of '{self.spelling[:40]}': expected {expected}")
         return dialect
 
+    def restored(self, version: EarlierVersion) -> "Written":
+        """Return it with the fields and policies of an earlier version typed in."""
+        fields = {name: value or "" for name, value in version.values.items() if name in self.was}
+        stored = (line.partition(": ") for line in self.typed["policies"].split("\n") if line)
+        policies = {**{name: value for name, _, value in stored}, **version.values}
+        left = {name: value for name, value in policies.items() if name not in self.was and value is not None}
+        lines = "\n".join(f"{name}: {value}" for name, value in left.items())
+        return replace(self, typed={**self.typed, **fields, "policies": lines})
+
     def beside(
         self, schedule: ScheduleDocument | None, sequence: int, *, is_new: bool, body: str | None = None
     ) -> "Written":
@@ -222,8 +236,11 @@ class Editing:
         if schedule is None:
             raise WrongFormError(NOT_FOUND, f"'{subject}' has no valid schedule to edit: replace it by a new one")
         body = await self._body(stream, subject, schedule["sequence"])
-        written = untouched(stream, subject, schedule["dialect"], schedule, body)
-        return await self._page(request, "edit", written, await self._preview("edit", written))
+        written, version = untouched(stream, subject, schedule["dialect"], schedule, body), None
+        if restored := request.query_params.get("restore", ""):
+            version = await self._version(written, sequence_of(restored))
+            written = written.restored(version)
+        return await self._page(request, "edit", written, await self._preview("edit", written), version=version)
 
     async def _add(self, request: Request, form: Form | None) -> Response:
         """Show the form of a new schedule, what it would be, or store it."""
@@ -265,7 +282,8 @@ class Editing:
         )
 
     async def _page(self, request: Request, do: str, written: Written, preview: Preview, **more: Any) -> Response:
-        values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({}), "change": None}
+        values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({})}
+        values |= {"change": None, "version": None}
         status = {"status": CONFLICT if more.get("is_stale") else UNPROCESSABLE} if more.get("wrong") else {}
         title = f"Edit {written.subject}" if do == "edit" else "Add a schedule"
         return await self._control.shown(request, "edit", title, {**values, **more, **status})
@@ -297,6 +315,19 @@ class Editing:
         except SchedulerError:
             return None
         return body_in_form(content) if content["sequence"] == sequence else None
+
+    async def _version(self, written: Written, change: int) -> EarlierVersion:
+        """Return a schedule as it was before a change; raises `WrongFormError` if the record does not know that."""
+        asked = {"stream": written.stream, "subject": written.subject, "limit": MAX_CHANGES}
+        try:
+            found = read(ChangesAnswer, await self._link.ask("changes.list", asked))["changes"]
+        except SchedulerError as error:
+            raise WrongFormError(NOT_FOUND if code_of(error) == NOT_FOUND else UNAVAILABLE, str(error)) from None
+        version = earlier_versions(found, written.sequence).get(change)
+        if version is None:
+            expected = "a change that the record has, with its fields, and with each change since then"
+            raise WrongFormError(NOT_FOUND, f"what it was before change {change} is not known: expected {expected}")
+        return version
 
     async def _beside(self, do: str, written: Written) -> Written | None:
         """Return what was typed beside what is stored now; None if there is none, or it cannot be asked for."""

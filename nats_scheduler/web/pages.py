@@ -28,6 +28,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.schedule.zones import UTC
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
+from nats_scheduler.service.past_answers import ChangesAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer, StreamsAnswer
 from nats_scheduler.service.searches import FIELDS, search_keys
@@ -40,6 +41,7 @@ from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, day_of, hour_of
 from nats_scheduler.web.content_page import content_values
 from nats_scheduler.web.control_check import refusal_of
+from nats_scheduler.web.earlier_versions import EarlierVersion, earlier_versions
 from nats_scheduler.web.reader_zone import reader_zone
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.request_checks import (
@@ -300,6 +302,7 @@ class Pages:
             "rows": next_rows(following.data, explained.data),
             "words": None if explained.data is None else explained.data["words"],
             "changes": changes,
+            "versions": {} if schedule is None else _versions(changes, schedule["sequence"]),
             "past": past,
             "failures": failures,
             "what_happened": what_happened,
@@ -359,7 +362,8 @@ class Pages:
         wanted, search = _wanted(query), _search(query)
         question = {"stream": wanted["stream"], "subject": wanted["filter"], **search.asked, "limit": 100}
         changes = await self._source.get(sidecar_answers.CHANGES, question)
-        return {"wanted": wanted, "search": search, "changes": changes}
+        versions = {} if search.is_of_the_past else _versions(changes)
+        return {"wanted": wanted, "search": search, "changes": changes, "versions": versions}
 
     async def _streams(self, query: Query) -> Values:
         """Ask for the streams."""
@@ -584,6 +588,10 @@ def _soonest(timeline: TimelineAnswer) -> list[tuple[int, ScheduleDocument]]:
 async def as_given(values: Values, _query: Query) -> Values:
     """Ask for nothing: the values are there."""
     return values
+
+
+def _versions(changes: AnswerState[ChangesAnswer], sequence: int | None = None) -> Mapping[int, EarlierVersion]:
+    return {} if changes.data is None else earlier_versions(changes.data["changes"], sequence)
 
 
 def _wanted(query: Query) -> dict[str, str | None]:
