@@ -39,13 +39,14 @@ def application(
     controllers: Controllers | None = None,
     proxies: Proxies = (),
     prefix: str = "",
+    clock: Callable[[], float] | None = None,
 ) -> Starlette:
     """Return the whole status page; without `controllers` it only reads.
 
     `proxies` are trusted to say where requests came from and what they were for; browsers reach the page below the path
-    `prefix`.
+    `prefix`. `clock` is for `Attempts`.
     """
-    attempts = Attempts(proxies)
+    attempts = Attempts(proxies, clock)
     pages = Pages(source, sessions, controllers, attempts, prefix)
     control = None if controllers is None else Control(link, source, pages, controllers)
     changing = [] if control is None else [*control.routes(), *Editing(control).routes()]

@@ -1,7 +1,7 @@
 """The status page in the test's process: its handlers, asked by a client as a browser would, beside a real sidecar."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -108,20 +108,21 @@ async def browsing(
     rule: str | None = None,
     proxies: Proxies = (),
     prefix: str = "",
+    clock: Callable[[], float] | None = None,
     reads_server: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about.
 
-    The clock of its machine is `ahead` (ns) of ours. With `reads_server` it shows what the server itself fires where no
-    sidecar runs, as `nats-scheduler web` does.
+    The clock of its machine is `ahead` (ns) of ours; `clock` (s) is that of waits after wrong tokens. With
+    `reads_server` it shows what the server itself fires where no sidecar runs, as `nats-scheduler web` does.
     """
     connection_settings = ConnectionSettings(servers=(url,), **settings)
     of_page = SidecarSettings(connection=connection_settings)
     link = Link(connection_settings, rule, partial(ServerAlone, settings=of_page) if reads_server else None)
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
-    app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies, prefix)
+    app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies, prefix, clock)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)
     try:
