@@ -80,7 +80,7 @@ def _print_end(found: FailuresDocument, number: int, noun: str, nothing: str) ->
 @click.command("changes")
 @kept_options
 def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool, as_json: bool) -> None:
-    """Show who changed schedules, when and why, and what changed, newest first.
+    """Show who changed what in schedules and why, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.

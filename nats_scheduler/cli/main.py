@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "backfill": ("nats_scheduler.cli.many:backfill_command", "Store past fires of a schedule that are not stored."),
     "changes": (
         "nats_scheduler.cli.kept_advisories:changes_command",
-        "Show who changed schedules, when and why, and what changed, newest first.",
+        "Show who changed what in schedules and why, newest first.",
     ),
     "watch": ("nats_scheduler.cli.watch:command", "Follow fires, and what goes wrong, as it happens."),
     "top": (
