@@ -27,6 +27,7 @@ OWN = {
     *("$schema", "connection", "streams_folder", "data", "drain_timeout", "metrics_port", "metrics_address"),
     *("web_port", "web_address", "web_token", "web_token_file", "web_hosts"),
     *("web_control_token", "web_control_token_file", "web_control_rule", "web_user_header", "web_trusted_proxies"),
+    "web_path_prefix",
 }
 """Settings that come from other values of the chart."""
 OWN_OF_CONNECTION = {

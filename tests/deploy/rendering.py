@@ -67,6 +67,7 @@ SETS: dict[str, Values] = {
             "controlRule": "shop",
             "userHeader": "X-Forwarded-User",
             "trustedProxies": ["10.1.0.0/16"],
+            "pathPrefix": "/scheduler",
         },
     },
     "apart": {
