@@ -36,13 +36,12 @@ from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
 from nats_scheduler.service.stream_owners import ownership_of
 from nats_scheduler.service.verdict import Known, grouped, troubled_first, verdict
 from nats_scheduler.version import VERSION
-from nats_scheduler.web import reader_zone as reader_zones
 from nats_scheduler.web.attempts import Attempts
 from nats_scheduler.web.charts import bar_chart, day_of, hour_of
 from nats_scheduler.web.content_page import content_values
 from nats_scheduler.web.control_check import refusal_of
 from nats_scheduler.web.earlier_versions import EarlierVersion, earlier_versions
-from nats_scheduler.web.reader_zone import reader_zone
+from nats_scheduler.web.reader_zone import ZONE_COOKIE, ZONE_SECONDS, reader_zone, zone_called, zone_cookie
 from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.request_checks import (
     CONTROL_COOKIE,
@@ -433,17 +432,17 @@ class Pages:
         form = dict(parse_qsl((await body_of(request, MAX_LOGIN_BYTES) or b"").decode("latin-1"), errors="replace"))
         name, answer = form.get("zone", "").strip(), RedirectResponse(_own_path(form.get("next", "/")), 303)
         if name in ("", UTC.name):
-            answer.delete_cookie(reader_zones.COOKIE, self._cookie_path, httponly=True, samesite="strict")
+            answer.delete_cookie(ZONE_COOKIE, self._cookie_path, httponly=True, samesite="strict")
             return answer
-        zone = reader_zones.zone_called(name)
+        zone = zone_called(name)
         if zone is None:
             sentence = f"a time zone of '{name[:64]}': expected a name such as Europe/Berlin, or nothing"
             wrong = {"is_still": True, "sentence": sentence, "status": 422}
             return await self.page("problem", "Not a time zone", partial(as_given, wrong), request)
         answer.set_cookie(
-            reader_zones.COOKIE,
-            reader_zones.cookie_of(zone),
-            reader_zones.KEPT_SECONDS,
+            ZONE_COOKIE,
+            zone_cookie(zone),
+            ZONE_SECONDS,
             path=self._cookie_path,
             httponly=True,
             samesite="strict",

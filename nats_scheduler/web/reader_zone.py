@@ -10,8 +10,9 @@ from urllib.parse import quote, unquote
 from nats_scheduler.schedule.invalid import InvalidTimeZone
 from nats_scheduler.schedule.zones import Zone, load_zone
 
-COOKIE = "nats_scheduler_zone"
-KEPT_SECONDS = 365 * 24 * 60 * 60
+ZONE_COOKIE = "nats_scheduler_zone"
+ZONE_SECONDS = 365 * 24 * 60 * 60
+"""The time for which a browser keeps it."""
 
 MAX_NAME_CHARS = 64
 """Longest name that is looked up: the longest in use has 32."""
@@ -27,9 +28,9 @@ def zone_called(name: str) -> Zone | None:
 
 def reader_zone(cookies: Mapping[str, str]) -> Zone | None:
     """Return the zone that the browser has kept, None for UTC alone."""
-    return zone_called(unquote(cookies.get(COOKIE, "")))
+    return zone_called(unquote(cookies.get(ZONE_COOKIE, "")))
 
 
-def cookie_of(zone: Zone) -> str:
+def zone_cookie(zone: Zone) -> str:
     """Return the value of the cookie for a zone."""
     return quote(zone.name, safe="")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nats_scheduler.web.reader_zone import COOKIE, zone_called
+from nats_scheduler.web.reader_zone import ZONE_COOKIE, zone_called
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.service.controlling import far
@@ -43,7 +43,7 @@ async def test_a_name_that_is_none_is_refused_and_in_a_cookie_it_is_ignored(name
         assert refused.status_code == 422
         assert "expected a name such as Europe/Berlin" in refused.text
         assert "set-cookie" not in refused.headers
-        sent = {b"Cookie": f"{COOKIE}={name}".encode().replace(b"\r\n", b"%0D%0A")}
+        sent = {b"Cookie": f"{ZONE_COOKIE}={name}".encode().replace(b"\r\n", b"%0D%0A")}
         shown = await page.client.get("/", headers=sent)
         assert (shown.status_code, LOCAL in shown.text) == (200, False)
 
