@@ -16,7 +16,7 @@ from nats_scheduler.observe.listener import serve
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.web.rendering import address
 from tests.harness.account import Account, account_on
-from tests.harness.browser import ENTER, TAB, Browser, browser_in, browser_programs
+from tests.harness.browser import ENTER, SPACE, TAB, Browser, browser_in, browser_programs
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_15, server_binary
 from tests.harness.waiting import eventually
@@ -121,6 +121,28 @@ async def test_a_schedule_is_paused_by_keys_alone(desk: Desk) -> None:
     await browser.run("history.back()")
     await browser.until(SUBMITTED, "Pause?")
     assert await browser.run("return location.pathname") == "/change", "and neither does Back"
+    assert await browser.console() == []
+
+
+async def test_what_is_selected_stays_so_while_the_list_updates_itself(desk: Desk) -> None:
+    browser = desk.browser
+    for name in ("a", "b", "d"):
+        await desk.add(f"O.chosen.{name}")
+    boxes = "document.querySelectorAll('#live [name=one]')"
+    await desk.open("/schedules?stream=O&filter=chosen&order=subject")
+    await browser.until(f"return {boxes}.length === 3")
+    for place in (0, 2):
+        await browser.run(f"{boxes}[given[0]].focus()", place)
+        await browser.press(SPACE)
+    await desk.account.publish("O.chosen.c", {**MORNING, "Nats-Schedule-Target": "O.out"})
+    await browser.until(f"return {boxes}.length === 4", describe="the list has the new one")
+    assert await browser.run(f"return [...{boxes}].map((one) => one.checked)") == [True, False, False, True]
+    assert await accessibility_faults_on(browser) == []
+    await browser.run("document.querySelector('#live [form=chosen][value=pause]').focus()")
+    await browser.press(ENTER)
+    await browser.until(SUBMITTED, "Pause?")
+    shown = await browser.run("return [...document.querySelectorAll('main a.subject')].map((one) => one.innerText)")
+    assert shown == ["O.chosen.a", "O.chosen.d"]
     assert await browser.console() == []
 
 
