@@ -26,10 +26,9 @@ from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.doctor.examination import examine, report_document
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, SidecarFacts
-from nats_scheduler.doctor.finding import DoctorReport, Finding
-from nats_scheduler.doctor.finding_codes import Severity
 from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
+from nats_scheduler.doctor.report import DoctorReport
 from nats_scheduler.doctor.server import is_inbox_denied, reach_servers
 from nats_scheduler.jetstream.errors import (
     ApiError,
@@ -40,6 +39,7 @@ from nats_scheduler.jetstream.errors import (
     RequestUnansweredError,
 )
 from nats_scheduler.jetstream.streams import Progress, absence_of
+from nats_scheduler.message.findings import Finding, Severity
 from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode

@@ -26,13 +26,15 @@ from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.message.ages import what_helps
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import decoded, header_items
+from nats_scheduler.message.schedule_findings import header_misnamed, schedule_findings, schedule_rejected
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import (
     FailureDocument,
     PastFireDocument,
+    finding_document,
     instant_of,
     misnamed_document,
     rejected_document,
@@ -40,8 +42,6 @@ from nats_scheduler.observe.documents import (
 )
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.texts import (
-    NO_SERVER_KNOWS,
-    has_ignored_policies,
     how_to_resume,
     printable,
     schedule_words,
@@ -86,6 +86,15 @@ class Story:
     def stream(self) -> ServedStream:
         """The stream that was read."""
         return self.listing.streams[0]
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is found about it."""
+        listing, rules = self.listing, self.stream.state.rules
+        found = [schedule_rejected(rejected.rejection.shortened()) for _, rejected in listing.rejected]
+        found += [header_misnamed(noted.headers) for _, noted in listing.misnamed]
+        one = listing.schedule
+        return found if one is None else [*found, *schedule_findings(one.known(rules, listing.server, listing.at))]
 
     @property
     def ownership(self) -> OwnershipDocument | None:
@@ -163,12 +172,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     one = story.listing.schedule
     if one is not None:
         lines += _schedule_lines(story, one)
-    for _, rejected in story.listing.rejected:
-        lines.append(("rejected", f"it never fires: {rejected.rejection.shortened()}"))
-    for _, noted in story.listing.misnamed:
-        lines += [("header", f"{name} {reason}") for name, reason in noted.headers]
-    if one is not None and has_ignored_policies(one):
-        lines.append(("beware", f"it has policies that {NO_SERVER_KNOWS}"))
+    lines += [(finding.severity.value, finding.sentence) for finding in story.findings]
     if len(story.listing.schedules) > 1:
         lines.append(("beware", "the message has both spellings of the headers: the server fires it as well"))
     _print_labelled(lines, wide=wide)
@@ -195,11 +199,7 @@ def _schedule_lines(story: Story, one: ListedSchedule) -> list[tuple[str, str]]:
     if one.state is State.PAUSED:
         lines.append(("resume", how_to_resume(story.stream.name, story.subject, one.terms.dialect)))
     lines.append(("fired by", _fired_by_text(story, one)))
-    if one.failing is not None:
-        why = one.failing
-        since = moment_text(why.since)
-        lines.append(("refused", f"since {since}, with code {why.code}: {why.description}; it is retried"))
-    lines.append(("removed", _end_text(story, one)))
+    lines.append(("removed", _end_text(one)))
     return lines
 
 
@@ -238,7 +238,7 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
     if one.fired_by is FiredBy.NONE:
         return f"nothing: {EXPLANATIONS[story.stream.mode]}"
     if problem := story.listing.sidecars.why_not_served(story.stream):
-        return problem
+        return problem.what
     known = story.ownership
     if known is None or known["owner"] is None or known["takeover_reason"] is None:
         return "nothing at the moment: no sidecar that is alive owns the stream"
@@ -249,16 +249,13 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
     return f"the sidecar {known['owner']}, which owns the stream{moment} ({why}); {stand_by}"
 
 
-def _end_text(story: Story, one: ListedSchedule) -> str:
+def _end_text(one: ListedSchedule) -> str:
     """Return when the stream removes a schedule by itself, and whether that is before its next fire."""
     if one.ends is None:
         return "never by the stream: neither max_age nor Nats-TTL ends it"
     place = ""
     if one.state is State.EXPIRING:
         place = ", BEFORE its next fire: it will not fire"
-    elif one.is_cut_off:
-        helps = what_helps(story.stream.state.rules, story.listing.server)
-        place = f", after its next fire, and then it never fires again: {helps}"
     elif one.next_fire is not None and one.state not in DONE:
         place = ", after its next fire"
     return f"at {moment_text(one.ends)} by {end_reason(one)}{place}"
@@ -286,6 +283,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "schedule": None if one is None else schedule_document(name, mode, one),
         "rejected": None if rejected is None else rejected_document(name, mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
+        "findings": [*map(finding_document, story.findings)],
         "message": None if story.message is None else _message_document(story.message),
         "words": None if one is None else _words(one),
         "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),

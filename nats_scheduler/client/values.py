@@ -192,8 +192,8 @@ def fire_of(fire: PastFire) -> Fire:
     )
 
 
-def change_of(change: ControlChange, *notes: str) -> Change:
-    """Return a change that was made, with further notes."""
+def change_of(change: ControlChange) -> Change:
+    """Return a change that was made; what is found about the schedule is among its notes."""
     return Change(
         kind=change.kind,
         stream=change.stream,
@@ -202,6 +202,6 @@ def change_of(change: ControlChange, *notes: str) -> Change:
         sequence=change.after,
         at_ns=change.at,
         fire_times_ns=change.fires,
-        notes=(*change.notes, *notes),
+        notes=(*change.notes, *(finding.sentence for finding in change.findings)),
         author=change.author,
     )

@@ -56,7 +56,8 @@ async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Au
         return await remove(store, stream, subject, author=author, expected=expected)
     kind = Kind.ADDED if step.before is None else Kind.EDITED
     before = expected or None
-    change = Change(kind, stream, subject, before, before, author, store.now(), notes=step.notes)
+    change = Change(kind, stream, subject, before, before, author, store.now())
+    change = replace(change, notes=step.notes, findings=step.findings)
     try:
         return await store_schedule(store, served, change, step.block, step.body)
     except ConflictError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nats_scheduler.control.current import Current
+    from nats_scheduler.message.findings import Finding
 
 MAX_AUTHOR_CHARS = 256
 """Characters of an author's name, and of a reason, that are kept."""
@@ -61,6 +62,8 @@ class Change:
     """The fire times (ns) of the fires that were stored."""
     notes: tuple[str, ...] = ()
     """Notes for the operator, such as that a phase is lost; one sentence each."""
+    findings: tuple[Finding, ...] = ()
+    """What is found about the schedule that was stored."""
     sequences: tuple[int, ...] = field(default=(), compare=False)
     """The sequences of these fires, in the stream of their target."""
     schedule: Current | None = field(default=None, compare=False, repr=False)

@@ -10,10 +10,12 @@ Limit: a server that fires by itself begins the interval of an `@every` anew, an
 tool has lost the time at which it was stored; both are said in the notes.
 """
 
+from dataclasses import replace
+
 from nats_scheduler.control.anchor import BEGINS_ANEW, anchor_name, counted_anew, has_grid, with_phase
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.edits import ends_by_age
+from nats_scheduler.control.edits import found_about
 from nats_scheduler.control.schedule_errors import NotPossibleError
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
@@ -94,8 +96,8 @@ async def resume(
         return await recorded(store, change)
     block, body = publishable_again(found.active_block), found.message.body or b""
     resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
-    notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=notes, schedule=resumed)
+    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, schedule=resumed)
+    change = replace(change, notes=_notes(found, resumed, now), findings=found_about(served, resumed, now))
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 

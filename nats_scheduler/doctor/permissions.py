@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.access import Access

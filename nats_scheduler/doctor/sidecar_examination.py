@@ -28,7 +28,6 @@ from nats_scheduler.doctor.facts import (
     unexamined,
     without_leaders,
 )
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.gather import read_announced
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
 from nats_scheduler.engine.views.outlook import State
@@ -37,6 +36,7 @@ from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.observe.documents import FailureDocument, UnexaminedDocument
 from nats_scheduler.runtime.asked import Examinable
@@ -189,11 +189,11 @@ class _Gathering:
             failing=known,
             failing_unlisted=failures.more.get(service.key, 0),
             more={
-                Code.ENDS_BEFORE_FIRE: found.counts[State.EXPIRING] - expiring,
-                Code.FIRES_REFUSED: found.counts[State.FAILING] - listed,
+                Code.SCHEDULE_ENDS_EARLY: found.counts[State.EXPIRING] - expiring,
+                Code.FIRE_REFUSED: found.counts[State.FAILING] - listed,
                 Code.CALENDAR_MISSING: found.counts[State.NO_CALENDAR] - waiting,
-                Code.SCHEDULE_INVALID: view.rejected_count - len(rejected),
-                Code.HEADERS_MISNAMED: view.misnamed_count - len(misnamed),
+                Code.SCHEDULE_REJECTED: view.rejected_count - len(rejected),
+                Code.HEADER_MISNAMED: view.misnamed_count - len(misnamed),
             },
         )
 

@@ -42,7 +42,6 @@ from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.holding.state import EngineState, has_ended
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import (
-    NOT_PERMITTED,
     BodiesCompared,
     CalendarsRead,
     CaughtUp,
@@ -83,6 +82,7 @@ from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND

@@ -16,7 +16,6 @@ from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
-    NOT_PERMITTED,
     FiresStored,
     Outcome,
     PublishConcluded,
@@ -28,6 +27,7 @@ from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Accepts, Connection, frame
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024

@@ -97,3 +97,7 @@ MESSAGE_CODES = tuple(
 # Stream configurations: all others are in `message.stream_rules`.
 SCHEDULES_STAY = ServerError(10052, "message schedules can not be disabled", 500)
 INVALID_JSON = 10025
+
+# Fires: no server has a code that is so small.
+NOT_PERMITTED = 403
+"""The code if the account refuses a publish before JetStream receives it."""

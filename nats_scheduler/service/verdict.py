@@ -76,7 +76,7 @@ class StatusVerdict:
         return [one.sentence for one in self.reasons if one.level in levels]
 
 
-SAID_OF_STREAMS = frozenset({"dormant", "schedule_invalid", "headers_misnamed", "fires_refused"})
+SAID_OF_STREAMS = frozenset({"dormant", "schedule_rejected", "header_misnamed", "fire_refused"})
 """The codes of findings of which the number is in what is known of a stream."""
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.schedule.instants import DAY, SECOND
@@ -260,9 +259,9 @@ async def test_refused_fires_and_a_sidecar_that_cannot_serve_are_reported(start_
     async with account_on(admin) as account, sidecar_on(url_of(server.url, "sidecar-0")) as running:
         await account.create("ORDERS", metadata=FLAGGED)
         await running.ready("ORDERS")
-        assert not {Code.FIRES_REFUSED, Code.CANNOT_SERVE} & await codes_on(admin)
+        assert not {Code.FIRE_REFUSED, Code.CANNOT_SERVE} & await codes_on(admin)
         await account.publish("ORDERS.s", schedule("ORDERS", f"@at {in_seconds(0.5)}"))
-        (refused,) = await reported(admin, Code.FIRES_REFUSED)
+        (refused,) = await reported(admin, Code.FIRE_REFUSED)
         assert "ORDERS.s to ORDERS.out" in refused.what
         assert refused.command == "allow the sidecar's user to publish to ORDERS.out"
         (unable,) = await reported(admin, Code.CANNOT_SERVE)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from nats_scheduler.engine.events import FireRefused, FireUnknown
-from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer

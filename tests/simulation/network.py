@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import FetchContent, Fire
-from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
+from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, RequestUnansweredError
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.network import Fate, Perfect
 from tests.judge.history import SECOND
