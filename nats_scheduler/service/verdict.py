@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from nats_scheduler.message.findings import Code, Severity
 from nats_scheduler.observe.documents import FindingDocument, instant_of
 from nats_scheduler.observe.times import plural, span_text
 from nats_scheduler.schedule.instants import SECOND
@@ -76,7 +77,7 @@ class StatusVerdict:
         return [one.sentence for one in self.reasons if one.level in levels]
 
 
-SAID_OF_STREAMS = frozenset({"dormant", "schedule_rejected", "header_misnamed", "fire_refused"})
+SAID_OF_STREAMS = frozenset({Code.DORMANT, Code.SCHEDULE_REJECTED, Code.HEADER_MISNAMED, Code.FIRE_REFUSED})
 """The codes of findings of which the number is in what is known of a stream."""
 
 
@@ -245,7 +246,7 @@ def _of_findings(known: Known) -> Iterator[StatusReason]:
     """
     every = [] if known.findings.data is None else grouped(known.findings.data)
     groups = [one for one in every if known.stream is None or one.stream in (None, known.stream)]
-    for severity in ("error", "warning"):
+    for severity in (Severity.ERROR, Severity.WARNING):
         here = [one for one in groups if one.severity == severity and one.code not in SAID_OF_STREAMS]
         number = sum(one.number for one in here if not one.is_of_messages)
         if number:
