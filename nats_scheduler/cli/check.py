@@ -77,22 +77,17 @@ def command(
         raise click.UsageError("--syntax goes with a PATTERN; among headers it is -H 'X-Nats-Schedule-X-Syntax: …'")
     if pattern is not None and (subject or stream_config):
         raise click.UsageError("--subject and --stream-config go with headers")
+    now, block, rules = SystemClock().now(), EMPTY_BLOCK, ANY_STREAM_RULES
     if pattern is not None:
         one_line(pattern + (tz or ""))
-        found = pattern_reading(pattern, tz, SystemClock().now(), syntax)
-        _answer(found, f"the pattern was {pattern!r}", as_json, _found_about(EMPTY_BLOCK, found, ANY_STREAM_RULES))
-        return
-    rules = _rules(stream_config, as_json)
-    block = EMPTY_BLOCK
-    for header in headers:
-        block = with_header(block, *split_header(header))
-    reading = read_message(block, subject or DEFAULT_SUBJECT, SystemClock().now(), rules, DIALECTS)
-    findings = _found_about(block, reading, rules)
-    _answer(reading, "\n".join(finding.sentence for finding in findings), as_json, findings)
-
-
-def _found_about(block: bytes, reading: Reading | None, rules: StreamRules) -> Sequence[Finding]:
-    return findings_about(block, None if reading is None else reading.defined, rules, SystemClock().now())
+        reading, hint = pattern_reading(pattern, tz, now, syntax), f"the pattern was {pattern!r}"
+    else:
+        rules = _rules(stream_config, as_json)
+        for header in headers:
+            block = with_header(block, *split_header(header))
+        reading, hint = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS), ""
+    findings = findings_about(block, None if reading is None else reading.defined, rules, now)
+    _answer(reading, hint or "\n".join(finding.sentence for finding in findings), as_json, findings)
 
 
 def _answer(reading: Reading | None, hint: str, as_json: bool, findings: Sequence[Finding] = ()) -> None:

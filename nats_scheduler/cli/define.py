@@ -33,7 +33,6 @@ from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.words import edited, named_header
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
-from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import decoded, encoded, header_value
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.policies import extension_prefix, named_policies
@@ -194,8 +193,9 @@ async def stored_schedule(
     """Read the schedule after a change; `wanted` is what a dry run would have stored."""
     now = access.store.now()
     found = wanted if wanted is not None else await _stored(access, served, change)
-    if found is not None and (problem := await _not_fired(access, served, found)) is not None:
-        change = replace_fields(change, findings=(*change.findings, problem))
+    if found is not None and not served.is_fired_by_server(found.dialect):
+        problem = access.sidecars.why_not_served(await access.session.served_stream(served.name))
+        change = replace_fields(change, findings=(*change.findings, *([problem] if problem else [])))
     return DefinedSchedule(change, found, now)
 
 
@@ -205,13 +205,6 @@ async def _stored(access: ChangeAccess, served: Served, change: Change) -> Curre
     except ScheduleError:
         return None
     return found if found.sequence == change.after else None
-
-
-async def _not_fired(access: ChangeAccess, served: Served, found: Current) -> Finding | None:
-    """Return that nothing fires the schedule at the moment, None if something does."""
-    if served.is_fired_by_server(found.dialect):
-        return None
-    return access.sidecars.why_not_served(await access.session.served_stream(served.name))
 
 
 def print_stored(stored: DefinedSchedule, how: How) -> None:

@@ -23,12 +23,13 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, json_option, labelled_lines, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.control.past import FireQuery
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
-from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query, findings_on
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import decoded, header_items
-from nats_scheduler.message.schedule_findings import header_misnamed, schedule_findings, schedule_rejected
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import (
@@ -91,10 +92,17 @@ class Story:
     def findings(self) -> Sequence[Finding]:
         """What is found about it."""
         listing, rules = self.listing, self.stream.state.rules
-        found = [schedule_rejected(rejected.rejection.shortened()) for _, rejected in listing.rejected]
-        found += [header_misnamed(noted.headers) for _, noted in listing.misnamed]
-        one = listing.schedule
-        return found if one is None else [*found, *schedule_findings(one.known(rules, listing.server, listing.at))]
+        return findings_on(listing.schedule, self.rejected, self.misnamed, rules, listing.server, listing.at)
+
+    @property
+    def rejected(self) -> Rejected | None:
+        """The message, if it is rejected as a schedule."""
+        return next((found for _, found in self.listing.rejected), None)
+
+    @property
+    def misnamed(self) -> HeadersMisnamed | None:
+        """The message, if it has headers that look like those of a schedule and are none."""
+        return next((found for _, found in self.listing.misnamed), None)
 
     @property
     def ownership(self) -> OwnershipDocument | None:
@@ -274,8 +282,7 @@ def _print_labelled(lines: Sequence[tuple[str, str]], *, wide: bool) -> None:
 def _document(story: Story, count: int) -> dict[str, object]:
     name, mode, listing, one = story.stream.state.name, story.stream.mode, story.listing, story.listing.schedule
     entries = story.next_fires(count)
-    rejected = next((found for _, found in listing.rejected), None)
-    misnamed = next((found for _, found in listing.misnamed), None)
+    rejected, misnamed = story.rejected, story.misnamed
     known = story.ownership
     return {
         "at": format_rfc3339(listing.at),

@@ -166,17 +166,15 @@ class Sidecars:
 
     def why_not_fired(self, stream: StreamWithMode, portable: int = 0) -> Finding | None:
         """Return that nothing fires a stream, or only its `portable` schedules; None if there are none, or one does."""
-        needs_it = portable or stream.mode in BY_SIDECAR
-        return self.why_not_served(stream, portable) if needs_it else None
+        return self.why_not_served(stream, portable) if portable or stream.mode in BY_SIDECAR else None
 
     def why_not_served(self, stream: StreamWithMode, portable: int = 0) -> Finding | None:
         """Return that no sidecar fires what only a sidecar fires, such as portable headers; None if one does.
 
         `portable` is how many there are, as far as that is known.
         """
-        if self.serving(stream):
-            return None
-        return no_sidecar(stream.name, len(self.alive), None if stream.mode in BY_SIDECAR else portable)
+        found = no_sidecar(stream.name, len(self.alive), None if stream.mode in BY_SIDECAR else portable)
+        return None if self.serving(stream) else found
 
     def stream_document(self, stream: StreamWithMode) -> dict[str, object]:
         """Return a stream, and who serves it, as a JSON object."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.handover import GraduationFinding as GraduationFinding
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
@@ -18,6 +17,7 @@ from nats_scheduler.jetstream.own_streams import Room
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.findings import Code
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.consumption import Copy, copies_in
 from nats_scheduler.runtime.modes import Mode

@@ -13,7 +13,7 @@ from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.findings import Code, Finding, typed
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.schedule_findings import header_misnamed, schedule_findings, schedule_rejected
-from nats_scheduler.message.stream_findings import ANNOUNCED, announced, silent_by_server
+from nats_scheduler.message.stream_findings import ANNOUNCED, announced
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.runtime.consumption import unconsumed
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -22,9 +22,9 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 def check_each(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find what is wrong with single schedules."""
     for listed in stream.schedules:
-        known = listed.known(stream.state.rules, facts.server, stream.at)
-        known = replace(known, refusal=stream.failing.get(listed.sequence))
-        yield from (finding.of(stream.name, listed.subject) for finding in schedule_findings(known))
+        judged = replace(listed, failing=stream.failing.get(listed.sequence))
+        for finding in schedule_findings(judged.known(stream.state.rules, facts.server, stream.at)):
+            yield finding.of(stream.name, listed.subject)
 
 
 def check_rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -101,7 +101,10 @@ def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
         if due is None or following is None:
             continue
         if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < (rules.max_age or NO_EXPIRY):
-            yield silent_by_server(stream.name, listed.subject, format_rfc3339(due))
+            since = format_rfc3339(due)
+            what = f"{listed.subject} is fired by the server, and none of its fires is stored from {since} on"
+            command = typed("nats-scheduler", "history", stream.name, listed.subject)
+            yield Finding(Code.SCHEDULE_SILENT, what, command, stream.name, listed.subject)
 
 
 def check_replaced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:

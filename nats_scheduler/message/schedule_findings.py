@@ -16,17 +16,17 @@ that is not known.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nats_scheduler.message.ages import Removal, is_cut_off, is_early, removal_of, what_helps
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.misnamed import Misnamed, misnamed_headers
 from nats_scheduler.message.policies import Kept, Overlap, policies_text
-from nats_scheduler.message.rejection import NOT_PERMITTED, Rejection
+from nats_scheduler.message.rejection import NOT_PERMITTED, Failing, Rejection
 from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
@@ -41,22 +41,6 @@ LONGEST_AGE_HOURS = 2_500_000
 """What fits into the server's 64 bits of nanoseconds."""
 
 WITH_X = "publish it again with X- before each of its schedule headers: a sidecar fires it as it is written"
-
-
-class Refusal(Protocol):
-    """Why the server refuses the fires of a schedule, and since when (ns)."""
-
-    @property
-    def code(self) -> int:
-        """The code of the error."""
-
-    @property
-    def description(self) -> str:
-        """What the server says."""
-
-    @property
-    def since(self) -> int:
-        """When the first of them was refused."""
 
 
 class End(NamedTuple):
@@ -88,7 +72,7 @@ class KnownSchedule:
     """Its headers; empty if they are not at hand."""
     lacks_calendar: bool = False
     """True if it is stored and waits for a calendar."""
-    refusal: Refusal | None = None
+    refusal: Failing | None = None
     """Why the server refuses its fires, as far as that is known."""
     is_paused: bool = False
 
@@ -140,8 +124,11 @@ def schedule_findings(known: KnownSchedule) -> tuple[Finding, ...]:
 
 def header_misnamed(headers: Sequence[Misnamed]) -> Finding:
     """Return that a message has headers which look like those of a schedule and are none."""
-    what = "; ".join(f"{one.header} {one.reason}" for one in headers)
-    return Finding(Code.HEADER_MISNAMED, what, "publish it again with the right names")
+    return Finding(
+        Code.HEADER_MISNAMED,
+        "; ".join(f"{one.header} {one.reason}" for one in headers),
+        "publish it again with the right names",
+    )
 
 
 def schedule_rejected(rejection: Rejection) -> Finding:
@@ -155,23 +142,27 @@ def schedule_rejected(rejection: Rejection) -> Finding:
 
 
 def _ends_early(known: KnownSchedule) -> Iterator[Finding]:
-    if known.end is None or known.end.early_for is None:
-        return
-    (at, is_by_age), due, rules = known.end.removal, known.end.early_for, known.rules
-    cause = f"{_max_age(rules)} removes it" if is_by_age else "its own Nats-TTL ends it"
-    when, fire = (f" at {_time(at)},", "next") if known.is_stored else ("", "first")
-    command = "publish it again with a longer Nats-TTL"
-    if is_by_age:
+    if known.end is not None and (due := known.end.early_for) is not None:
+        (at, is_by_age), rules = known.end.removal, known.rules
         hours = min((due - known.timetable.stored_at + DAY) // HOUR, LONGEST_AGE_HOURS)
-        command = f"nats stream edit {rules.name} --max-age {hours}h, or: {what_helps(rules, known.server)}"
-    yield Finding(Code.SCHEDULE_ENDS_EARLY, f"{cause}{when} before its {fire} fire at {_time(due)}", command)
+        older = f"nats stream edit {rules.name} --max-age {hours}h, or: {what_helps(rules, known.server)}"
+        ends = f"{_max_age(rules)} removes it" if is_by_age else "its own Nats-TTL ends it"
+        before = f" at {_time(at)}, before its next fire" if known.is_stored else " before its first fire"
+        yield Finding(
+            Code.SCHEDULE_ENDS_EARLY,
+            f"{ends}{before} at {_time(due)}",
+            older if is_by_age else "publish it again with a longer Nats-TTL",
+        )
 
 
 def _ends_by_age(known: KnownSchedule) -> Iterator[Finding]:
     if known.end is not None and known.end.cuts_off:
         when = _time(known.end.removal.at) if known.is_stored else "that age"
-        what = f"{_max_age(known.rules)} removes it at {when}, and then it never fires again"
-        yield Finding(Code.SCHEDULE_ENDS_BY_AGE, what, what_helps(known.rules, known.server))
+        yield Finding(
+            Code.SCHEDULE_ENDS_BY_AGE,
+            f"{_max_age(known.rules)} removes it at {when}, and then it never fires again",
+            what_helps(known.rules, known.server),
+        )
 
 
 def _ends_within_jitter(known: KnownSchedule) -> Iterator[Finding]:
@@ -183,24 +174,28 @@ def _ends_within_jitter(known: KnownSchedule) -> Iterator[Finding]:
     latest = first + jitter if following is None else min(first + jitter, following)
     if is_early(ends, latest):
         lived = format_duration(ends - known.timetable.stored_at)
-        what = f"its X-Jitter may delay its first fire until {_time(latest)}, and it ends after {lived}"
-        yield Finding(Code.SCHEDULE_ENDS_WITHIN_JITTER, what, "give it a shorter X-Jitter, or a longer life")
+        yield Finding(
+            Code.SCHEDULE_ENDS_WITHIN_JITTER,
+            f"its X-Jitter may delay its first fire until {_time(latest)}, and it ends after {lived}",
+            "give it a shorter X-Jitter, or a longer life",
+        )
 
 
 def _may_be_evicted(known: KnownSchedule) -> Iterator[Finding]:
     if known.rules.evicts and not known.is_stored:
-        what = "the stream has max_msgs or max_bytes: when it is full it removes its oldest messages, schedules too"
-        yield Finding(Code.MAY_BE_EVICTED, what, "use a stream whose messages are removed by max_age or by consumers")
+        yield Finding(
+            Code.MAY_BE_EVICTED,
+            "the stream has max_msgs or max_bytes: when it is full it removes its oldest messages, schedules too",
+            "use a stream whose messages are removed by max_age or by consumers",
+        )
 
 
 def _refused(known: KnownSchedule) -> Iterator[Finding]:
     if (why := known.refusal) is not None:
         target = known.terms.target
         what = f"its fires to {target} are refused with {why.code} since {_time(why.since)}: {why.description}"
-        command = f"nats stream info {known.rules.name}"
-        if why.code == NOT_PERMITTED:
-            command = f"allow the sidecar's user to publish to {target}"
-        yield Finding(Code.FIRE_REFUSED, what, command)
+        allowing, looking = f"allow the sidecar's user to publish to {target}", f"nats stream info {known.rules.name}"
+        yield Finding(Code.FIRE_REFUSED, what, allowing if why.code == NOT_PERMITTED else looking)
 
 
 # -- what fires it does not do, or otherwise -------------------------------------------------------------------------
@@ -212,40 +207,58 @@ def _calendar(known: KnownSchedule) -> Iterator[Finding]:
         return
     command = f"nats-scheduler calendar set {name} DAY…"
     if known.lacks_calendar:
-        what = f"it names the calendar {name}, which does not exist, is invalid or cannot be read"
-        yield Finding(Code.CALENDAR_MISSING, what, command)
+        yield Finding(
+            Code.CALENDAR_MISSING,
+            f"it names the calendar {name}, which does not exist, is invalid or cannot be read",
+            command,
+        )
     elif not known.is_stored:
-        what = f"it fires only if the calendar {name} exists, and not on its days, which are not known here"
-        yield Finding(Code.CALENDAR_UNREAD, what, f"{command}, unless it exists")
+        yield Finding(
+            Code.CALENDAR_UNREAD,
+            f"it fires only if the calendar {name} exists, and not on its days, which are not known here",
+            f"{command}, unless it exists",
+        )
 
 
 def _policies_ignored(known: KnownSchedule) -> Iterator[Finding]:
     policies = policies_text(known.terms.policies)
-    if known.is_by_server is not False and known.terms.dialect is ADR51 and policies:
-        what = f"it has policies without effect where the server itself fires, since no server knows them: {policies}"
-        yield Finding(Code.POLICIES_IGNORED, what, WITH_X)
+    if known.is_by_server is not False and policies:
+        yield Finding(
+            Code.POLICIES_IGNORED,
+            f"it has policies without effect where the server itself fires, since no server knows them: {policies}",
+            WITH_X,
+        )
 
 
 def _policy_without_effect(known: KnownSchedule) -> Iterator[Finding]:
     policies, rules = known.terms.policies, known.rules
     kept, most = policies.missed
     if any(name == "X-Grace" for name, _value in policies.written) and kept is not Kept.SKIP and most is None:
-        what = "its X-Grace has an effect only with X-Missed: skip, and with all and a number"
-        yield Finding(Code.POLICY_WITHOUT_EFFECT, what, "leave it out, or add X-Missed: skip")
+        yield Finding(
+            Code.POLICY_WITHOUT_EFFECT,
+            "its X-Grace has an effect only with X-Missed: skip, and with all and a number",
+            "leave it out, or add X-Missed: skip",
+        )
     if policies.asking and policies.overlap is not Overlap.ALLOW and not known.timetable.repeats:
         yield Finding(Code.POLICY_WITHOUT_EFFECT, "its X-Overlap has no effect: it fires once", "leave it out")
     if policies.asking and policies.consumer is not None and not (rules.is_any or rules.keeps_acknowledged):
-        what = "its X-Consumer has no effect on this stream, which removes what was acknowledged"
-        yield Finding(Code.POLICY_WITHOUT_EFFECT, what, "leave it out")
+        yield Finding(
+            Code.POLICY_WITHOUT_EFFECT,
+            "its X-Consumer has no effect on this stream, which removes what was acknowledged",
+            "leave it out",
+        )
 
 
 def _skipped_at_once(known: KnownSchedule) -> Iterator[Finding]:
     policies, timetable = known.terms.policies, known.timetable
-    due = None if known.is_stored or known.is_paused or timetable.repeats else timetable.first_fire()
-    is_skipped = due is not None and policies.missed[0] is Kept.SKIP
-    if due is not None and is_skipped and known.at - timetable.send_time_of(due) > policies.grace:
-        what = "its time is past by more than its X-Grace: X-Missed: skip removes it without a fire"
-        yield Finding(Code.SKIPPED_AT_ONCE, what, "give it a time that is to come, or a longer X-Grace")
+    is_judged = not (known.is_stored or known.is_paused or timetable.repeats) and policies.missed[0] is Kept.SKIP
+    due = timetable.first_fire() if is_judged else None
+    if due is not None and known.at - timetable.send_time_of(due) > policies.grace:
+        yield Finding(
+            Code.SKIPPED_AT_ONCE,
+            "its time is past by more than its X-Grace: X-Missed: skip removes it without a fire",
+            "give it a time that is to come, or a longer X-Grace",
+        )
 
 
 QUIRKS = {
@@ -267,8 +280,11 @@ def _defects(known: KnownSchedule) -> Iterator[Finding]:
         code, what = QUIRKS[quirk]
         yield Finding(code, f"{what}: its pattern is {pattern.text}", WITH_X)
     if source is not None and known.rules.moves_subjects:
-        what = f"its stream transforms subjects, and it has the source {source}"
-        yield Finding(Code.DEFECT_SOURCE_TRANSFORMED, what, f"{WITH_X}; or remove the subject transform")
+        yield Finding(
+            Code.DEFECT_SOURCE_TRANSFORMED,
+            f"its stream transforms subjects, and it has the source {source}",
+            f"{WITH_X}; or remove the subject transform",
+        )
 
 
 # -- what another place asks for, and what may be meant otherwise ----------------------------------------------------
@@ -277,31 +293,41 @@ def _defects(known: KnownSchedule) -> Iterator[Finding]:
 def _consumer_to_name(known: KnownSchedule) -> Iterator[Finding]:
     policies = known.terms.policies
     if policies.asking and known.rules.is_any and policies.consumer is None:
-        what = f"on a stream with limits retention it is rejected, because its {policies.asking} needs X-Consumer there"
-        yield Finding(Code.CONSUMER_TO_NAME, what, "name the consumer of its target with X-Consumer")
+        yield Finding(
+            Code.CONSUMER_TO_NAME,
+            f"on a stream with limits retention it is rejected, because its {policies.asking} needs X-Consumer there",
+            "name the consumer of its target with X-Consumer",
+        )
 
 
 def _target_to_allow(known: KnownSchedule) -> Iterator[Finding]:
     is_unknown = known.rules.restrictions.elsewhere is None and not known.is_stored
     if is_unknown and known.terms.policies.target_stream is not None:
-        what = "its X-Target is accepted where the operator allows it"
-        yield Finding(Code.TARGET_TO_ALLOW, what, "name the target in allowed_targets_elsewhere of the sidecar")
+        yield Finding(
+            Code.TARGET_TO_ALLOW,
+            "its X-Target is accepted where the operator allows it",
+            "name the target in allowed_targets_elsewhere of the sidecar",
+        )
 
 
 def _source_header(known: KnownSchedule) -> Iterator[Finding]:
     if known.block and header_value(known.block, b"Nats-Stream-Source"):
-        what = "a server of 2.15 or later refuses it for its Nats-Stream-Source, on every stream (10227)"
-        yield Finding(Code.STREAM_SOURCE_REFUSED, what, "leave this header out")
+        yield Finding(
+            Code.STREAM_SOURCE_REFUSED,
+            "a server of 2.15 or later refuses it for its Nats-Stream-Source, on every stream (10227)",
+            "leave this header out",
+        )
 
 
 def _weekdays_numbered(known: KnownSchedule) -> Iterator[Finding]:
     base = known.timetable.pattern.base
     if isinstance(base, Cron) and base.syntax is Syntax.QUARTZ and has_numbered_weekdays(base.text):
-        what = (
+        yield Finding(
+            Code.WEEKDAYS_NUMBERED,
             "the weekdays of quartz are numbered as in a crontab, where 0 and 7 are Sunday, and in Quartz itself 1 is "
-            "Sunday"
+            "Sunday",
+            "write names such as MON, which mean the same in both",
         )
-        yield Finding(Code.WEEKDAYS_NUMBERED, what, "write names such as MON, which mean the same in both")
 
 
 CHECKS: Sequence[Callable[[KnownSchedule], Iterator[Finding]]] = (

@@ -42,13 +42,6 @@ def announced(code: Code, stream: str, subject: str, advisory: Mapping[str, Any]
     return Finding(code, what.format_map(names), command.format_map(typed), stream, subject)
 
 
-def silent_by_server(stream: str, subject: str, since: str) -> Finding:
-    """Return that the server itself has stored nothing of a schedule from a fire time on, as its stored fires show."""
-    what = f"{subject} is fired by the server, and none of its fires is stored from {since} on"
-    command = shlex.join(["nats-scheduler", "history", stream, subject])
-    return Finding(Code.SCHEDULE_SILENT, what, command, stream, subject)
-
-
 ANNOUNCED = {
     Code.SCHEDULE_REPLACED_UNFIRED: (
         "{subject} (sequence {seq}, published {published}) was to fire at {due}: sequence {replaced_by}, published "

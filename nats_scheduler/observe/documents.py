@@ -14,14 +14,13 @@ from typing_extensions import TypedDict
 
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.engine.events import FireConfirmed, HeadersMisnamed
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
 from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import Reading
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import Failing, Rejection
 from nats_scheduler.message.schedule_form import FormDocument, Terms, form_document
 from nats_scheduler.schedule.patterns import Pattern, kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339

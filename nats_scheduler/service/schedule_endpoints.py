@@ -12,9 +12,8 @@ from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.cursors import Cursor, SubjectPage, read_cursor
 from nats_scheduler.engine.views.seen import Work
-from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
+from nats_scheduler.engine.views.view import FiredBy, Query, findings_on, soonest_first
 from nats_scheduler.message.capabilities import capabilities_of
-from nats_scheduler.message.schedule_findings import header_misnamed, schedule_findings, schedule_rejected
 from nats_scheduler.observe.documents import finding_document, misnamed_document, rejected_document, schedule_document
 from nats_scheduler.service.encoded_items import with_items
 from nats_scheduler.service.endpoint import Asked, Document, Known, name_cursor, read_name_cursor, shown
@@ -104,11 +103,8 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
         raise ServiceError(NOT_FOUND, f"stream {name} has no schedule on {shown(subject)}: schedules.list lists them")
     is_by_sidecar, flight = listed is None or listed.fired_by is FiredBy.SIDECAR, view.flight(subject)
     owner = asked.owner(name) if is_by_sidecar else None
-    findings = [] if rejected is None else [schedule_rejected(rejected.rejection)]
-    findings += [] if misnamed is None else [header_misnamed(misnamed.headers)]
-    if listed is not None:
-        server = capabilities_of(asked.connection.server.version)
-        findings += schedule_findings(listed.known(stream.state.rules, server, now))
+    server = capabilities_of(asked.connection.server.version)
+    findings = findings_on(listed, rejected, misnamed, stream.state.rules, server, now)
     answer: ScheduleAnswer = {
         **asked.head(now),
         "owner": owner,
