@@ -282,14 +282,13 @@ def _print_labelled(lines: Sequence[tuple[str, str]], *, wide: bool) -> None:
 def _document(story: Story, count: int) -> dict[str, object]:
     name, mode, listing, one = story.stream.state.name, story.stream.mode, story.listing, story.listing.schedule
     entries = story.next_fires(count)
-    rejected, misnamed = story.rejected, story.misnamed
     known = story.ownership
     return {
         "at": format_rfc3339(listing.at),
         "stream": listing.sidecars.stream_document(story.stream),
         "schedule": None if one is None else schedule_document(name, mode, one),
-        "rejected": None if rejected is None else rejected_document(name, mode, rejected),
-        "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
+        "rejected": None if story.rejected is None else rejected_document(name, mode, story.rejected),
+        "misnamed": None if story.misnamed is None else misnamed_document(name, story.misnamed),
         "findings": [*map(finding_document, story.findings)],
         "message": None if story.message is None else _message_document(story.message),
         "words": None if one is None else _words(one),

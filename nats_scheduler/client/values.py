@@ -202,6 +202,6 @@ def change_of(change: ControlChange) -> Change:
         sequence=change.after,
         at_ns=change.at,
         fire_times_ns=change.fires,
-        notes=(*change.notes, *(finding.sentence for finding in change.findings)),
+        notes=change.said,
         author=change.author,
     )

@@ -148,8 +148,13 @@ async def edit(
     wanted = check_schedule(served, subject, block, body, store.now(), before=found.message.block)
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
     notes = (*unfired(served, found, block, body, store.now()), *notes)
-    findings = found_about(served, wanted, store.now())
-    change = _with(change, kind=Kind.EDITED, notes=notes, findings=findings, schedule=wanted)
+    change = _with(
+        change,
+        kind=Kind.EDITED,
+        notes=notes,
+        findings=found_about(served, wanted, store.now()),
+        schedule=wanted,
+    )
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 
@@ -217,8 +222,17 @@ def _addition(
     served: Served, wanted: Current, last: StoredMessage | None, found: Current | None, author: Author, now: int
 ) -> Change:
     """Return the change that storing a schedule would be, by the last message on its subject, and its schedule."""
-    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, schedule=wanted)
-    change = _with(change, findings=found_about(served, wanted, now))
+    change = Change(
+        Kind.ADDED,
+        served.name,
+        wanted.subject,
+        before=None,
+        after=None,
+        author=author,
+        at=now,
+        findings=found_about(served, wanted, now),
+        schedule=wanted,
+    )
     if last is None:
         return change
     change = _with(change, before=last.sequence, after=last.sequence)

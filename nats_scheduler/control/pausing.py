@@ -10,8 +10,6 @@ Limit: a server that fires by itself begins the interval of an `@every` anew, an
 tool has lost the time at which it was stored; both are said in the notes.
 """
 
-from dataclasses import replace
-
 from nats_scheduler.control.anchor import BEGINS_ANEW, anchor_name, counted_anew, has_grid, with_phase
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
@@ -96,8 +94,18 @@ async def resume(
         return await recorded(store, change)
     block, body = publishable_again(found.active_block), found.message.body or b""
     resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, schedule=resumed)
-    change = replace(change, notes=_notes(found, resumed, now), findings=found_about(served, resumed, now))
+    change = Change(
+        Kind.RESUMED,
+        stream,
+        subject,
+        before=sequence,
+        after=sequence,
+        author=author,
+        at=now,
+        notes=_notes(found, resumed, now),
+        findings=found_about(served, resumed, now),
+        schedule=resumed,
+    )
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 

@@ -182,8 +182,8 @@ def _planned(
         return read
     expected, findings = 0 if message is None else message.sequence, found_about(served, read, now)
     if current is not None:
-        step = _changed(one, block, current, unfired(served, current, block, one.body, now))
-        return replace(step, findings=findings)
+        losses = unfired(served, current, block, one.body, now)
+        return replace(_changed(one, block, current, losses), findings=findings)
     if has_passed(read, now) and not one.paused:
         return "ended"
     to_store = paused_block(block, dialect) if one.paused else block

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.stream_checks import new_consumer
-from nats_scheduler.engine.firing.silence import SILENT_AFTER_NS, SILENT_PERIODS
+from nats_scheduler.engine.firing.silence import is_silent
 from nats_scheduler.engine.handover import BLOCKING_KINDS, Cause, GraduationFinding
 from nats_scheduler.engine.holding.held import NO_EXPIRY
 from nats_scheduler.engine.views.outlook import State
@@ -100,7 +100,7 @@ def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
         following = None if due is None else listed.fire_after(due)
         if due is None or following is None:
             continue
-        if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < (rules.max_age or NO_EXPIRY):
+        if is_silent(stream.at - due, following - due) and stream.at - due < (rules.max_age or NO_EXPIRY):
             since = format_rfc3339(due)
             what = f"{listed.subject} is fired by the server, and none of its fires is stored from {since} on"
             command = typed("nats-scheduler", "history", stream.name, listed.subject)

@@ -55,6 +55,7 @@ NOT_FROM_WITHIN = (
     "permissions that the sidecar has not missed yet",
     "what consumers and subscribers take",
     "schedules with equal target, pattern and body",
+    "what single schedules show, but for one of each target and time zone, and those that do not fire",
     "what a graduation would refuse",
     "schedules that the server itself fires, and all but one of the schedules in each stream that is not served",
 )

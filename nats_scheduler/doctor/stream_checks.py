@@ -6,7 +6,7 @@ from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.findings import Code, Finding, typed
 from nats_scheduler.message.foreign_json import integer
-from nats_scheduler.message.stream_findings import no_sidecar, schedules_unserved
+from nats_scheduler.message.stream_findings import dormant, no_sidecar, schedules_unserved
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
@@ -29,9 +29,7 @@ Filters = Sequence[str]
 def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams on which nothing fires, and sidecars that cannot serve one."""
     if stream.mode is Mode.DORMANT:
-        what = f"{stream.name} is flagged, and the flag is not switched on in the server"
-        command = f"nats-scheduler graduate {stream.name}, after a look at what it would do with --dry-run"
-        yield Finding(Code.DORMANT, what, command, stream.name)
+        yield dormant(stream.name)
     if facts.sidecars is None:
         return
     key = f"{stream.mode}.{stream.name}"
@@ -53,8 +51,8 @@ def check_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
 
 def check_eviction(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams that soon remove their first schedule because they are full."""
-    is_evicting = stream.state.rules.evicts and stream.config.get("discard", "old") == "old"
-    if not (stream.schedules and is_evicting and stream.messages):
+    keeps_old = not stream.state.rules.evicts or stream.config.get("discard", "old") != "old"
+    if keeps_old or not stream.schedules or not stream.messages:
         return
     first = min(stream.schedules, key=lambda listed: listed.sequence)
     before = max(first.sequence - stream.state.first_sequence, 0)

@@ -1,8 +1,8 @@
 """What is found about a stream by more than the doctor, and what sidecars announce: the words and what helps, once.
 
-`ls`, `info`, `stream ls`, `add` and the doctor say that nothing fires; `/readyz`, the log and the doctor, that a stream
-with schedules has no flag. What sidecars notice over time they publish as advisories with the names of the
-findings (`ANNOUNCED`), from whose keys the doctor has the values.
+`ls`, `info`, `stream ls`, `add` and the doctor say that no sidecar fires; the verdict of the page and of `top`, and the
+doctor, that a stream is dormant; `/readyz`, the log and the doctor, that one with schedules has no flag. What sidecars
+notice over time they publish as advisories with the names of the findings (`ANNOUNCED`), whose keys give the values.
 """
 
 import shlex
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.findings import Code, Finding
 
 
@@ -25,6 +25,13 @@ def no_sidecar(stream: str, sidecars: int, portable: int | None = None) -> Findi
     running = "that is running serves the stream" if sidecars else "is running"
     command = "nats-scheduler instances" if sidecars else "nats-scheduler run"
     return Finding(Code.NO_SIDECAR, f"no sidecar {running}: nothing fires {which}", command, stream)
+
+
+def dormant(stream: str) -> Finding:
+    """Return that nothing fires a stream, because its flag is not switched on in a server with a scheduler."""
+    what = f"stream {stream} is dormant: nothing fires its {ADR51.schedule.decode()} until it is graduated"
+    command = f"nats-scheduler graduate {stream}, after a look at what it would do with --dry-run"
+    return Finding(Code.DORMANT, what, command, stream)
 
 
 def schedules_unserved(stream: str, subject: str, command: str, mode: str | None = None) -> Finding:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nats_scheduler.message.findings import Code, Severity
+from nats_scheduler.message.stream_findings import dormant
 from nats_scheduler.observe.documents import FindingDocument, instant_of
 from nats_scheduler.observe.times import plural, span_text
 from nats_scheduler.schedule.instants import SECOND
@@ -206,7 +207,7 @@ def _of_health(known: Known) -> Iterator[StatusReason]:
         # Where no sidecar runs, answers are made in its place, and that the server fires by itself is as it may be.
         of_note: Level = "warn" if answer["instance"] else "note"
         for note in answer.get("notes", ()):
-            yield StatusReason(of_note, f"{note[:1].upper()}{note[1:]}.")
+            yield StatusReason(of_note, _sentence(note))
 
 
 def _of_streams(known: Known) -> Iterator[StatusReason]:
@@ -264,7 +265,7 @@ def _of_stream(stream: StreamDocument, now: int) -> Iterator[StatusReason]:
     if stream["unread"] is not None:
         yield StatusReason("note", f"Stream {name} is not counted: {stream['unread']}.")
     if stream["mode"] == "dormant":
-        yield StatusReason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it.")
+        yield StatusReason("bad", _sentence(dormant(name).what))
     if counts is not None and counts["total"] and stream["owner"] is None and stream["mode"] != "native":
         yield StatusReason("bad", f"Stream {name} has no owner: nothing fires its schedules.", "instances")
     if stream["failing"]:
@@ -281,3 +282,8 @@ def _of_stream(stream: StreamDocument, now: int) -> Iterator[StatusReason]:
     if bad:
         sentence = f"{plural(bad, 'message')} of stream {name} looked like a schedule and will never fire."
         yield StatusReason("note", sentence, "rejected", (("stream", name),))
+
+
+def _sentence(text: str) -> str:
+    """Return a text as a sentence that stands alone."""
+    return f"{text[:1].upper()}{text[1:]}."

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_named() -> None:
         ),
     }
     bad = {
-        "Stream O is dormant: nothing fires its schedules. Graduate it.": on(stream(mode="dormant")),
+        "Stream O is dormant: nothing fires its Nats-Schedule until it is graduated.": on(stream(mode="dormant")),
         "Stream O has no owner: nothing fires its schedules.": on(stream(owner=None)),
         "No sidecar answers: none runs.": on(own=AnswerState(health(), NOON, "none runs", is_absent=True)),
         "no connection": on(own=answered(health("one", "no connection"))),
