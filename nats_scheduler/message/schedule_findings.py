@@ -8,6 +8,7 @@ The rules:
 - A check gets what is known of the schedule. Where that does not suffice it finds nothing.
 - The sentence calls the schedule *it*, and so reads the same everywhere; a report on several of them names each one
   before it (`Finding.of`).
+- What a message holds is shown up to `MAX_KEPT_CHARS`: a header may have 64 KB, and a report many findings.
 
 Cost: microseconds; for a schedule with a last fire on a stream with `max_age` a search of the fire after its end.
 Limit: what else the stream holds is not known. So if it removes its oldest messages because it is full, the time of
@@ -26,7 +27,7 @@ from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.misnamed import Misnamed, misnamed_headers
 from nats_scheduler.message.policies import Kept, Overlap, policies_text
-from nats_scheduler.message.rejection import NOT_PERMITTED, Failing, Rejection
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, NOT_PERMITTED, Failing, Rejection
 from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
@@ -192,7 +193,7 @@ def _may_be_evicted(known: KnownSchedule) -> Iterator[Finding]:
 
 def _refused(known: KnownSchedule) -> Iterator[Finding]:
     if (why := known.refusal) is not None:
-        target = known.terms.target
+        target = known.terms.target[:MAX_KEPT_CHARS]
         what = f"its fires to {target} are refused with {why.code} since {_time(why.since)}: {why.description}"
         allowing, looking = f"allow the sidecar's user to publish to {target}", f"nats stream info {known.rules.name}"
         yield Finding(Code.FIRE_REFUSED, what, allowing if why.code == NOT_PERMITTED else looking)
@@ -221,7 +222,7 @@ def _calendar(known: KnownSchedule) -> Iterator[Finding]:
 
 
 def _policies_ignored(known: KnownSchedule) -> Iterator[Finding]:
-    policies = policies_text(known.terms.policies)
+    policies = policies_text(known.terms.policies)[:MAX_KEPT_CHARS]
     if known.is_by_server is not False and policies:
         yield Finding(
             Code.POLICIES_IGNORED,
@@ -278,11 +279,11 @@ def _defects(known: KnownSchedule) -> Iterator[Finding]:
     pattern, source = known.timetable.pattern, known.terms.source
     if (quirk := quirk_of(pattern, known.at)) is not None:
         code, what = QUIRKS[quirk]
-        yield Finding(code, f"{what}: its pattern is {pattern.text}", WITH_X)
+        yield Finding(code, f"{what}: its pattern is {pattern.text[:MAX_KEPT_CHARS]}", WITH_X)
     if source is not None and known.rules.moves_subjects:
         yield Finding(
             Code.DEFECT_SOURCE_TRANSFORMED,
-            f"its stream transforms subjects, and it has the source {source}",
+            f"its stream transforms subjects, and it has the source {source[:MAX_KEPT_CHARS]}",
             f"{WITH_X}; or remove the subject transform",
         )
 

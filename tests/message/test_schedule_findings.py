@@ -26,6 +26,7 @@ V2_11, V2_14 = capabilities_of("2.11.11"), capabilities_of("2.14.6")
 RULES = StreamRules("S", ("s.>",), allow_msg_ttl=True, keeps_acknowledged=True)
 AGED = StreamRules("S", ("s.>",), allow_msg_ttl=True, max_age=HOUR)
 QUEUE = StreamRules("S", ("s.>",))
+OF_SERVER = StreamRules("S", ("s.>",), has_policies=False)
 MOVING = StreamRules("S", ("s.>",), moves_subjects=True)
 
 Headers = dict[str, str]
@@ -102,6 +103,14 @@ def test_what_the_server_ignores_is_nothing_where_a_sidecar_fires() -> None:
     assert reading is not None
     unknown = findings_about(block, reading.defined, RULES, START)
     assert [one.code for one in unknown] == [Code.POLICIES_IGNORED], "who fires it is not known"
+
+
+def test_what_a_stranger_writes_makes_no_long_finding() -> None:
+    many = {f"Nats-Schedule-X-Unknown-{number}": "x" * 1_000 for number in range(60)}
+    (found,) = before(block_of("@every 1h", many), OF_SERVER, V2_14, FiredBy.SERVER)
+    assert (found.code, len(found.sentence) < 1_000) == (Code.POLICIES_IGNORED, True)
+    (found,) = before(block_of("@hourly", {"Nats-Schedule-Source": f"s.{'x' * 60_000}"}), MOVING, V2_14, FiredBy.SERVER)
+    assert (found.code, len(found.sentence) < 1_000) == (Code.DEFECT_SOURCE_TRANSFORMED, True)
 
 
 def test_a_paused_schedule_has_no_end_and_no_fire_that_is_skipped() -> None:
