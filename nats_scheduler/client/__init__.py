@@ -37,6 +37,7 @@ from nats_scheduler.control.schedule_errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.schedule_form import FormArguments, ScheduleForm
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Elsewhere",
     "Exported",
     "FileProblem",
+    "Finding",
     "Fire",
     "ForbiddenError",
     "FormArguments",

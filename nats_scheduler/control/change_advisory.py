@@ -28,6 +28,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 def change_advisory(change: Change) -> AdvisoryMessage:
     """Return the advisory of a change that was made; what is found about the schedule is among its notes."""
+    found = (finding.sentence for finding in change.findings)
     return advisory_message(
         "schedule_changed",
         change.stream,
@@ -41,7 +42,7 @@ def change_advisory(change: Change) -> AdvisoryMessage:
             "reason": printable(change.author.reason, MAX_AUTHOR_CHARS),
             "fires": [format_rfc3339(one) for one in change.fires[:MAX_FIRES_NAMED]],
             "fires_stored": len(change.fires),
-            "notes": [printable(note, MAX_NOTE_CHARS) for note in change.said],
+            "notes": [printable(note, MAX_NOTE_CHARS) for note in (*change.notes, *found)],
         },
     )
 

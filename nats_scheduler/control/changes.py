@@ -68,8 +68,3 @@ class Change:
     """The sequences of these fires, in the stream of their target."""
     schedule: Current | None = field(default=None, compare=False, repr=False)
     """The schedule after the change, with the sequence 0 if it is only a dry run; None if there is none."""
-
-    @property
-    def said(self) -> tuple[str, ...]:
-        """Its notes, and what is found about the schedule, one sentence each."""
-        return (*self.notes, *(finding.sentence for finding in self.findings))

@@ -56,9 +56,10 @@ async def test_all_that_stores_or_shows_it_says_so(
             client = await nats.connect(server.url)
             try:
                 schedules, each = await Schedules.on(client, name), every(timedelta(minutes=1))
-                note = f"{REMOVED}{helps} (schedule_ends_by_age)"
-                assert note in (await schedules.create(f"{name}.made", each, target=f"{name}.out")).notes
-                assert note in (await schedules.upsert(f"{name}.put", each, target=f"{name}.out")).notes
+                created = await schedules.create(f"{name}.made", each, target=f"{name}.out")
+                put = await schedules.upsert(f"{name}.put", each, target=f"{name}.out")
+                for change in (created, put):
+                    assert [one.sentence for one in change.findings] == [f"{REMOVED}{helps} (schedule_ends_by_age)"]
             finally:
                 await client.close()
             assert f"{helps} (schedule_ends_by_age); 3 more like it\n" in await prompt.shows(f"ls {name}")

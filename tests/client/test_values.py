@@ -76,7 +76,7 @@ def test_a_fire_and_a_change_have_their_times() -> None:
     change = Change(Kind.FIRED, "ORDERS", "orders.s", 7, 7, Author("me", "why"), STORED_AT, (STORED_AT,), ("a",))
     said = change_of(replace(change, findings=(Finding(Code.COPIED, "it is b", "do c"),)))
     assert (said.at, said.fire_times, said.author.name) == (NOON, (NOON,), "me")
-    assert said.notes == ("a", "it is b; do c (copied)"), "what is found is said too"
+    assert (said.notes, [(one.code, one.what) for one in said.findings]) == (("a",), [("copied", "it is b")])
     assert (said.before, said.sequence) == (7, 7)
 
 
