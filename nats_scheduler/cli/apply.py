@@ -37,7 +37,7 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.carrying_out import carry_out_all
-from nats_scheduler.control.changes import Author
+from nats_scheduler.control.changes import Author, Change
 from nats_scheduler.control.each import Done
 from nats_scheduler.control.exported import exported
 from nats_scheduler.control.plan import Action, Difference, Step
@@ -46,7 +46,7 @@ from nats_scheduler.files.file_reading import StreamFile, read_files
 from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
 from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.documents import finding_document, made_change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.load import ResolvedSettings
@@ -76,8 +76,13 @@ def print_plans(plans: Sequence[StreamPlan], most: int | None = None) -> None:
             click.echo(f"and {len(steps) - len(shown):,} more in stream {one.plan.stream}: `diff` shows all of them")
         click.echo(printable(summary(one)))
         for step in shown:
-            for note in step.notes:
-                print_warning(printable(f"{step.subject}: {note}"))
+            for text in _said(step):
+                print_warning(printable(f"{step.subject}: {text}"))
+
+
+def _said(of: Step | Change) -> list[str]:
+    """Return what to know of a change that is made or was made."""
+    return [*of.notes, *(finding.sentence for finding in of.findings)]
 
 
 def summary(one: StreamPlan) -> str:
@@ -121,6 +126,7 @@ def _step_document(stream: str, step: Step) -> dict[str, Any]:
             for one in step.differences
         ],
         "notes": list(step.notes),
+        "findings": [*map(finding_document, step.findings)],
     }
 
 
@@ -291,11 +297,11 @@ async def _carry_out(access: ChangeAccess, plans: Sequence[StreamPlan], author: 
 
 def _print(plans: Sequence[StreamPlan], done: Sequence[Done]) -> None:
     for plan, one in zip(plans, done, strict=False):
-        planned = {step.subject: step.notes for step in plan.plan.steps}
+        planned = {step.subject: _said(step) for step in plan.plan.steps}
         for change in one.changes.values():
-            for note in change.notes:
-                if note not in planned[change.subject]:
-                    print_warning(printable(f"{change.subject}: {note}"))
+            for text in _said(change):
+                if text not in planned[change.subject]:
+                    print_warning(printable(f"{change.subject}: {text}"))
         for subject, error in one.failures.items():
             CommandError(f"stream {plan.plan.stream}: {error_about(subject, error)}").show()
         if counts := counts_text(one):
@@ -308,7 +314,8 @@ def _document(plans: Sequence[StreamPlan], done: Sequence[Done]) -> dict[str, An
         for plan, one in zip(plans, done, strict=False)
         for error in error_documents(one)
     ]
-    return {"changes": [change_document(change) for one in done for change in one.changes.values()], "errors": errors}
+    changes = [made_change_document(change) for one in done for change in one.changes.values()]
+    return {"changes": changes, "errors": errors}
 
 
 EXIT_DIFFERENT = 1

@@ -21,14 +21,14 @@ import click
 from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import Command, decorated, json_option, print_json
+from nats_scheduler.cli.output import Command, decorated, json_option, print_json, print_warning
 from nats_scheduler.cli.session import Session, Sidecars, error_text, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.documents import made_change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import time_text
 from nats_scheduler.runtime.access import Access
@@ -42,7 +42,10 @@ MAX_FIRES_SHOWN = 20
 
 
 def print_change(change: Change, *, dry_run: bool) -> None:
-    """Print a change, one line, and below it the fire times that were stored, and what to know of it."""
+    """Print a change, one line, and below it the fire times that were stored, and what to know of it.
+
+    What is found about the schedule is printed as warnings.
+    """
     click.echo(printable(change_text(change, dry_run=dry_run)))
     for fire in change.fires[:MAX_FIRES_SHOWN] if change.kind is Kind.BACKFILLED else ():
         click.echo(f"  {time_text(fire)}")
@@ -50,6 +53,8 @@ def print_change(change: Change, *, dry_run: bool) -> None:
         click.echo(f"  and {len(change.fires) - MAX_FIRES_SHOWN:,} more")
     for note in change.notes:
         click.echo(f"  {printable(note)}")
+    for finding in change.findings:
+        print_warning(printable(f"{change.subject}: {finding.sentence}"))
 
 
 def change_text(change: Change, *, dry_run: bool) -> str:
@@ -174,7 +179,7 @@ def change_one(resolved: ResolvedSettings, stream: str, subject: str, how: How, 
         lambda access: operation(access.store, stream, subject, author=how.author, dry_run=how.dry_run),
     )
     if how.as_json:
-        print_json({"dry_run": how.dry_run, **change_document(change, dry_run=how.dry_run)})
+        print_json({"dry_run": how.dry_run, **made_change_document(change, dry_run=how.dry_run)})
     else:
         print_change(change, dry_run=how.dry_run)
 

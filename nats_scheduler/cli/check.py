@@ -23,10 +23,12 @@ from nats_scheduler.cli.output import (
     rejection_error,
 )
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
+from nats_scheduler.message.schedule_findings import findings_about
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
-from nats_scheduler.observe.documents import CheckedDocument
+from nats_scheduler.observe.documents import CheckedDocument, finding_document
 from nats_scheduler.observe.explanations import (
     ANY_STREAM_RULES,
     DEFAULT_SUBJECT,
@@ -34,7 +36,6 @@ from nats_scheduler.observe.explanations import (
     pattern_reading,
     reading_document,
 )
-from nats_scheduler.observe.message_warnings import pattern_warnings, warnings_about
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Syntax
@@ -76,23 +77,20 @@ def command(
         raise click.UsageError("--syntax goes with a PATTERN; among headers it is -H 'X-Nats-Schedule-X-Syntax: …'")
     if pattern is not None and (subject or stream_config):
         raise click.UsageError("--subject and --stream-config go with headers")
+    now, block, rules = SystemClock().now(), EMPTY_BLOCK, ANY_STREAM_RULES
     if pattern is not None:
         one_line(pattern + (tz or ""))
-        found = pattern_reading(pattern, tz, SystemClock().now(), syntax)
-        doubts = [] if found is None or found.definition is None else pattern_warnings(found.definition.pattern)
-        _answer(found, f"the pattern was {pattern!r}", as_json, doubts)
-        return
-    rules = _rules(stream_config, as_json)
-    block = EMPTY_BLOCK
-    for header in headers:
-        block = with_header(block, *split_header(header))
-    now = SystemClock().now()
-    reading = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS)
-    warnings = warnings_about(block, reading, rules, now)
-    _answer(reading, "\n".join(warnings), as_json, warnings)
+        reading, hint = pattern_reading(pattern, tz, now, syntax), f"the pattern was {pattern!r}"
+    else:
+        rules = _rules(stream_config, as_json)
+        for header in headers:
+            block = with_header(block, *split_header(header))
+        reading, hint = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS), ""
+    findings = findings_about(block, None if reading is None else reading.defined, rules, now)
+    _answer(reading, hint or "\n".join(finding.sentence for finding in findings), as_json, findings)
 
 
-def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequence[str] = ()) -> None:
+def _answer(reading: Reading | None, hint: str, as_json: bool, findings: Sequence[Finding] = ()) -> None:
     """Print what a message means; end the command with 1 if it is neither a schedule nor a cancel.
 
     Of a paused schedule that is what it would be if it was resumed.
@@ -100,14 +98,14 @@ def _answer(reading: Reading | None, hint: str, as_json: bool, warnings: Sequenc
     rejection = reading.fault if reading else None
     valid = is_valid(reading)
     if as_json:
-        print_json({"valid": valid, **_document(reading), "warnings": list(warnings)})
+        print_json({"valid": valid, **_document(reading), "findings": [*map(finding_document, findings)]})
         raise click.exceptions.Exit(0 if valid else EXIT_FAILED)
     if rejection is not None:
         raise rejection_error(rejection)
     if reading is None:
         raise no_schedule_error(hint)
-    for warning in warnings:
-        print_warning(warning)
+    for finding in findings:
+        print_warning(printable(finding.sentence))
     click.echo("\n".join(f"{name}: {printable(str(value))}" for name, value in _lines(_document(reading))))
 
 

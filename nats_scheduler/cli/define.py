@@ -36,12 +36,10 @@ from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.headers import decoded, encoded, header_value
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.policies import extension_prefix, named_policies
-from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import BESIDE_PATTERN, Edit, Field, ScheduleForm, diff, names_of_form
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.observe.documents import change_document, next_fire_document
-from nats_scheduler.observe.message_warnings import warnings_about
+from nats_scheduler.observe.documents import made_change_document, next_fire_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import span_text, time_text
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -178,7 +176,6 @@ class DefinedSchedule:
     """None if it is not stored any more, as an `@at` that has fired at once."""
     now: int
     """The time (ns) by the server's clock."""
-    warnings: list[str]
 
     @property
     def next_fire(self) -> int | None:
@@ -196,8 +193,10 @@ async def stored_schedule(
     """Read the schedule after a change; `wanted` is what a dry run would have stored."""
     now = access.store.now()
     found = wanted if wanted is not None else await _stored(access, served, change)
-    warnings = [] if found is None else [*_warnings(found, served, now), *await _not_fired(access, served, found)]
-    return DefinedSchedule(change, found, now, warnings)
+    if found is not None and not served.is_fired_by_server(found.dialect):
+        problem = access.sidecars.why_not_served(await access.session.served_stream(served.name))
+        change = replace_fields(change, findings=(*change.findings, *([problem] if problem else [])))
+    return DefinedSchedule(change, found, now)
 
 
 async def _stored(access: ChangeAccess, served: Served, change: Change) -> Current | None:
@@ -208,21 +207,6 @@ async def _stored(access: ChangeAccess, served: Served, change: Change) -> Curre
     return found if found.sequence == change.after else None
 
 
-def _warnings(found: Current, served: Served, now: int) -> list[str]:
-    reading = Reading(definition=found.definition)
-    rules = served.rules_for(found.dialect)
-    return warnings_about(found.active_block, reading, rules, now, served.server, says_age=False)
-
-
-async def _not_fired(access: ChangeAccess, served: Served, found: Current) -> list[str]:
-    """Return why nothing fires the schedule at the moment."""
-    if served.is_fired_by_server(found.dialect):
-        return []
-    stream = await access.session.served_stream(served.name)
-    problem = access.sidecars.why_not_served(stream)
-    return [f"{served.name}: {problem}"] if problem else []
-
-
 def print_stored(stored: DefinedSchedule, how: How) -> None:
     """Print the change, the next fire, and warnings."""
     if how.as_json:
@@ -230,8 +214,6 @@ def print_stored(stored: DefinedSchedule, how: How) -> None:
         return
     print_change(stored.change, dry_run=how.dry_run)
     click.echo(f"  {printable(_next_fire_text(stored))}")
-    for warning in stored.warnings:
-        print_warning(warning)
 
 
 def _next_fire_text(stored: DefinedSchedule) -> str:
@@ -256,11 +238,10 @@ def _document(stored: DefinedSchedule, how: How) -> dict[str, object]:
     fire = stored.next_fire
     return {
         "dry_run": how.dry_run,
-        **change_document(stored.change, dry_run=how.dry_run),
+        **made_change_document(stored.change, dry_run=how.dry_run),
         "dialect": None if one is None else one.dialect.name,
         "paused": one is not None and one.is_paused,
         "next_fire": None if definition is None else next_fire_document(definition.pattern, fire),
-        "warnings": stored.warnings,
     }
 
 
@@ -300,14 +281,13 @@ async def _add(
     # Where the server fires nothing, it does not matter whether a sidecar serves the stream at the moment.
     has_sidecar = not served.is_native or bool(access.sidecars.serving(await access.session.served_stream(served.name)))
     form = given.at(now)
-    dialect, notes = spelling_of(served, form.items(ADR51), now, portable=portable, has_sidecar=has_sidecar)
+    dialect = spelling_of(served, form.items(ADR51), now, portable=portable, has_sidecar=has_sidecar)
     block, body = form.to_block(dialect), form.body or b""
     if isinstance(block, Rejection):
         raise RejectedError(block)
     change = await add(
         access.store, stream, subject, block, body, replace=replace, author=how.author, dry_run=how.dry_run
     )
-    change = replace_fields(change, notes=(*change.notes, *notes))
     wanted = None
     if how.dry_run:
         wanted = read_current(StoredMessage(subject, 1, access.store.now(), block, body), served)

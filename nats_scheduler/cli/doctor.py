@@ -34,11 +34,11 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.doctor.examination import examine, report_document
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, SidecarFacts
-from nats_scheduler.doctor.finding import DoctorReport, Finding
-from nats_scheduler.doctor.finding_codes import Severity
 from nats_scheduler.doctor.gather import Gathering
+from nats_scheduler.doctor.report import DoctorReport
 from nats_scheduler.doctor.server import is_inbox_denied, reach_servers
 from nats_scheduler.jetstream.streams import Progress, absence_of
+from nats_scheduler.message.findings import Finding, Severity
 from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.clock import SystemClock

@@ -25,13 +25,16 @@ from nats_scheduler.cli.output import CommandError, json_option, labelled_lines,
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.past import FireQuery
+from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
-from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
-from nats_scheduler.message.ages import what_helps
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query, findings_on
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import (
     FailureDocument,
     PastFireDocument,
+    finding_document,
     instant_of,
     misnamed_document,
     rejected_document,
@@ -40,8 +43,6 @@ from nats_scheduler.observe.documents import (
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.message_contents import ContentDocument
 from nats_scheduler.observe.texts import (
-    NO_SERVER_KNOWS,
-    has_ignored_policies,
     how_to_resume,
     printable,
     schedule_words,
@@ -86,6 +87,22 @@ class Story:
     def stream(self) -> ServedStream:
         """The stream that was read."""
         return self.listing.streams[0]
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is found about it."""
+        listing, rules = self.listing, self.stream.state.rules
+        return findings_on(listing.schedule, self.rejected, self.misnamed, rules, listing.server, listing.at)
+
+    @property
+    def rejected(self) -> Rejected | None:
+        """The message, if it is rejected as a schedule."""
+        return next((found for _, found in self.listing.rejected), None)
+
+    @property
+    def misnamed(self) -> HeadersMisnamed | None:
+        """The message, if it has headers that look like those of a schedule and are none."""
+        return next((found for _, found in self.listing.misnamed), None)
 
     @property
     def ownership(self) -> OwnershipDocument | None:
@@ -164,12 +181,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     one = story.listing.schedule
     if one is not None:
         lines += _schedule_lines(story, one)
-    for _, rejected in story.listing.rejected:
-        lines.append(("rejected", f"it never fires: {rejected.rejection.shortened()}"))
-    for _, noted in story.listing.misnamed:
-        lines += [("header", f"{name} {reason}") for name, reason in noted.headers]
-    if one is not None and has_ignored_policies(one):
-        lines.append(("beware", f"it has policies that {NO_SERVER_KNOWS}"))
+    lines += [(finding.severity.value, finding.sentence) for finding in story.findings]
     if len(story.listing.schedules) > 1:
         lines.append(("beware", "the message has both spellings of the headers: the server fires it as well"))
     _print_labelled(lines, wide=wide)
@@ -204,11 +216,7 @@ def _schedule_lines(story: Story, one: ListedSchedule) -> list[tuple[str, str]]:
     if one.state is State.PAUSED:
         lines.append(("resume", how_to_resume(story.stream.name, story.subject, one.terms.dialect)))
     lines.append(("fired by", _fired_by_text(story, one)))
-    if one.failing is not None:
-        why = one.failing
-        since = moment_text(why.since)
-        lines.append(("refused", f"since {since}, with code {why.code}: {why.description}; it is retried"))
-    lines.append(("removed", _end_text(story, one)))
+    lines.append(("removed", _end_text(one)))
     return lines
 
 
@@ -247,7 +255,7 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
     if one.fired_by is FiredBy.NONE:
         return f"nothing: {EXPLANATIONS[story.stream.mode]}"
     if problem := story.listing.sidecars.why_not_served(story.stream):
-        return problem
+        return problem.what
     known = story.ownership
     if known is None or known["owner"] is None or known["takeover_reason"] is None:
         return "nothing at the moment: no sidecar that is alive owns the stream"
@@ -258,16 +266,13 @@ def _fired_by_text(story: Story, one: ListedSchedule) -> str:
     return f"the sidecar {known['owner']}, which owns the stream{moment} ({why}); {stand_by}"
 
 
-def _end_text(story: Story, one: ListedSchedule) -> str:
+def _end_text(one: ListedSchedule) -> str:
     """Return when the stream removes a schedule by itself, and whether that is before its next fire."""
     if one.ends is None:
         return "never by the stream: neither max_age nor Nats-TTL ends it"
     place = ""
     if one.state is State.EXPIRING:
         place = ", BEFORE its next fire: it will not fire"
-    elif one.is_cut_off:
-        helps = what_helps(story.stream.state.rules, story.listing.server)
-        place = f", after its next fire, and then it never fires again: {helps}"
     elif one.next_fire is not None and one.state not in DONE:
         place = ", after its next fire"
     return f"at {moment_text(one.ends)} by {end_reason(one)}{place}"
@@ -286,15 +291,14 @@ def _print_labelled(lines: Sequence[tuple[str, str]], *, wide: bool) -> None:
 def _document(story: Story, count: int) -> dict[str, object]:
     name, mode, listing, one = story.stream.state.name, story.stream.mode, story.listing, story.listing.schedule
     entries = story.next_fires(count)
-    rejected = next((found for _, found in listing.rejected), None)
-    misnamed = next((found for _, found in listing.misnamed), None)
     known = story.ownership
     return {
         "at": format_rfc3339(listing.at),
         "stream": listing.sidecars.stream_document(story.stream),
         "schedule": None if one is None else schedule_document(name, mode, one),
-        "rejected": None if rejected is None else rejected_document(name, mode, rejected),
-        "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
+        "rejected": None if story.rejected is None else rejected_document(name, mode, story.rejected),
+        "misnamed": None if story.misnamed is None else misnamed_document(name, story.misnamed),
+        "findings": [*map(finding_document, story.findings)],
         "message": None if story.message is None else of_content(story.message),
         "words": None if one is None else _words(one),
         "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),

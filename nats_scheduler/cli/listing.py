@@ -21,6 +21,8 @@ from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSc
 from nats_scheduler.jetstream.calendar_bucket import read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.findings import Code, Finding
+from nats_scheduler.message.schedule_findings import schedule_findings
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
@@ -112,6 +114,15 @@ class Listing:
         """The only schedule that was wanted; if its message has both spellings of the headers, the sidecar's one."""
         found = [one for _, one in self.schedules]
         return next((one for one in found if one.fired_by is FiredBy.SIDECAR), found[0] if found else None)
+
+    def findings(self, stream: ServedStream, but: Collection[Code] = ()) -> Sequence[tuple[Finding, int]]:
+        """Return what is found about valid schedules of a stream: of each code the first one, and their number."""
+        found: dict[Code, list[Finding]] = {}
+        for one in (listed for served, listed in self.schedules if served is stream):
+            for finding in schedule_findings(one.known(stream.state.rules, self.server, self.at)):
+                if finding.code not in but:
+                    found.setdefault(finding.code, []).append(finding.of(stream.name, one.subject))
+        return [(several[0], len(several)) for several in found.values()]
 
     @property
     def early(self) -> Sequence[tuple[ServedStream, ListedSchedule]]:

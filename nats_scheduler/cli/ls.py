@@ -24,7 +24,8 @@ from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Order, Query
-from nats_scheduler.message.ages import age_sentence
+from nats_scheduler.message.findings import Code
+from nats_scheduler.message.policies import policies_text
 from nats_scheduler.message.schedule_form import FIELDS, form_document
 from nats_scheduler.message.subjects import pattern_or_part
 from nats_scheduler.observe.documents import (
@@ -33,7 +34,7 @@ from nats_scheduler.observe.documents import (
     rejected_document,
     schedule_document,
 )
-from nats_scheduler.observe.texts import NO_SERVER_KNOWS, SERVER_ALONE, has_ignored_policies, policies_text
+from nats_scheduler.observe.texts import SERVER_ALONE, printable
 from nats_scheduler.observe.times import moment_text, span_text, time_text
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.patterns import PatternKind
@@ -192,19 +193,20 @@ def _print(
 
 
 def _print_problems(listing: Listing) -> None:
-    """Print why schedules that are listed as valid do not fire, or not as they say."""
-    if ignored := sum(has_ignored_policies(one) for _, one in listing.schedules):
-        print_folded(f"{ignored} of them {'has' if ignored == 1 else 'have'} policies that {NO_SERVER_KNOWS}")
+    """Print what is found about schedules that are listed as valid, of each stream and code the first one."""
     for one in listing.streams:
-        if aged := sum(row[0] is one and row[1].is_cut_off for row in listing.schedules):
-            print_folded(f"{one.name}: {age_sentence(one.state.rules, aged, listing.server)}")
-        if problem := listing.sidecars.why_not_fired(one):
-            print_folded(f"{one.name}: {problem}")
+        for finding, number in listing.findings(one, OWN_TABLES):
+            more = f"; {number - 1:,} more like it" if number > 1 else ""
+            print_folded(printable(f"{one.name}: {finding.sentence}{more}"))
         portable = sum(row[0] is one and row[1].fired_by is FiredBy.SIDECAR for row in listing.schedules)
-        if not problem and portable and (problem := listing.sidecars.why_not_served(one)):
-            print_folded(f"{one.name}: {portable} with X-Nats-Schedule, and {problem}")
+        if problem := listing.sidecars.why_not_fired(one, portable):
+            print_folded(problem.sentence)
     if not listing.sidecars.alive and any(one.mode is Mode.NATIVE for one in listing.streams):
         print_folded(SERVER_ALONE)
+
+
+OWN_TABLES = frozenset({Code.SCHEDULE_ENDS_EARLY, Code.FIRE_REFUSED})
+"""The findings whose schedules have a table of their own."""
 
 
 def _total(listing: Listing, shown: int | None) -> str:

@@ -40,7 +40,7 @@ from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL,
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.store import ScheduleStore, matching
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
-from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.documents import made_change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -205,7 +205,7 @@ def error_documents(done: Done) -> list[dict[str, object]]:
 
 
 def _document(done: Done, how: How) -> dict[str, object]:
-    changes = [*map(change_document, done.changes.values())]
+    changes = [*map(made_change_document, done.changes.values())]
     return {"dry_run": how.dry_run, "changes": changes, "errors": error_documents(done)}
 
 

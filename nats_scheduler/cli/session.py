@@ -26,6 +26,8 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.streams import StreamState, absence_of
 from nats_scheduler.jetstream.value_formats import known_entries
 from nats_scheduler.message.capabilities import OLDEST, capabilities
+from nats_scheduler.message.findings import Finding
+from nats_scheduler.message.stream_findings import no_sidecar
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock
@@ -135,9 +137,6 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
 
 # -- the running sidecars ------------------------------------------------------------------------------------------
 
-NONE_RUNNING = "no sidecar is running: nothing fires these"
-NOT_SERVED_YET = "no sidecar that is running serves this stream"
-
 
 class StreamWithMode(Protocol):
     """A stream that carries schedules, and who fires them."""
@@ -172,24 +171,27 @@ class Sidecars:
         ownerships = ownership_of(instance_documents(self.fleet))
         return next((one for one in ownerships if (one["stream"], one["mode"]) == (stream.name, stream.mode)), None)
 
-    def why_not_fired(self, stream: StreamWithMode) -> str:
-        """Return why nothing fires on a stream in a mode that needs a sidecar, "" if one serves it."""
-        return self.why_not_served(stream) if stream.mode in BY_SIDECAR else ""
+    def why_not_fired(self, stream: StreamWithMode, portable: int = 0) -> Finding | None:
+        """Return that nothing fires a stream, or only its `portable` schedules; None if there are none, or one does."""
+        return self.why_not_served(stream, portable) if portable or stream.mode in BY_SIDECAR else None
 
-    def why_not_served(self, stream: StreamWithMode) -> str:
-        """Return why no sidecar fires what only a sidecar fires, such as portable headers, "" if one serves it."""
-        if self.serving(stream):
-            return ""
-        return NOT_SERVED_YET if self.alive else NONE_RUNNING
+    def why_not_served(self, stream: StreamWithMode, portable: int = 0) -> Finding | None:
+        """Return that no sidecar fires what only a sidecar fires, such as portable headers; None if one does.
+
+        `portable` is how many there are, as far as that is known.
+        """
+        found = no_sidecar(stream.name, len(self.alive), None if stream.mode in BY_SIDECAR else portable)
+        return None if self.serving(stream) else found
 
     def stream_document(self, stream: StreamWithMode) -> dict[str, object]:
         """Return a stream, and who serves it, as a JSON object."""
+        problem = self.why_not_fired(stream)
         return {
             "stream": stream.name,
             "mode": stream.mode,
             "served": EXPLANATIONS[stream.mode],
             "sidecars": self.serving(stream),
-            "problem": self.why_not_fired(stream) or None,
+            "problem": None if problem is None else problem.what,
         }
 
     def document(self) -> dict[str, object]:

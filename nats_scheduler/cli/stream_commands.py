@@ -186,7 +186,8 @@ def _print_streams(found: Sequence[ListedStream], sidecars: Sidecars, *, wide: b
         columns["created"] = [_moment(one.document["created"]) for one in found]
         columns["with schedules since"] = [_moment(one.document["since"] or "-") for one in found]
     columns["sidecars"] = [str(sidecars.serving(one)) for one in found]
-    columns["who fires"] = [sidecars.why_not_fired(one) or EXPLANATIONS[one.mode] for one in found]
+    problems = [(one, sidecars.why_not_fired(one)) for one in found]
+    columns["who fires"] = [EXPLANATIONS[one.mode] if found is None else found.what for one, found in problems]
     print_table(list(columns), list(zip(*columns.values(), strict=True)), wide=wide)
     modes = Counter(str(one.mode) for one in found)
     click.echo(f"{len(found)} in all: {', '.join(f'{n} {mode}' for mode, n in sorted(modes.items()))}")

@@ -37,6 +37,7 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.exported import LeftOut
 from nats_scheduler.control.plan import Action, Difference, Step
 from nats_scheduler.control.plan import Plan as Diff
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.schedule_form import FormArguments, ScheduleForm
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Elsewhere",
     "Exported",
     "FileProblem",
+    "Finding",
     "Fire",
     "ForbiddenError",
     "FormArguments",

@@ -44,17 +44,17 @@ class Wanted:
         return with_target(form, self.target)
 
 
-def spelled(wanted: Wanted, serving: Serving, now: int) -> tuple[bytes, tuple[str, ...]]:
-    """Return the header block of a schedule that is stored now (ns) on a stream, and what to know of it.
+def spelled(wanted: Wanted, serving: Serving, now: int) -> bytes:
+    """Return the header block of a schedule that is stored now (ns) on a stream.
 
     Raises `NotServedError` if nothing would fire it, and `InvalidScheduleError`.
     """
     form = wanted.form(now)
-    dialect, notes = spelling_of(serving.served, form.items(ADR51), now, missing=_missing(serving))
+    dialect = spelling_of(serving.served, form.items(ADR51), now, missing=_missing(serving))
     block = form.to_block(dialect)
     if isinstance(block, Rejection):
         raise InvalidScheduleError(str(block), block.code or None)
-    return block, notes
+    return block
 
 
 def _missing(serving: Serving) -> str:

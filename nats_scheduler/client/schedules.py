@@ -350,14 +350,14 @@ class Schedules:
     # -- how it is done -------------------------------------------------------------------------------------------
 
     async def _add(self, subject: str, wanted: Wanted, body: bytes, reason: str, *, is_replacing: bool) -> Change:
-        block, notes = await self._spelled(wanted)
+        block = await self._spelled(wanted)
         author = self._by(reason)
         change = await add(
             self._store, self._stream, subject, block, body, replace=is_replacing, author=author, warn=_warn
         )
-        return change_of(change, *notes)
+        return change_of(change)
 
-    async def _spelled(self, wanted: Wanted) -> tuple[bytes, tuple[str, ...]]:
+    async def _spelled(self, wanted: Wanted) -> bytes:
         try:
             return spelled(wanted, await self.serving(), self._store.now())
         except NotServedError:  # a sidecar may have been started since it was asked

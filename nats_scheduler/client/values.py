@@ -15,6 +15,7 @@ from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.changes import Change as ControlChange
 from nats_scheduler.control.current import Current
 from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.past_fires import FiredBy, PastFire
 from nats_scheduler.message.schedule_form import ScheduleForm
 
@@ -147,6 +148,8 @@ class Change:
     """For which times fires were stored."""
     notes: tuple[str, ...]
     """Its consequences, in a sentence each."""
+    findings: tuple[Finding, ...]
+    """What is wrong with the schedule that was stored, or may be meant otherwise."""
     author: Author
 
     @property
@@ -192,8 +195,8 @@ def fire_of(fire: PastFire) -> Fire:
     )
 
 
-def change_of(change: ControlChange, *notes: str) -> Change:
-    """Return a change that was made, with further notes."""
+def change_of(change: ControlChange) -> Change:
+    """Return a change that was made."""
     return Change(
         kind=change.kind,
         stream=change.stream,
@@ -202,6 +205,7 @@ def change_of(change: ControlChange, *notes: str) -> Change:
         sequence=change.after,
         at_ns=change.at,
         fire_times_ns=change.fires,
-        notes=(*change.notes, *notes),
+        notes=change.notes,
+        findings=change.findings,
         author=change.author,
     )

@@ -61,6 +61,7 @@ async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Au
     before = expected or None
     parts = NO_PARTS if step.before is None else _parts(served, step, step.before)
     change = Change(kind, stream, subject, before, before, author, store.now(), notes=step.notes, parts=parts)
+    change = replace(change, findings=step.findings)
     try:
         return await store_schedule(store, served, change, step.block, step.body)
     except ConflictError as error:

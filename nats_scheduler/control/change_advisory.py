@@ -27,7 +27,8 @@ MAX_NOTE_CHARS = 400
 
 
 def change_advisory(change: Change) -> AdvisoryMessage:
-    """Return the advisory of a change that was made."""
+    """Return the advisory of a change that was made; what is found about the schedule is among its notes."""
+    found = (finding.sentence for finding in change.findings)
     return advisory_message(
         "schedule_changed",
         change.stream,
@@ -42,7 +43,7 @@ def change_advisory(change: Change) -> AdvisoryMessage:
             "fires": [format_rfc3339(one) for one in change.fires[:MAX_FIRES_NAMED]],
             "fires_stored": len(change.fires),
             "parts": parts_document(change.parts),
-            "notes": [printable(note, MAX_NOTE_CHARS) for note in change.notes],
+            "notes": [printable(note, MAX_NOTE_CHARS) for note in (*change.notes, *found)],
         },
     )
 

@@ -10,6 +10,7 @@ from nats_scheduler.control.changed_parts import NO_PARTS, ChangedParts
 
 if TYPE_CHECKING:
     from nats_scheduler.control.current import Current
+    from nats_scheduler.message.findings import Finding
 
 MAX_AUTHOR_CHARS = 256
 """Characters of an author's name, and of a reason, that are kept."""
@@ -65,6 +66,8 @@ class Change:
     """Notes for the operator, such as that a phase is lost; one sentence each."""
     parts: ChangedParts = NO_PARTS
     """What it makes of the schedule that was there before."""
+    findings: tuple[Finding, ...] = ()
+    """What is found about the schedule that was stored."""
     sequences: tuple[int, ...] = field(default=(), compare=False)
     """The sequences of these fires, in the stream of their target."""
     schedule: Current | None = field(default=None, compare=False, repr=False)

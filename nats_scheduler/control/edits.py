@@ -25,7 +25,7 @@ from nats_scheduler.control.errors import (
     SchedulerError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.spelling import judged_edit, with_effect
+from nats_scheduler.control.spelling import check_edit
 from nats_scheduler.control.standing import (
     CLOCK_MARGIN_NS,
     SETTLING_LIMIT_NS,
@@ -46,10 +46,11 @@ from nats_scheduler.control.storing import (
     unfired,
 )
 from nats_scheduler.control.words import edited, is_same, is_same_pattern, publishable_again
-from nats_scheduler.message.ages import age_note
 from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import decoded, header_value, without_headers
 from nats_scheduler.message.paused import paused_block, paused_name
+from nats_scheduler.message.schedule_findings import findings_about
 from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -142,15 +143,16 @@ async def edit(
     change = Change(Kind.UNCHANGED, stream, subject, sequence, sequence, author, store.now(), schedule=found)
     if active == before and body == (found.message.body or b""):
         return change
-    inexact = judged_edit(served, active, edit, store.now()) if found.is_fired_by_server else ()
+    if found.is_fired_by_server:
+        check_edit(served, active, edit, store.now())
     active, notes = _with_grid(found, before, active, edit)
     block = paused_block(active, found.dialect) if found.is_paused else active
     wanted = check_schedule(served, subject, block, body, store.now(), before=found.message.block)
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
-    notes = (*notes, *ends_by_age(served, wanted, store.now()))
     notes = (*unfired(served, found, block, body, store.now()), *notes)
     parts = changed_parts(found, found.dialect, active, body)
-    change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact), parts=parts, schedule=wanted)
+    change = _with(change, kind=Kind.EDITED, notes=notes, parts=parts, schedule=wanted)
+    change = _with(change, findings=found_about(served, wanted, store.now()))
     if dry_run:
         await store.check_publish(subject)
         return change
@@ -222,8 +224,17 @@ def _addition(
     served: Served, wanted: Current, last: StoredMessage | None, found: Current | None, author: Author, now: int
 ) -> Change:
     """Return the change that storing a schedule would be, by the last message on its subject, and its schedule."""
-    notes = doubts(served, wanted, now)
-    change = Change(Kind.ADDED, served.name, wanted.subject, None, None, author, now, notes=notes, schedule=wanted)
+    change = Change(
+        Kind.ADDED,
+        served.name,
+        wanted.subject,
+        before=None,
+        after=None,
+        author=author,
+        at=now,
+        findings=found_about(served, wanted, now),
+        schedule=wanted,
+    )
     if last is None:
         return change
     change = _with(change, before=last.sequence, after=last.sequence)
@@ -231,9 +242,9 @@ def _addition(
         return change
     if _is_there(found, wanted):
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
-        return _with(change, kind=Kind.UNCHANGED, notes=notes, schedule=found)
+        return _with(change, kind=Kind.UNCHANGED, notes=notes, findings=(), schedule=found)
     parts = changed_parts(found, wanted.dialect, wanted.active_block, wanted.message.body or b"")
-    return _with(change, kind=Kind.EDITED, parts=parts, notes=(*_losses(served, wanted, found, now), *notes))
+    return _with(change, kind=Kind.EDITED, parts=parts, notes=_losses(served, wanted, found, now))
 
 
 def _losses(served: Served, wanted: Current, found: Current | None, now: int) -> tuple[str, ...]:
@@ -242,30 +253,16 @@ def _losses(served: Served, wanted: Current, found: Current | None, now: int) ->
     return () if found is None else unfired(served, found, message.block, message.body or b"", now)
 
 
-def doubts(served: Served, wanted: Current, now: int) -> tuple[str, ...]:
-    """Return what to say of a schedule that is stored now (ns): what of it has no effect, and what ends it."""
-    return without_effect(wanted) + ends_by_age(served, wanted, now)
-
-
-def ends_by_age(served: Served, wanted: Current, now: int) -> tuple[str, ...]:
-    """Return what to say of a schedule that is stored now (ns), if the `max_age` of its stream ends it."""
-    definition = wanted.definition
-    if definition is None or wanted.is_paused:
-        return ()
-    note = age_note(wanted.active_block, definition.timetable(now), served.rules, served.server)
-    return (note,) if note else ()
-
-
-def without_effect(wanted: Current) -> tuple[str, ...]:
-    """Return what to say of policies that have no effect, because the server fires the schedule itself."""
-    definition = wanted.definition
-    if not wanted.is_fired_by_server or definition is None:
-        return ()
-    names = with_effect([one.name for one in definition.terms.policies.written])
-    if not names:
-        return ()
-    return (
-        f"no effect, because the server fires this schedule: {', '.join(names)}; with portable headers they have one",
+def found_about(served: Served, wanted: Current, now: int) -> tuple[Finding, ...]:
+    """Return what is found about a schedule that is stored now (ns)."""
+    return findings_about(
+        wanted.active_block,
+        wanted.definition,
+        served.rules_for(wanted.dialect),
+        now,
+        served.server,
+        is_by_server=wanted.is_fired_by_server,
+        is_paused=wanted.is_paused,
     )
 
 

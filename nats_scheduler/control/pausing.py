@@ -14,7 +14,7 @@ from nats_scheduler.control.anchor import BEGINS_ANEW, anchor_name, counted_anew
 from nats_scheduler.control.changed_parts import changed_parts
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.edits import ends_by_age
+from nats_scheduler.control.edits import found_about
 from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.standing import opened
 from nats_scheduler.control.store import ScheduleStore
@@ -98,9 +98,19 @@ async def resume(
         return await recorded(store, change)
     block, body = publishable_again(found.active_block), found.message.body or b""
     resumed = check_schedule(served, subject, block, body, now, before=found.message.block)
-    notes = (*_notes(found, resumed, now), *ends_by_age(served, resumed, now))
-    parts = changed_parts(found, found.dialect, block, body)
-    change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, (), notes, parts, schedule=resumed)
+    change = Change(
+        Kind.RESUMED,
+        stream,
+        subject,
+        before=sequence,
+        after=sequence,
+        author=author,
+        at=now,
+        notes=_notes(found, resumed, now),
+        parts=changed_parts(found, found.dialect, block, body),
+        findings=found_about(served, resumed, now),
+        schedule=resumed,
+    )
     if dry_run:
         await store.check_publish(subject)
         return change

@@ -29,13 +29,14 @@ from nats_scheduler.control.declared import (
     owner_of,
     written,
 )
-from nats_scheduler.control.edits import doubts
+from nats_scheduler.control.edits import found_about
 from nats_scheduler.control.errors import RejectedError, SchedulerError
 from nats_scheduler.control.pausing import has_passed
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.control.storing import check_schedule, check_written, unfired
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.policies import policy_header
@@ -80,6 +81,8 @@ class Step:
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
     """Notes for the operator; one sentence each."""
+    findings: tuple[Finding, ...] = ()
+    """What is found about the schedule after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +180,14 @@ def _planned(
     read = _read(one, block, served, now)
     if isinstance(read, Fault):
         return read
-    expected, notes = 0 if message is None else message.sequence, doubts(served, read, now)
+    expected, findings = 0 if message is None else message.sequence, found_about(served, read, now)
     if current is not None:
-        return _changed(one, block, current, (*unfired(served, current, block, one.body, now), *notes))
+        losses = unfired(served, current, block, one.body, now)
+        return replace(_changed(one, block, current, losses), findings=findings)
     if has_passed(read, now) and not one.paused:
         return "ended"
     to_store = paused_block(block, dialect) if one.paused else block
-    return Step(Action.ADD, one.subject, expected, to_store, one.body, notes=notes)
+    return Step(Action.ADD, one.subject, expected, to_store, one.body, findings=findings)
 
 
 def _changed(one: Declared, block: bytes, current: Current, notes: tuple[str, ...]) -> Step:

@@ -7,13 +7,13 @@ The rules:
 - Portable headers, which a sidecar fires on every server, for a target in another stream and a pattern in another
   syntax. Where the server itself fires, also for a policy with an effect, and for what that server cannot do.
 - Portable headers for a pattern that the server gets a little wrong, if a sidecar fires them there; if none does, the
-  headers of ADR-51 with a note.
+  headers of ADR-51, and a finding about the schedule says what the server gets wrong.
 - If the schedule needs portable headers and nothing fires them, that is an error, and nothing is stored.
 
 Cost: none. Limit: `Served` says which spellings fire; whether a sidecar runs at the moment is found out by the caller.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.store_port import Served
@@ -28,12 +28,6 @@ from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 ASKED_FOR = "portable headers are asked for"
 NOT_FIRED = "nothing fires portable headers (X-Nats-Schedule) there"
 
-_QUIRKS = {
-    Quirk.ROUNDED: "the server rounds each fire time to the second",
-    Quirk.GAP: "the server may fire on wrong days, because the clock of this zone skips a midnight or half an hour",
-}
-"""The small errors of a server. A time that is `Quirk.FAR` it gets so wrong that it counts as not possible."""
-
 
 def spelling_of(
     served: Served,
@@ -43,8 +37,8 @@ def spelling_of(
     portable: bool = False,
     has_sidecar: bool = True,
     missing: str = NOT_FIRED,
-) -> tuple[Dialect, tuple[str, ...]]:
-    """Return the spelling of a schedule that is stored now (ns) with these headers, and what to know of that.
+) -> Dialect:
+    """Return the spelling of a schedule that is stored now (ns) with these headers.
 
     The headers are given in the names of ADR-51.
 
@@ -57,17 +51,15 @@ def spelling_of(
     why = ASKED_FOR if portable else _only_a_sidecar(fields) or _beyond_server(served, fields, now)
     if why and PORTABLE not in served.dialects:
         raise NotServedError(f"nothing would fire this schedule on stream {served.name}: {why}, and {missing}")
-    notes = _inexact(served, fields, now)
-    if why or (notes and has_sidecar and PORTABLE in served.dialects):
-        return PORTABLE, ()
-    return served.dialects[0], notes
+    if why or (has_sidecar and PORTABLE in served.dialects and _is_inexact(served, fields, now)):
+        return PORTABLE
+    return served.dialects[0]
 
 
-def judged_edit(served: Served, block: bytes, edit: Edit, now: int) -> tuple[str, ...]:
-    """Return what the server that fires a schedule gets a little wrong of what an edit sets.
+def check_edit(served: Served, block: bytes, edit: Edit, now: int) -> None:
+    """Raise `NotPossibleError` if the server that fires a schedule would not do what an edit sets.
 
     `block` is the schedule after the edit, in the headers of ADR-51. What the edit leaves as it is does not count.
-    Raises `NotPossibleError` if the server would not do what is set.
     """
     changed = {*dict(edit.set), *edit.unset}
     fields = _fields(edit.set)
@@ -77,19 +69,15 @@ def judged_edit(served: Served, block: bytes, edit: Edit, now: int) -> tuple[str
     if reason := _only_a_sidecar(fields) or _beyond_server(served, fields, now):
         hint = "replace the schedule by one with portable headers (X-Nats-Schedule)"
         raise NotPossibleError(f"the server fires this schedule, and {reason}: {hint}")
-    return _inexact(served, fields, now)
 
 
-def with_effect(policies: Collection[str]) -> list[str]:
-    """Return which policies, by names such as `X-Jitter`, have an effect on fires, and so none on a server."""
-    return sorted(set(policies) - LABELS)
+def _is_inexact(served: Served, fields: Mapping[bytes, str], now: int) -> bool:
+    """Return whether the server gets the fire times a little wrong; False if it does not fire.
 
-
-def _inexact(served: Served, fields: Mapping[bytes, str], now: int) -> tuple[str, ...]:
-    """Return what the server gets a little wrong of the fire times, in one sentence; none if it does not fire."""
+    A time that is `Quirk.FAR` it gets so wrong that it counts as not possible.
+    """
     pattern = _pattern(fields) if served.is_native else None
-    quirk = None if pattern is None else quirk_of(pattern, now)
-    return (_QUIRKS[quirk],) if quirk in _QUIRKS else ()
+    return pattern is not None and quirk_of(pattern, now) is not None
 
 
 def _only_a_sidecar(fields: Mapping[bytes, str]) -> str:
@@ -106,7 +94,7 @@ def _beyond_server(served: Served, fields: Mapping[bytes, str], now: int) -> str
         return ""
     short = len(ADR51.schedule) + 1
     policies = [one[short:].decode("utf-8", "replace") for one in fields if one.startswith(extension_prefix(ADR51))]
-    if effective := with_effect(policies):
+    if effective := sorted(set(policies) - LABELS):
         return f"only a sidecar heeds {', '.join(effective)}"
     server, pattern = served.server, _pattern(fields)
     if pattern is not None and not server.reads(pattern):

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 
 from nats_scheduler.doctor.facts import AccountFacts, ClockReading, StreamFacts
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.tzif import OffsetTable

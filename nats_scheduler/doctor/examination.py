@@ -1,17 +1,18 @@
 """Examine an account: all checks over the facts, and the report of what they found.
 
-Rule: a check is a function from facts to findings. To add one: a code in `codes`, the check in the module of its group,
-a heading in `docs/operating/doctor.md`, and a test on a server in which it is reported and one in which it is not.
+Rule: a check is a function from facts to findings. To add one: a code in `message.findings`, the check in the module of
+its group (of a single schedule: in `message.schedule_findings`), a heading in `docs/operating/doctor.md`, and a test on
+a server in which it is reported and one in which it is not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 from nats_scheduler.doctor import clock_checks, permissions, schedule_checks, server, server_defects, stream_checks
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
-from nats_scheduler.doctor.finding import DoctorReport, Finding, Unlisted, report_of
-from nats_scheduler.doctor.finding_codes import Severity
+from nats_scheduler.doctor.report import DoctorReport, Unlisted, report_of
 from nats_scheduler.engine.views.seen import Work, done
-from nats_scheduler.observe.documents import FindingDocument, ReportDocument
+from nats_scheduler.message.findings import Finding, Severity
+from nats_scheduler.observe.documents import ReportDocument, finding_document
 
 OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
     server.check_servers,
@@ -37,14 +38,11 @@ OF_STREAM: Sequence[CheckOfStream] = (
     stream_checks.check_consumers,
     stream_checks.check_copies,
     stream_checks.check_duplicate_window,
-    schedule_checks.check_endings,
-    schedule_checks.check_ages,
+    schedule_checks.check_each,
     schedule_checks.check_rejections,
-    schedule_checks.check_calendars,
     schedule_checks.check_failures,
     schedule_checks.check_targets,
     schedule_checks.check_targets_elsewhere,
-    schedule_checks.check_policies,
     schedule_checks.check_equal,
     schedule_checks.check_silent,
     schedule_checks.check_replaced,
@@ -83,22 +81,10 @@ def report_document(report: DoctorReport) -> ReportDocument:
     worst = report.worst
     return {
         "worst": None if worst is None else worst.value,
-        "findings": [_finding_document(finding) for finding in report.findings],
+        "findings": [*map(finding_document, report.findings)],
         "unlisted": [
             {"code": code.value, "stream": stream, "number": number}
             for (code, stream), number in report.unlisted.items()
         ],
         "counts": {severity.value: report.number_of(severity) for severity in Severity},
-    }
-
-
-def _finding_document(finding: Finding) -> FindingDocument:
-    return {
-        "severity": finding.severity.value,
-        "code": finding.code.value,
-        "stream": finding.stream,
-        "subject": finding.subject,
-        "what": finding.what,
-        "why": finding.why,
-        "command": finding.command,
     }

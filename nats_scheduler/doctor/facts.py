@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nats_scheduler.control.errors import ForbiddenError, SchedulerError
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.handover import GraduationFinding as GraduationFinding
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.own_streams import Room
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.findings import Code
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.consumption import Copy, copies_in
 from nats_scheduler.runtime.modes import Mode
@@ -211,7 +211,7 @@ class AccountFacts:
     subscriptions: Sequence[str] | None = None
     """The subjects that clients other than sidecars subscribe to; None if they could not be listed."""
     announced: Sequence[FailureDocument] = ()
-    """The advisories of the last day whose kinds are findings (`finding.ANNOUNCED`), newest first."""
+    """The advisories of the last day whose kinds are findings (`message.stream_findings.ANNOUNCED`), newest first."""
     unexamined: Sequence[Unexamined] = ()
     copies: Mapping[str, Sequence[Copy]] = field(init=False)
     """The streams that copy others, by the names of those that they take from."""

@@ -25,7 +25,6 @@ from nats_scheduler.doctor.facts import (
     unexamined,
     without_leaders,
 )
-from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permission_probe import read_permissions
 from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.engine.views.outlook import State
@@ -40,6 +39,7 @@ from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_findings import ANNOUNCED
 from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM

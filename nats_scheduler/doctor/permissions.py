@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from nats_scheduler.control.requests import DEFAULT_PREFIX
 from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.user_permissions import PUBLISH, SUBSCRIBE
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS

@@ -6,10 +6,9 @@ from urllib.parse import urlsplit
 
 from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.doctor.facts import AccountFacts, ServerReach
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.message.capabilities import OLDEST, capabilities_of
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.server_addresses import masked_url

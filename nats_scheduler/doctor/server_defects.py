@@ -1,5 +1,7 @@
 """Defects of the server's own scheduler, by version, where they concern a stream of the account.
 
+What it gets wrong of one schedule is found with the schedule (`message.schedule_findings`).
+
 Rule: a defect is reported only if the stream has what it needs to happen; a list of all defects of a version helps
 no operator. Each one was observed on a server of the versions that are named.
 Limit: the version is that of the server that is connected to; others of its cluster may have another.
@@ -8,22 +10,13 @@ Limit: the version is that of the server that is connected to; others of its clu
 from collections.abc import Iterator
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
-from nats_scheduler.engine.views.view import FiredBy
-from nats_scheduler.schedule.native import Quirk, quirk_of
-
-OF_QUIRKS = {
-    Quirk.FAR: (Code.DEFECT_FAR_TIME, "lies beyond the server's 64 bits of nanoseconds"),
-    Quirk.GAP: (Code.DEFECT_ZONE_GAP, "is in a zone whose clock skips a midnight or half an hour within five years"),
-    Quirk.ROUNDED: (Code.DEFECT_INTERVAL_ROUNDED, "has a fraction of a second"),
-}
+from nats_scheduler.message.findings import Code, Finding
 
 
 def check_defects(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find the defects of the server that concern a stream which it schedules on itself."""
     if facts.server is not None and facts.server.schedules_natively and stream.state.is_native:
-        for check in (_lost, _copies, _quirks, _transformed):
+        for check in (_lost, _copies):
             yield from check(facts, stream)
 
 
@@ -50,25 +43,3 @@ def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             what = f"stream {name} is a {kind} of {stream.name}, a work queue"
             command = f"upgrade the server to 2.14.6 or later, or remove the {kind} from {name}"
             yield Finding(Code.DEFECT_QUEUE_EMPTIED, what, command, stream.name)
-
-
-def _quirks(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
-    for listed in stream.schedules:
-        if listed.fired_by is not FiredBy.SERVER:
-            continue
-        quirk = quirk_of(listed.pattern, stream.at)
-        if quirk is not None:
-            code, text = OF_QUIRKS[quirk]
-            what = f"the pattern {listed.pattern.text} of {listed.subject} {text}"
-            command = "publish it with X-Nats-Schedule, which a sidecar fires as it is written"
-            yield Finding(code, what, command, stream.name, listed.subject)
-
-
-def _transformed(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
-    if not stream.state.rules.moves_subjects:
-        return
-    for listed in stream.schedules:
-        if listed.fired_by is FiredBy.SERVER and listed.terms.source is not None:
-            what = f"{stream.name} transforms subjects, and {listed.subject} has the source {listed.terms.source}"
-            command = "publish it with X-Nats-Schedule, or remove the subject transform"
-            yield Finding(Code.DEFECT_SOURCE_TRANSFORMED, what, command, stream.name, listed.subject)

@@ -29,7 +29,6 @@ from nats_scheduler.doctor.facts import (
     unexamined,
     without_leaders,
 )
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.gather import read_announced
 from nats_scheduler.doctor.permissions import needs_of, place_of
 from nats_scheduler.engine.views.outlook import State
@@ -37,6 +36,7 @@ from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, NONE_
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.user_permissions import PUBLISH
 from nats_scheduler.observe.documents import FailureDocument, UnexaminedDocument
@@ -56,6 +56,7 @@ NOT_FROM_WITHIN = (
     "permissions that the sidecar has not missed yet",
     "what consumers and subscribers take",
     "schedules with equal target, pattern and body",
+    "what single schedules show, but for one of each target and time zone, and those that do not fire",
     "what a graduation would refuse",
     "schedules that the server itself fires, and all but one of the schedules in each stream that is not served",
 )
@@ -190,11 +191,11 @@ class _Gathering:
             failing=known,
             failing_unlisted=failures.more.get(service.key, 0),
             more={
-                Code.ENDS_BEFORE_FIRE: found.counts[State.EXPIRING] - expiring,
-                Code.FIRES_REFUSED: found.counts[State.FAILING] - listed,
+                Code.SCHEDULE_ENDS_EARLY: found.counts[State.EXPIRING] - expiring,
+                Code.FIRE_REFUSED: found.counts[State.FAILING] - listed,
                 Code.CALENDAR_MISSING: found.counts[State.NO_CALENDAR] - waiting,
-                Code.SCHEDULE_INVALID: view.rejected_count - len(rejected),
-                Code.HEADERS_MISNAMED: view.misnamed_count - len(misnamed),
+                Code.SCHEDULE_REJECTED: view.rejected_count - len(rejected),
+                Code.HEADER_MISNAMED: view.misnamed_count - len(misnamed),
             },
         )
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
-from nats_scheduler.doctor.finding import Finding, typed
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.views.view import FiredBy
+from nats_scheduler.message.findings import Code, Finding, typed
 from nats_scheduler.message.foreign_json import integer
+from nats_scheduler.message.stream_findings import dormant, no_sidecar, schedules_unserved
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
@@ -29,19 +29,14 @@ Filters = Sequence[str]
 def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams on which nothing fires, and sidecars that cannot serve one."""
     if stream.mode is Mode.DORMANT:
-        what = f"{stream.name} is flagged, and the flag is not switched on in the server"
-        command = f"nats-scheduler graduate {stream.name}, after a look at what it would do with --dry-run"
-        yield Finding(Code.DORMANT, what, command, stream.name)
+        yield dormant(stream.name)
     if facts.sidecars is None:
         return
     key = f"{stream.mode}.{stream.name}"
     portable = sum(one.fired_by is FiredBy.SIDECAR for one in stream.schedules)
     is_needed = stream.mode in BY_SIDECAR or portable > 0
     if is_needed and not any(one.serves is None or key in one.serves for one in facts.sidecars):
-        running = f"none of the {len(facts.sidecars)} sidecars serves" if facts.sidecars else "no sidecar runs for"
-        command = "nats-scheduler instances" if facts.sidecars else "nats-scheduler run"
-        what = "" if stream.mode in BY_SIDECAR else f", which has {portable} with X-Nats-Schedule"
-        yield Finding(Code.NO_SIDECAR, f"{running} {stream.name}{what}", command, stream.name)
+        yield no_sidecar(stream.name, len(facts.sidecars), None if stream.mode in BY_SIDECAR else portable)
     for sidecar in facts.sidecars:
         if key in sidecar.unable:
             what = f"sidecar {sidecar.name} cannot serve {stream.name}: {sidecar.unable[key]}"
@@ -51,14 +46,13 @@ def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
 def check_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find schedule headers that nothing fires."""
     for subject in stream.unserved:
-        flagged = "carries no flag" if stream.mode is None else f"is {stream.mode}"
-        what = f"{subject} has schedule headers that are not fired: {stream.name} {flagged}"
-        yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command_for(stream.state), stream.name, subject)
+        yield schedules_unserved(stream.name, subject, command_for(stream.state), stream.mode)
 
 
 def check_eviction(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams that soon remove their first schedule because they are full."""
-    if not stream.schedules or stream.config.get("discard", "old") != "old" or not stream.messages:
+    keeps_old = not stream.state.rules.evicts or stream.config.get("discard", "old") != "old"
+    if keeps_old or not stream.schedules or not stream.messages:
         return
     first = min(stream.schedules, key=lambda listed: listed.sequence)
     before = max(first.sequence - stream.state.first_sequence, 0)

@@ -69,9 +69,6 @@ class Refused:
 NO_STREAM = Refused(404, 10059, "no stream has the target as one of its subjects, or that stream has no leader")
 """The refusal of a fire whose target is in no stream; the code is the server's for a stream that does not exist."""
 
-NOT_PERMITTED = 403
-"""The code if the account refuses a publish before JetStream receives it; no code of the server is so small."""
-
 
 @dataclass(frozen=True, slots=True)
 class Unknown:

@@ -34,7 +34,7 @@ from nats_scheduler.engine.firing import answers, fetching, identities, other_st
 from nats_scheduler.engine.firing.machine import Event, happen
 from nats_scheduler.engine.firing.silence import tried_again
 from nats_scheduler.engine.holding.contents import ContentMemory
-from nats_scheduler.engine.holding.flight import Failing, Stage
+from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.guard import described, fire_of
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT, MAX_IN_FLIGHT
@@ -43,7 +43,6 @@ from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.holding.state import EngineState, has_ended
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import (
-    NOT_PERMITTED,
     BodiesCompared,
     CalendarsRead,
     CaughtUp,
@@ -85,6 +84,7 @@ from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.rejection import NOT_PERMITTED, Failing
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND

@@ -17,7 +17,6 @@ from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
-    NOT_PERMITTED,
     FiresStored,
     Outcome,
     PublishConcluded,
@@ -29,6 +28,7 @@ from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.publish_answers import ID_IN_PROCESS, Published, publish_answer
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024

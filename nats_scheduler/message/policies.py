@@ -611,6 +611,11 @@ LABELS = frozenset(name for name, policy in POLICIES.items() if policy.is_label)
 """The policies that change no fire."""
 
 
+def policies_text(policies: Policies) -> str:
+    """Return the policies that change when a schedule fires: `X-End 2026-12-31T00:00:00Z, X-Limit 3`."""
+    return ", ".join(f"{name} {value}" for name, value in policies.written if name not in LABELS)
+
+
 def policy_words(policies: Policies) -> str:
     """Return in plain words what policies change of how a schedule fires; they follow those of its pattern."""
     return "".join(policy.words(policies) for policy in POLICIES.values() if policy.words is not None)

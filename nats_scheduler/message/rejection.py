@@ -7,6 +7,7 @@ Codes and descriptions are those of nats-server's `server/errors.json`.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
@@ -97,3 +98,15 @@ MESSAGE_CODES = tuple(
 # Stream configurations: all others are in `message.stream_rules`.
 SCHEDULES_STAY = ServerError(10052, "message schedules can not be disabled", 500)
 INVALID_JSON = 10025
+
+# Fires: no server has a code that is so small.
+NOT_PERMITTED = 403
+"""The code if the account refuses a publish before JetStream receives it."""
+
+
+class Failing(NamedTuple):
+    """Why the server does not take the fires of a schedule, and since when (ns)."""
+
+    code: int
+    description: str
+    since: int

@@ -2,6 +2,7 @@
 
 The rule: every kind that is published is in the table, and its body has these keys and no other; tests check both.
 `Reporter` publishes what went wrong, and `control.change_advisory` builds what says that a schedule was changed.
+A kind that says what a finding says has its code as a name (`message.findings`).
 Keys keep their names and meanings. New keys may be added, so a subscriber must ignore keys that it does not know.
 Cost: none; the schema is built when it is printed.
 """

@@ -15,13 +15,13 @@ from typing_extensions import TypedDict
 from nats_scheduler.control.changed_parts import PartsDocument, parts_document
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.engine.events import FireConfirmed, HeadersMisnamed
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import Reading
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import Failing, Rejection
 from nats_scheduler.message.schedule_form import FormDocument, Terms, form_document
 from nats_scheduler.schedule.patterns import Pattern, kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
@@ -441,6 +441,40 @@ def _failing(failing: Failing) -> FailingDocument:
     return {"err_code": failing.code, "description": failing.description, "since": format_rfc3339(failing.since)}
 
 
+# -- findings, for the commands and the micro service ----------------------------------------------------------------
+
+
+class FindingDocument(TypedDict):
+    """One thing that is wrong, or may be meant otherwise."""
+
+    severity: str
+    """`error`, `warning` or `note`."""
+    code: str
+    """A heading of `docs/operating/doctor.md`."""
+    stream: str | None
+    subject: str | None
+    """Null too where the schedule is the one that was asked about."""
+    what: str
+    """The fault, with the values that show it."""
+    why: str
+    """Why it matters."""
+    command: str
+    """The command to type, or the change to make."""
+
+
+def finding_document(finding: Finding) -> FindingDocument:
+    """Return one thing that is wrong."""
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code.value,
+        "stream": finding.stream,
+        "subject": finding.subject,
+        "what": finding.what,
+        "why": finding.why,
+        "command": finding.command,
+    }
+
+
 # -- changes of schedules, for the commands and the micro service ----------------------------------------------------
 
 
@@ -486,24 +520,18 @@ def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
     }
 
 
-# -- findings of the doctor, for the command and the micro service ---------------------------------------------------
+class MadeChangeDocument(ChangeDocument):
+    """A change, and what is found about the schedule after it."""
+
+    findings: Rows[FindingDocument]
 
 
-class FindingDocument(TypedDict):
-    """One thing that is wrong."""
+def made_change_document(change: Change, *, dry_run: bool = False) -> MadeChangeDocument:
+    """Describe a change that was made now, or would be."""
+    return {**change_document(change, dry_run=dry_run), "findings": [*map(finding_document, change.findings)]}
 
-    severity: str
-    """`error`, `warning` or `note`."""
-    code: str
-    """A heading of `docs/operating/doctor.md`."""
-    stream: str | None
-    subject: str | None
-    what: str
-    """The fault, with the values that show it."""
-    why: str
-    """Why it matters."""
-    command: str
-    """The command to type, or the change to make."""
+
+# -- the report of the doctor ----------------------------------------------------------------------------------------
 
 
 class UnlistedDocument(TypedDict):

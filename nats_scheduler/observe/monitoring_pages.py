@@ -1,5 +1,8 @@
 """The HTTP listener: `/metrics` for Prometheus, `/healthz` and `/readyz` for the supervisor of the process.
 
+Why a process is not ready is no finding about an account (it starts, its connection is lost, a stream is not read
+yet), and is said in words of its own. What an operator should know although it is ready is one, with sentence and code.
+
 The rule: no request can delay the event loop and its fires; each request has a thread and a deadline, and makes pauses.
 They are served from an event loop of their own (`observe.listener`), at one address, loopback by default, because they
 name streams and have no login.

@@ -1,5 +1,7 @@
 """Report events to the operator: all are counted, important ones are logged, and some are published as advisories.
 
+What is a finding too has its code as a name (`message.findings`). What says something else, such as that a connection
+is lost, that a fire was missed or that an owner has changed, has a name of its own.
 A mistake of a publisher is one warning and one advisory; an event that occurs a thousand times a second is only
 counted, and logged at the level debug.
 The number of warnings is limited (`observe.log.Allowance`), and not more advisories are published; counters have no
@@ -47,6 +49,7 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.advisory_messages import Publish, advisory_message, no_advice, rejection_fields
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
@@ -73,7 +76,7 @@ class Reporter:
     """Turns events into counts, log lines and advisories."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        self.metrics = metrics
         self._fires = metrics.fires
         self._log = logger()
         self._allowance = Allowance(self._left_out)
@@ -122,32 +125,32 @@ class Reporter:
 
     def show(self, readings: Readings, canary: CanaryRecord | None) -> None:
         """Let the metrics show what is read here, and the canary; it is read in other threads."""
-        self._metrics.gauges.readings = readings
-        self._metrics.canary.record = canary
+        self.metrics.gauges.readings = readings
+        self.metrics.canary.record = canary
 
     def connected(self, url: str, name: str, version: str, at: int, **outage: float) -> None:
         """Report a connection that exists since `at` (ns), and the outage before it, if there was one."""
-        self._metrics.connected.set(1)
-        self._metrics.connections.inc()
-        self._metrics.connected_at.set(at / SECOND)
+        self.metrics.connected.set(1)
+        self.metrics.connections.inc()
+        self.metrics.connected_at.set(at / SECOND)
         self._log.info("connected", server=url, name=name, version=version, **outage)
 
     def disconnected(self) -> None:
         """Show in the metrics that there is no connection, and publish no advisory; `problem` logs the reason."""
         self.advise = no_advice
-        self._metrics.connected.set(0)
+        self.metrics.connected.set(0)
 
     def requests_limited(self, refused: int, dropped: int, pauses: int, client: str, subject: str) -> None:
         """Report how many requests were too much of late: refused, dropped, and how often nobody listened."""
-        self._metrics.requests_refused.inc(refused)
-        self._metrics.requests_dropped.inc(dropped)
+        self.metrics.requests_refused.inc(refused)
+        self.metrics.requests_dropped.inc(dropped)
         shown = client[:MAX_KEPT_CHARS], subject[:MAX_KEPT_CHARS]
         fields = {"refused": refused, "unanswered": dropped, "pauses": pauses}
         self.problem("requests_limited", **fields, client=shown[0], subject=shown[1])
 
     def failure_not_kept(self) -> None:
         """Count an advisory that no stream keeps."""
-        self._metrics.failures_not_kept.inc()
+        self.metrics.failures_not_kept.inc()
 
     def defect(self, action: str, error: Exception, **fields: Any) -> None:
         """Log an error of the sidecar itself, with its traceback."""
@@ -169,16 +172,16 @@ class Reporter:
         """Report in which mode a stream is served from now on."""
         write = self._log.warning if alarming else self._log.info
         write("stream_served", stream=stream, mode=mode, meaning=explanation)
-        self._metrics.serves(stream)
+        self.metrics.serves(stream)
 
     def stream_left(self, stream: str, mode: str) -> None:
         """Report that a stream is left to other instances, which read it."""
-        self._metrics.stops_serving(stream)
+        self.metrics.stops_serving(stream)
         self._log.info("stream_left_to_others", stream=stream, mode=mode)
 
     def stream_not_served(self, stream: str, reason: str) -> None:
         """Report that a stream is not served any more."""
-        self._metrics.stops_serving(stream)
+        self.metrics.stops_serving(stream)
         self._log.warning("stream_not_served", stream=stream, reason=reason)
 
     def contact_lost(self, stream: str, reason: str) -> None:
@@ -193,17 +196,17 @@ class Reporter:
 
     def schedules_unserved(self, stream: str, subject: str, command: str) -> None:
         """Report that nothing fires the schedules of a stream, because it has no flag."""
-        self.problem("schedules_unserved", stream=stream, schedule=subject, command=command)
+        self.problem(Code.SCHEDULES_UNSERVED, stream=stream, schedule=subject, command=command)
 
     def streams_unserved(self, count: int) -> None:
         """Show how many streams hold schedules and have no flag."""
-        self._metrics.unserved.set(count)
+        self.metrics.unserved.set(count)
 
     def loop_sampled(self, late: float) -> None:
         """Report how late (s) the event loop ran a timer, and an overload if there is one."""
-        self._metrics.loop_lateness.observe(max(late, 0.0))
+        self.metrics.loop_lateness.observe(max(late, 0.0))
         found = self._overload.sample(late)
-        self._metrics.overloaded.set(self._overload.is_on)
+        self.metrics.overloaded.set(self._overload.is_on)
         if found is not None:
             loop_ms, fires_ms = round(found.loop * 1_000), round(found.fires * 1_000)
             self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=OVERLOAD_ADVICE)
@@ -212,12 +215,12 @@ class Reporter:
 
     def instances(self, count: int) -> None:
         """Report how many instances are alive, this one included."""
-        self._metrics.instances.set(count)
+        self.metrics.instances.set(count)
         self._log.info("instances_alive", count=count)
 
     def instance_lost(self, name: str, count: int, *, is_absent: bool) -> None:
         """Report that an instance is gone, so that others take over its streams; `is_absent` if it is not connected."""
-        self._metrics.instances.set(count)
+        self.metrics.instances.set(count)
         reason = "it is not connected any more" if is_absent else "its heartbeats have stopped"
         self.problem("instance_lost", instance=name, alive=count, reason=reason)
 
@@ -227,15 +230,15 @@ class Reporter:
         `reason` is one of `engine.ownership.owners.Reason`.
         """
         if is_owner:
-            self._metrics.took_over(stream, reason)
+            self.metrics.took_over(stream, reason)
         else:
-            self._metrics.owner.labels(stream).set(0)
+            self.metrics.owner.labels(stream).set(0)
         self._log.info("owner_changed", stream=stream, owner=owner, before=before, reason=str(reason))
 
     def cannot_serve(self, stream: str, reason: str) -> None:
         """Report that this instance lacks what an owner needs; an able instance owns the stream."""
-        if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
-            self._advise("cannot_serve", stream, reason=reason)
+        if self._warn(Code.CANNOT_SERVE, "", {"stream": stream, "reason": reason}):
+            self._advise(Code.CANNOT_SERVE, stream, reason=reason)
 
     def became_able(self, stream: str) -> None:
         """Report that nothing was denied for a while, so that this instance can own the stream again."""
@@ -259,12 +262,12 @@ class Reporter:
 
     def target_unconsumed(self, stream: str, target: str, since: int, schedule: str, consumer: str) -> None:
         """Report that nobody has consumed a target since an instant (ns); `consumer` would receive it, "" for none."""
-        self._metrics.silent.labels(stream, "unconsumed").inc()
+        self.metrics.silent.labels(stream, "unconsumed").inc()
         reason = "no consumer of the stream receives it; subscribers of core NATS and direct reads cannot be seen"
         if consumer:
             reason = f"messages wait for consumer {consumer}, which delivers nothing"
         fields = {"schedule": schedule, "target": target[:MAX_KEPT_CHARS], "since": _time(since), "reason": reason}
-        self._alert("target_unconsumed", stream, **fields)
+        self.alert(Code.TARGET_UNCONSUMED, stream, **fields)
 
     def stream_continued(self, stream: str, schedules: int, through: int) -> None:
         """Report that a stream is read from the sequence `through` on: the file has what is before it."""
@@ -288,79 +291,28 @@ class Reporter:
         self._log.info("stream_ready", stream=stream, schedules=event.schedules, rejected=event.rejected)
 
     def _accepted(self, stream: str, event: ScheduleAccepted) -> None:
-        self._metrics.accepted.labels(stream).inc()
+        self.metrics.accepted.labels(stream).inc()
         if self._logs_debug:
             due = _time(event.due)
             self._log.debug("schedule_accepted", stream=stream, schedule=event.schedule, seq=event.sequence, next=due)
 
-    def _rejected(self, stream: str, event: ScheduleRejected) -> None:
-        details = rejection_fields(event.rejection)
-        self._metrics.rejected.labels(stream, str(event.rejection.code)).inc()
-        self._alert("schedule_rejected", stream, schedule=event.schedule, seq=event.sequence, **details)
-
     def _ended(self, stream: str, event: ScheduleEnded) -> None:
-        self._metrics.ended.labels(stream, event.ending.name.lower()).inc()
+        self.metrics.ended.labels(stream, event.ending.name.lower()).inc()
         if self._logs_debug:
             reason = str(event.ending)
             self._log.debug("schedule_ended", stream=stream, schedule=event.schedule, seq=event.sequence, reason=reason)
 
     def _misnamed(self, stream: str, event: HeadersMisnamed) -> None:
-        self._metrics.misnamed.labels(stream).inc()
+        self.metrics.misnamed.labels(stream).inc()
         for header, reason in event.headers:
-            self._alert(
-                "header_misnamed", stream, subject=event.subject, seq=event.sequence, header=header, reason=reason
+            self.alert(
+                Code.HEADER_MISNAMED, stream, subject=event.subject, seq=event.sequence, header=header, reason=reason
             )
-
-    def _ends_early(self, stream: str, event: ScheduleEndsEarly) -> None:
-        self._metrics.ends_early.labels(stream, event.ending.name.lower()).inc()
-        self._alert(
-            "schedule_ends_early",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            due=_time(event.due),
-            ends=_time(event.ends),
-            reason=str(event.ending),
-        )
 
     def _ends_by_age(self, stream: str, event: ScheduleEndsByAge) -> None:
         ends, reason = _time(event.ends), "max_age of the stream"
         fields = {"stream": stream, "schedule": event.schedule, "seq": event.sequence, "ends": ends, "reason": reason}
-        self._warn("schedule_ends_by_age", stream, fields)
-
-    def _lost(self, stream: str, event: ScheduleLost) -> None:
-        due, reason = _time(event.due), str(event.ending)
-        self._alert("schedule_lost", stream, schedule=event.schedule, seq=event.sequence, due=due, reason=reason)
-
-    def _replaced_unfired(self, stream: str, event: ScheduleReplacedUnfired) -> None:
-        self._metrics.replaced_unfired.labels(stream).inc()
-        self._alert(
-            "schedule_replaced_unfired",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            published=_time(event.stored_at),
-            due=_time(event.due),
-            replaced_by=event.replaced_by,
-            replaced=_time(event.replaced_at),
-        )
-
-    def _silent(self, stream: str, event: ScheduleSilent) -> None:
-        since, reason = _time(event.since), event.reason[:MAX_KEPT_CHARS]
-        self._metrics.silent.labels(stream, "not_stored").inc()
-        self._alert("schedule_silent", stream, schedule=event.schedule, seq=event.sequence, since=since, reason=reason)
-
-    def _only_dropped(self, stream: str, event: ScheduleOnlyDropped) -> None:
-        self._metrics.silent.labels(stream, "dropped").inc()
-        self._alert(
-            "schedule_only_dropped",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            since=_time(event.since),
-            dropped=event.dropped,
-            policy=event.policy,
-        )
+        self._warn(Code.SCHEDULE_ENDS_BY_AGE, stream, fields)
 
     def _stored(self, stream: str, event: FireStored) -> None:
         self._fires.stored(stream, event)
@@ -388,7 +340,7 @@ class Reporter:
         self._advise("fire_late", stream, **fields)
 
     def _unknown(self, stream: str, event: FireUnknown) -> None:
-        self._metrics.unanswered.labels(stream).inc()
+        self.metrics.unanswered.labels(stream).inc()
         if self._logs_attempt("fire_unanswered", stream):
             fields = {"reason": event.reason, "retry_after": _wait(event.retry_after)}
             self._log.debug("fire_unanswered", stream=stream, **_attempt(event.fire), **fields)
@@ -403,7 +355,7 @@ class Reporter:
         return self._logs_debug and self._debug_allowance.grants(action, stream)
 
     def _fire_refused(self, stream: str, event: FireRefused) -> None:
-        self._metrics.refused.labels(stream, str(event.code)).inc()
+        self.metrics.refused.labels(stream, str(event.code)).inc()
         self._fires.of(stream).refused += 1
         fields = {
             "schedule": event.fire.schedule,
@@ -414,34 +366,11 @@ class Reporter:
             "reason": event.description,
         }
         retry_after = _wait(event.retry_after)
-        if self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **fields}):
-            self._advise("fire_refused", stream, **fields)
-
-    def _forged(self, stream: str, event: FireForged) -> None:
-        self._metrics.forged.labels(stream).inc()
-        self._alert(
-            "fire_forged",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            due=_time(event.fire_time),
-            subject=event.subject[:MAX_KEPT_CHARS],
-            stored_as=event.stored_sequence,
-            reason=event.reason,
-        )
-
-    def _target_mapped(self, stream: str, event: TargetMapped) -> None:
-        self._alert(
-            "target_mapped",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            target=event.target[:MAX_KEPT_CHARS],
-            reason=event.reason[:MAX_KEPT_CHARS],
-        )
+        if self._warn(Code.FIRE_REFUSED, stream, {"stream": stream, "retry_after": retry_after, **fields}):
+            self._advise(Code.FIRE_REFUSED, stream, **fields)
 
     def _missed(self, stream: str, event: FiresMissed) -> None:
-        self._metrics.missed.labels(stream).inc(not event.policy)
+        self.metrics.missed.labels(stream).inc(not event.policy)
         if event.policy or event.made_up is None:
             self._skipped(stream, event, event.dropped, event.policy, while_running=event.while_running)
         elif self._allowance.grants("fires_missed", stream):
@@ -458,7 +387,7 @@ class Reporter:
         self, stream: str, event: FiresMissed | FiresSkipped, dropped: int, policy: str, *, while_running: bool
     ) -> None:
         """Report fires that a policy dropped; the line is a warning if they came due while the sidecar was running."""
-        self._metrics.skipped.labels(stream, policy.partition(":")[0]).inc(dropped)
+        self.metrics.skipped.labels(stream, policy.partition(":")[0]).inc(dropped)
         if self._allowance.grants("fires_skipped", stream):
             write = self._log.warning if while_running else self._log.info
             fields = {"schedule": event.schedule, "seq": event.sequence, "since": _time(event.first)}
@@ -466,81 +395,37 @@ class Reporter:
             write("fires_skipped", stream=stream, **fields)
             self._advise("fires_skipped", stream, **fields)
 
-    def _timed_out(self, stream: str, event: FireTimedOut) -> None:
-        self._metrics.timed_out.labels(stream).inc()
-        self._alert(
-            "fire_timed_out",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            stored_as=event.unfinished,
-            stored=_time(event.stored_at),
-            due=_time(event.due),
-            reason=event.reason or "it is unfinished",
-        )
-
-    def _not_done(self, stream: str, event: FireNotDone) -> None:
-        self._metrics.not_done.labels(stream).inc()
-        self._alert(
-            "fire_not_done",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            due=_time(event.fire_time),
-            target=event.target[:MAX_KEPT_CHARS],
-            stored_as=event.stored_as,
-            stored=_time(event.stored_at),
-            within=format_duration(event.within),
-            reason=event.reason or "it is unfinished",
-        )
-
-    def _finish_unknown(self, stream: str, event: FinishUnknown) -> None:
-        due = _time(event.due)
-        self._alert("finish_unknown", stream, schedule=event.schedule, seq=event.sequence, due=due, reason=event.reason)
-
-    def _dropped(self, stream: str, event: FiresDropped) -> None:
-        self._metrics.dropped.labels(stream, str(event.code)).inc()
-        self._alert(
-            "fires_dropped",
-            stream,
-            schedule=event.schedule,
-            seq=event.sequence,
-            since=_time(event.first),
-            code=event.code,
-            reason=event.description,
-        )
-
     def _still_refused(self, stream: str, event: StillRefused) -> None:
         fields = {"code": event.code, "reason": event.description, "schedules": event.count}
         one = {"schedule": event.schedule, "since": _time(event.since)}
         self._warn("fires_still_refused", stream, {"stream": stream, **fields, **one})
 
     def _failing(self, stream: str, event: SchedulesFailing) -> None:
-        self._metrics.failing.labels(stream).set(event.count)
+        self.metrics.failing.labels(stream).set(event.count)
 
     def _purge_failed(self, stream: str, event: PurgeFailed) -> None:
-        self._metrics.purges_failed.labels(stream).inc()
+        self.metrics.purges_failed.labels(stream).inc()
         fields = {"schedule": event.schedule, "seq": event.through, "reason": event.reason}
         if event.refused:
-            self._alert("purge_failed", stream, **fields)
+            self.alert("purge_failed", stream, **fields)
         else:
             self._log.debug("purge_failed", stream=stream, **fields)
 
     def _calendar_missing(self, stream: str, event: CalendarMissing) -> None:
-        self._alert("calendar_missing", stream, calendar=event.calendar, reason=event.reason, schedules=event.count)
+        self.alert(Code.CALENDAR_MISSING, stream, calendar=event.calendar, reason=event.reason, schedules=event.count)
 
     def _calendar_applied(self, stream: str, event: CalendarApplied) -> None:
         self._log.info("calendar_applied", stream=stream, calendar=event.calendar, schedules=event.count)
 
     def _expired(self, stream: str, event: MessagesExpired) -> None:
-        self._metrics.expired.labels(stream).inc(event.count)
+        self.metrics.expired.labels(stream).inc(event.count)
         self._log.debug("messages_expired", stream=stream, count=event.count)
 
     def _expiry_failed(self, stream: str, event: ExpiryFailed) -> None:
-        self._metrics.expiries_failed.labels(stream).inc()
+        self.metrics.expiries_failed.labels(stream).inc()
         fields = {"seq": event.sequence, "reason": event.reason}
         if event.refused:
-            self._alert("expiry_failed", stream, **fields)
+            self.alert("expiry_failed", stream, **fields)
         else:
             self._log.debug("expiry_failed", stream=stream, **fields)
 
@@ -557,7 +442,7 @@ class Reporter:
             self._log.warning(kind, **fields)
         return is_granted
 
-    def _alert(self, kind: str, stream: str, **fields: Any) -> None:
+    def alert(self, kind: str, stream: str, **fields: Any) -> None:
         """Log a warning about a stream, and publish it as an advisory with the same keys."""
         if self._warn(kind, stream, {"stream": stream, **fields}):
             self._advise(kind, stream, **fields)
@@ -569,31 +454,112 @@ class Reporter:
         self._log.warning("lines_suppressed", kind=kind, count=count, **({"stream": stream} if stream else {}))
 
 
-HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
+Handler = Callable[[Reporter, str, Any], None]
+
+
+def _alert(
+    kind: str,
+    fields: Callable[[Any], Mapping[str, Any]],
+    count: Callable[[Metrics, str, Any], object] = lambda _metrics, _stream, _event: None,
+) -> Handler:
+    """Return what reports an event of a schedule as a warning and an advisory of a kind, and counts it.
+
+    Both have these fields of the event, beside the schedule and its sequence.
+    """
+
+    def report(reporter: Reporter, stream: str, event: Any) -> None:
+        count(reporter.metrics, stream, event)
+        reporter.alert(kind, stream, schedule=event.schedule, seq=event.sequence, **fields(event))
+
+    return report
+
+
+HANDLERS: Mapping[type[Event], Handler] = {
     StreamReady: Reporter._ready,
     ScheduleAccepted: Reporter._accepted,
-    ScheduleRejected: Reporter._rejected,
+    ScheduleRejected: _alert(
+        Code.SCHEDULE_REJECTED,
+        lambda event: rejection_fields(event.rejection),
+        lambda metrics, stream, event: metrics.rejected.labels(stream, str(event.rejection.code)).inc(),
+    ),
     ScheduleEnded: Reporter._ended,
     HeadersMisnamed: Reporter._misnamed,
-    ScheduleEndsEarly: Reporter._ends_early,
+    ScheduleEndsEarly: _alert(
+        Code.SCHEDULE_ENDS_EARLY,
+        lambda event: {"due": _time(event.due), "ends": _time(event.ends), "reason": str(event.ending)},
+        lambda metrics, stream, event: metrics.ends_early.labels(stream, event.ending.name.lower()).inc(),
+    ),
     ScheduleEndsByAge: Reporter._ends_by_age,
-    ScheduleLost: Reporter._lost,
-    ScheduleReplacedUnfired: Reporter._replaced_unfired,
-    ScheduleSilent: Reporter._silent,
-    ScheduleOnlyDropped: Reporter._only_dropped,
+    ScheduleLost: _alert("schedule_lost", lambda event: {"due": _time(event.due), "reason": str(event.ending)}),
+    ScheduleReplacedUnfired: _alert(
+        Code.SCHEDULE_REPLACED_UNFIRED,
+        lambda event: {
+            "published": _time(event.stored_at),
+            "due": _time(event.due),
+            "replaced_by": event.replaced_by,
+            "replaced": _time(event.replaced_at),
+        },
+        lambda metrics, stream, _event: metrics.replaced_unfired.labels(stream).inc(),
+    ),
+    ScheduleSilent: _alert(
+        Code.SCHEDULE_SILENT,
+        lambda event: {"since": _time(event.since), "reason": event.reason[:MAX_KEPT_CHARS]},
+        lambda metrics, stream, _event: metrics.silent.labels(stream, "not_stored").inc(),
+    ),
+    ScheduleOnlyDropped: _alert(
+        Code.SCHEDULE_ONLY_DROPPED,
+        lambda event: {"since": _time(event.since), "dropped": event.dropped, "policy": event.policy},
+        lambda metrics, stream, _event: metrics.silent.labels(stream, "dropped").inc(),
+    ),
     FireStored: Reporter._stored,
     FireConfirmed: Reporter._confirmed,
     FireUnknown: Reporter._unknown,
     AttemptRefused: Reporter._attempt_refused,
     FireRefused: Reporter._fire_refused,
-    FireForged: Reporter._forged,
-    TargetMapped: Reporter._target_mapped,
+    FireForged: _alert(
+        "fire_forged",
+        lambda event: {
+            "due": _time(event.fire_time),
+            "subject": event.subject[:MAX_KEPT_CHARS],
+            "stored_as": event.stored_sequence,
+            "reason": event.reason,
+        },
+        lambda metrics, stream, _event: metrics.forged.labels(stream).inc(),
+    ),
+    TargetMapped: _alert(
+        Code.TARGET_MAPPED,
+        lambda event: {"target": event.target[:MAX_KEPT_CHARS], "reason": event.reason[:MAX_KEPT_CHARS]},
+    ),
     FiresMissed: Reporter._missed,
     FiresSkipped: Reporter._overlap_skipped,
-    FireTimedOut: Reporter._timed_out,
-    FireNotDone: Reporter._not_done,
-    FinishUnknown: Reporter._finish_unknown,
-    FiresDropped: Reporter._dropped,
+    FireTimedOut: _alert(
+        "fire_timed_out",
+        lambda event: {
+            "stored_as": event.unfinished,
+            "stored": _time(event.stored_at),
+            "due": _time(event.due),
+            "reason": event.reason or "it is unfinished",
+        },
+        lambda metrics, stream, _event: metrics.timed_out.labels(stream).inc(),
+    ),
+    FireNotDone: _alert(
+        "fire_not_done",
+        lambda event: {
+            "due": _time(event.fire_time),
+            "target": event.target[:MAX_KEPT_CHARS],
+            "stored_as": event.stored_as,
+            "stored": _time(event.stored_at),
+            "within": format_duration(event.within),
+            "reason": event.reason or "it is unfinished",
+        },
+        lambda metrics, stream, _event: metrics.not_done.labels(stream).inc(),
+    ),
+    FinishUnknown: _alert("finish_unknown", lambda event: {"due": _time(event.due), "reason": event.reason}),
+    FiresDropped: _alert(
+        "fires_dropped",
+        lambda event: {"since": _time(event.first), "code": event.code, "reason": event.description},
+        lambda metrics, stream, event: metrics.dropped.labels(stream, str(event.code)).inc(),
+    ),
     StillRefused: Reporter._still_refused,
     SchedulesFailing: Reporter._failing,
     PurgeFailed: Reporter._purge_failed,
@@ -602,7 +568,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     MessagesExpired: Reporter._expired,
     ExpiryFailed: Reporter._expiry_failed,
 }
-"""The method that reports each event; a test compares the keys with all events that there are."""
+"""What reports each event; a test compares the keys with all events that there are."""
 
 
 def _attempt(fire: Fire) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nats_scheduler.control.changed_parts import ChangedParts
-from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.paused import paused_name
-from nats_scheduler.message.policies import LABELS, Policies, policy_words
+from nats_scheduler.message.policies import Policies, policy_words
 from nats_scheduler.observe.times import fewer_digits
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.patterns import Pattern
@@ -44,34 +43,15 @@ def takeover_text(reason: str, before: str) -> str:
     return texts.get(reason, reason)
 
 
-NO_SERVER_KNOWS = (
-    f"no server knows: they have no effect where the server itself fires; beside {PORTABLE.schedule.decode()}, "
-    f"as {PORTABLE.schedule.decode()}-X-…, they have one"
-)
-
-
 SERVER_ALONE = (
     "no sidecar is running: the server fires by itself; `nats-scheduler run` beside it adds "
     f"{PORTABLE.schedule.decode()} with policies, metrics and alerts, a record of changes, and the page"
 )
 
 
-def policies_text(policies: Policies) -> str:
-    """Return the policies that change when a schedule fires: `X-End 2026-12-31T00:00:00Z, X-Limit 3`."""
-    return ", ".join(f"{name} {value}" for name, value in policies.written if name not in LABELS)
-
-
 def schedule_words(pattern: Pattern, policies: Policies, stored_at: int) -> str:
     """Return in plain words when a stored schedule fires, its policies included."""
     return explain_pattern(pattern, stored_at) + policy_words(policies)
-
-
-def has_ignored_policies(listed: ListedSchedule) -> bool:
-    """Return whether a server fires a schedule that has policies, and so without them.
-
-    It is reported wherever such a schedule is shown, with the spelling that has an effect (`NO_SERVER_KNOWS`).
-    """
-    return listed.fired_by is not FiredBy.SIDECAR and bool(policies_text(listed.terms.policies))
 
 
 def parts_text(parts: ChangedParts) -> str:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nats_scheduler.control.errors import NoRespondersError, SchedulerError
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -21,6 +20,7 @@ from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.jetstream.single_flight import SingleFlight, loop_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import Object, read_object
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.observe.fire_counts import FireMetrics

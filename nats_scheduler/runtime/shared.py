@@ -30,12 +30,11 @@ from functools import partial
 from typing import Any
 
 from nats_scheduler.control.errors import SchedulerError
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
 from nats_scheduler.jetstream.value_formats import ENTRY_FORMATS, known_entries, marked
 from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
-from nats_scheduler.message.rejection import MAX_KEPT_CHARS
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Failing
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
 MAX_ENTRY_WRITE_ATTEMPTS = 8

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.holding.contents import ContentMemory
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.guard import OF_TABLE
 from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import CalendarsRead, OwnershipChanged, RemovalRequested, ServerLimited, StreamChanged
@@ -23,6 +22,7 @@ from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup, first_of
 from nats_scheduler.message.capabilities import DEFAULT_MAX_PAYLOAD, Capabilities
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.runtime.checkpoint_writing import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError, watch_for_a_step_back

@@ -27,6 +27,7 @@ from nats_scheduler.jetstream.stretches import CHUNK_MESSAGES, StretchReader
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_findings import schedules_unserved
 from nats_scheduler.message.stream_rules import FLAG, check_update
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.reporter import Reporter
@@ -69,11 +70,9 @@ class UnservedStreams:
         return {name: look.subject for name, look in self._looks.items() if look.subject is not None}
 
     def notes(self) -> list[str]:
-        """Return a sentence for each of these streams, with what to type."""
-        return [
-            f"nothing fires the schedules of stream {name}, which has no flag: {self._looks[name].command}"
-            for name in self.subjects
-        ]
+        """Return a sentence for each of these streams, with what to type: that of the finding."""
+        found = (schedules_unserved(name, one, self._looks[name].command) for name, one in self.subjects.items())
+        return [finding.sentence for finding in found]
 
     def is_looking_at(self, subject: str) -> bool:
         """Return whether a request on a subject belongs to a look, which may be denied without harm."""

@@ -46,7 +46,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, with_headers
 from nats_scheduler.message.policies import named_policies, policy_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import Edit
-from nats_scheduler.observe.documents import ChangeDocument, Number, Rows, change_document
+from nats_scheduler.observe.documents import MadeChangeDocument, Number, Rows, made_change_document
 from nats_scheduler.observe.outlook import OutlookDocument, outlook
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
@@ -226,7 +226,7 @@ class EditRequest(BodyRequest, ChangeRequest):
         return {**super().arguments(), "edit": edit}
 
 
-class ChangeAnswer(Answer, ChangeDocument):
+class ChangeAnswer(Answer, MadeChangeDocument):
     """The change that was made, or would be made."""
 
     dry_run: bool
@@ -361,7 +361,7 @@ def changing(name: str, operation: Operation) -> Handler[R]:
         answer: ChangeAnswer = {
             **asked.head(),
             "dry_run": request.dry_run,
-            **change_document(change, dry_run=request.dry_run),
+            **made_change_document(change, dry_run=request.dry_run),
             "fire_sequences": list(change.sequences),
             "outlook": None if schedule is None else await asked.turns.run(outlook(schedule, asked.now())),
         }

@@ -13,21 +13,25 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.message.ages import is_early
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.schedule_findings import findings_about
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import (
     CheckedDocument,
     ErrorDocument,
+    FindingDocument,
     FireDocument,
     Rows,
     Time,
     error_document,
+    finding_document,
     fire_document,
 )
 from nats_scheduler.observe.explanations import (
@@ -41,7 +45,6 @@ from nats_scheduler.observe.explanations import (
     pattern_reading,
     reading_document,
 )
-from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.encoded_items import with_items
 from nats_scheduler.service.endpoint import Asked, Document, shown
@@ -134,7 +137,8 @@ class CheckAnswer(Answer, CheckedDocument):
 
     valid: bool
     """True if it is a schedule or a cancel."""
-    warnings: Rows[str]
+    findings: Rows[FindingDocument]
+    """What is valid and may be meant otherwise, or will not fire."""
 
 
 class ExplainAnswer(Answer, ExplanationDocument):
@@ -227,7 +231,7 @@ def fires_of(listed: ListedSchedule, count: int) -> Generator[None, None, tuple[
         return as_stored(listed.fire_after(fire))
 
     def as_stored(fire: int | None) -> int | None:
-        return None if fire is None or (ends is not None and timetable.send_time_of(fire) >= ends) else fire
+        return None if fire is None or (ends is not None and is_early(ends, timetable.send_time_of(fire))) else fire
 
     return fires_from(fire_after, as_stored(listed.next_fire), count)
 
@@ -249,11 +253,12 @@ def fires_from(
 async def check(asked: Asked, request: CheckRequest) -> Document:
     """Return what a message would mean that is published now."""
     await asked.turns.moment_without_fires()
-    now = asked.now()
+    now, is_by_server = asked.now(), None
     if request.pattern is not None:
         one_line("pattern", request.pattern)
         one_line("time_zone", request.time_zone or "")
-        reading, warnings = pattern_reading(request.pattern, request.time_zone, now), list[str]()
+        block, rules = EMPTY_BLOCK, ANY_STREAM_RULES
+        reading = pattern_reading(request.pattern, request.time_zone, now)
     else:
         subject = DEFAULT_SUBJECT if request.subject is None else request.subject
         if not is_literal_subject(subject):
@@ -261,15 +266,18 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
         rules = ANY_STREAM_RULES
         if request.stream is not None:
             state = asked.stream(request.stream).state
+            is_by_server = state.is_native
             rules = replace(state.rules, restrictions=asked.restrictions_on(state.name))
         block = with_headers(EMPTY_BLOCK, [header(name, value) for name, value in (request.headers or {}).items()])
         reading = read_message(block, subject, now, rules, DIALECTS)
-        warnings = warnings_about(block, reading, rules, now, capabilities_of(asked.connection.server.version))
+    definition = None if reading is None else reading.defined
+    server = capabilities_of(asked.connection.server.version)
+    findings = findings_about(block, definition, rules, now, server, is_by_server=is_by_server)
     answer: CheckAnswer = {
         **asked.head(now),
         "valid": is_valid(reading),
         **reading_document(reading, now),
-        "warnings": warnings,
+        "findings": [*map(finding_document, findings)],
     }
     return answer
 

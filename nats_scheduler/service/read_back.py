@@ -9,14 +9,13 @@ Cost: some ten microseconds for each schedule.
 from typing import Any
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
-from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.rejection import Failing, Rejection
 from nats_scheduler.message.schedule_form import FIELDS, Terms, terms_of
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern

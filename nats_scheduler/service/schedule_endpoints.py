@@ -13,8 +13,9 @@ from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.holding.inactive import Rejected
 from nats_scheduler.engine.views.cursors import SubjectPage, read_cursor
 from nats_scheduler.engine.views.seen import Work
-from nats_scheduler.engine.views.view import FiredBy, Query
-from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
+from nats_scheduler.engine.views.view import FiredBy, Query, findings_on
+from nats_scheduler.message.capabilities import capabilities_of
+from nats_scheduler.observe.documents import finding_document, misnamed_document, rejected_document, schedule_document
 from nats_scheduler.service.encoded_items import with_items
 from nats_scheduler.service.endpoint import Asked, Document, Known, name_cursor, read_name_cursor, shown
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
@@ -106,6 +107,8 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
         raise ServiceError(NOT_FOUND, f"stream {name} has no schedule on {shown(subject)}: schedules.list lists them")
     is_by_sidecar, flight = listed is None or listed.fired_by is FiredBy.SIDECAR, view.flight(subject)
     owner = asked.owner(name) if is_by_sidecar else None
+    server = capabilities_of(asked.connection.server.version)
+    findings = findings_on(listed, rejected, misnamed, stream.state.rules, server, now)
     answer: ScheduleAnswer = {
         **asked.head(now),
         "owner": owner,
@@ -116,5 +119,6 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
         else {"stage": flight.stage.text, "attempts": flight.failures, "may_be_stored": flight.may_be_stored},
         "rejected": None if rejected is None else rejected_document(name, stream.mode, rejected),
         "misnamed": None if misnamed is None else misnamed_document(name, misnamed),
+        "findings": [*map(finding_document, findings)],
     }
     return answer

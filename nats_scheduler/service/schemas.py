@@ -28,6 +28,7 @@ from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, Order
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
     CountsDocument,
+    FindingDocument,
     MisnamedDocument,
     Number,
     RejectedDocument,
@@ -241,6 +242,8 @@ class ScheduleAnswer(Answer):
     """Set instead of `schedule` if the message on the subject is rejected as a schedule."""
     misnamed: MisnamedDocument | None
     """Set if the message on the subject has headers that look like those of a schedule and are none."""
+    findings: Rows[FindingDocument]
+    """What is wrong with it, or may be meant otherwise."""
 
 
 class OwnerDocument(TypedDict):

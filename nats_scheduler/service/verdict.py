@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from nats_scheduler.message.findings import Code, Severity
+from nats_scheduler.message.stream_findings import dormant
 from nats_scheduler.observe.documents import FindingDocument, instant_of
 from nats_scheduler.observe.times import plural, span_text
 from nats_scheduler.schedule.instants import SECOND
@@ -76,7 +78,7 @@ class StatusVerdict:
         return [one.sentence for one in self.reasons if one.level in levels]
 
 
-SAID_OF_STREAMS = frozenset({"dormant", "schedule_invalid", "headers_misnamed", "fires_refused"})
+SAID_OF_STREAMS = frozenset({Code.DORMANT, Code.SCHEDULE_REJECTED, Code.HEADER_MISNAMED, Code.FIRE_REFUSED})
 """The codes of findings of which the number is in what is known of a stream."""
 
 
@@ -205,7 +207,7 @@ def _of_health(known: Known) -> Iterator[StatusReason]:
         # Where no sidecar runs, answers are made in its place, and that the server fires by itself is as it may be.
         of_note: Level = "warn" if answer["instance"] else "note"
         for note in answer.get("notes", ()):
-            yield StatusReason(of_note, f"{note[:1].upper()}{note[1:]}.")
+            yield StatusReason(of_note, _sentence(note))
 
 
 def _of_streams(known: Known) -> Iterator[StatusReason]:
@@ -245,7 +247,7 @@ def _of_findings(known: Known) -> Iterator[StatusReason]:
     """
     every = [] if known.findings.data is None else grouped(known.findings.data)
     groups = [one for one in every if known.stream is None or one.stream in (None, known.stream)]
-    for severity in ("error", "warning"):
+    for severity in (Severity.ERROR, Severity.WARNING):
         here = [one for one in groups if one.severity == severity and one.code not in SAID_OF_STREAMS]
         number = sum(one.number for one in here if not one.is_of_messages)
         if number:
@@ -263,7 +265,7 @@ def _of_stream(stream: StreamDocument, now: int) -> Iterator[StatusReason]:
     if stream["unread"] is not None:
         yield StatusReason("note", f"Stream {name} is not counted: {stream['unread']}.")
     if stream["mode"] == "dormant":
-        yield StatusReason("bad", f"Stream {name} is dormant: nothing fires its schedules. Graduate it.")
+        yield StatusReason("bad", _sentence(dormant(name).what))
     if counts is not None and counts["total"] and stream["owner"] is None and stream["mode"] != "native":
         yield StatusReason("bad", f"Stream {name} has no owner: nothing fires its schedules.", "instances")
     if stream["failing"]:
@@ -280,3 +282,8 @@ def _of_stream(stream: StreamDocument, now: int) -> Iterator[StatusReason]:
     if bad:
         sentence = f"{plural(bad, 'message')} of stream {name} looked like a schedule and will never fire."
         yield StatusReason("note", sentence, "rejected", (("stream", name),))
+
+
+def _sentence(text: str) -> str:
+    """Return a text as a sentence that stands alone."""
+    return f"{text[:1].upper()}{text[1:]}."

@@ -201,6 +201,13 @@ class Preview:
     """The pattern alone, where the answer does not say when the schedule fires."""
 
     @property
+    def said(self) -> str:
+        """What is to be read before it is stored: its notes, and the codes of what is found; "" for nothing."""
+        if self.answer is None:
+            return ""
+        return "\n".join([*self.answer["notes"], *(one["code"] for one in self.answer["findings"])])
+
+    @property
     def ahead(self) -> OutlookDocument | ExplainAnswer | None:
         """When it would fire next."""
         found = None if self.answer is None else self.answer["outlook"]
@@ -259,11 +266,10 @@ class Editing:
         if request.headers.get("x-fragment"):
             return self._control.pages.part(request, "preview.html", {"preview": preview})
         author, stale = author_of(request.state.who, form), preview.code == CONFLICT
-        notes = "\n".join(preview.answer["notes"]) if preview.answer is not None else ""
         wrong = preview.refusal if form.text("step") == "store" else ""
         if form.text("step") == "store" and preview.answer is not None:
-            unread = "read the notes of the preview, then store it" if notes and notes != form.text("notes") else ""
-            wrong = missing_of(author) or unread
+            is_read = preview.said in ("", form.text("notes"))
+            wrong = missing_of(author) or ("" if is_read else "read the notes of the preview, then store it")
             if not wrong:
                 outcome = await self._control.done(f"schedules.{do}", self._asked(do, written) | author)
                 answer, refusal, code, is_unknown = outcome

@@ -17,7 +17,7 @@ from tests.harness.account import sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 
 HOUR_NS = 3_600_000_000_000
-REMOVED = "max_age of the stream (1h0m0s) removes it at that age, and then it never fires again: "
+REMOVED = "max_age of the stream (1h0m0s) removes it at that age, and then it never fires again; "
 NEVER_HELPS = "published with Nats-TTL: never it stays"
 IN_TIME = "raise max_age, or publish it again before that"
 HELPS = {V2_10: IN_TIME, V2_11: NEVER_HELPS, V2_15: NEVER_HELPS}
@@ -32,9 +32,9 @@ async def test_all_that_stores_or_shows_it_says_so(
         await prompt.create(name, max_age=HOUR_NS, allow_msg_ttl=True)
         add = f"add {name} {name}.s --every 1m --target {name}.out"
         for dry_run in ("--dry-run", ""):
-            assert REMOVED + helps in await prompt.shows(f"{add} {dry_run}")
+            assert REMOVED + helps in (await prompt.says(f"{add} {dry_run}")).stderr
         assert (await prompt.says(f"{add} --replace")).output.count("max_age") == 0, "it is there already"
-        assert REMOVED + helps in await prompt.shows(f"edit {name} {name}.s --every 2m")
+        assert REMOVED + helps in (await prompt.says(f"edit {name} {name}.s --every 2m")).stderr
 
         file = tmp_path / "schedules.yaml"
         stated: dict[str, Any] = {"every": "1m", "target": f"{name}.out", "body": "a"}
@@ -45,23 +45,30 @@ async def test_all_that_stores_or_shows_it_says_so(
             assert REMOVED + helps in " ".join(said.output.split()), said.output
 
         listed = await prompt.shows(f"ls {name}")
-        assert f"{name}: max_age (1h0m0s) removes 2 of its schedules before the last fire: {helps}\n" in listed
+        first = f"{name}: {name}.filed: max_age of the stream (1h0m0s) removes it at "
+        assert first in listed
+        assert f", and then it never fires again; {helps} (schedule_ends_by_age); 1 more like it\n" in listed
         story = await prompt.shows(f"info {name} {name}.s")
-        assert f"by the max_age of the stream, after its next fire, and then it never fires again: {helps}\n" in story
+        assert "by the max_age of the stream, after its next fire\n" in story
+        assert f", and then it never fires again; {helps} (schedule_ends_by_age)\n" in story
         async with sidecar_on(server.url) as running:
             await running.ready(name)
             client = await nats.connect(server.url)
             try:
                 schedules, each = await Schedules.on(client, name), every(timedelta(minutes=1))
-                assert REMOVED + helps in (await schedules.create(f"{name}.made", each, target=f"{name}.out")).notes
-                assert REMOVED + helps in (await schedules.upsert(f"{name}.put", each, target=f"{name}.out")).notes
+                created = await schedules.create(f"{name}.made", each, target=f"{name}.out")
+                put = await schedules.upsert(f"{name}.put", each, target=f"{name}.out")
+                for change in (created, put):
+                    assert [one.sentence for one in change.findings] == [f"{REMOVED}{helps} (schedule_ends_by_age)"]
             finally:
                 await client.close()
-            assert f"removes 4 of its schedules before the last fire: {helps}\n" in await prompt.shows(f"ls {name}")
+            assert f"{helps} (schedule_ends_by_age); 3 more like it\n" in await prompt.shows(f"ls {name}")
             wanted = {"Nats-Schedule": "@every 1m", "Nats-Schedule-Target": f"{name}.out"}
             request = json.dumps({"stream": name, "subject": f"{name}.new", "headers": wanted}).encode()
             answer = await prompt.account.connection.request("nats_scheduler.v1.check", request)
-            assert REMOVED + helps in json.loads(answer.body)["warnings"]
+            (found,) = json.loads(answer.body)["findings"]
+            assert (found["code"], found["severity"]) == ("schedule_ends_by_age", "warning")
+            assert f"{found['what']}; {found['command']}" == REMOVED + helps
 
 
 @pytest.mark.parametrize("version", [V2_11, V2_15])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,18 +81,23 @@ async def test_a_policy_is_written_where_it_has_an_effect(site: Site) -> None:
         await site.refuses(1, why, "edit", ".t", "--policy", "jitter=30s")
 
 
+def codes_of(document: dict[str, Any]) -> list[str]:
+    """Return the codes of what is found about a schedule that was stored."""
+    return [one["code"] for one in document["findings"]]
+
+
 async def test_what_the_server_gets_a_little_wrong_stays_with_it_if_no_sidecar_runs(site: Site) -> None:
     words = (".s", "--every", "90500ms", "--target", site.subject("out"))
     alone = await site.done("add", *words)
     is_rounded = site.is_native and site.kind != V2_12  # a server of 2.12 fires @at only
-    expected = ["the server rounds each fire time to the second"] if is_rounded else []
+    expected = ["defect_interval_rounded"] if is_rounded else ["no_sidecar"]
     spelling = "portable" if site.kind in (PORTABLE, V2_12) else "adr51"
-    assert (alone["dialect"], alone["notes"]) == (spelling, expected)
+    assert (alone["dialect"], codes_of(alone)) == (spelling, expected)
     async with site.served():
 
         async def exact() -> bool:
             planned = await site.done("add", *words, "--replace", "--dry-run")
-            return (planned["dialect"], planned["notes"]) == ("portable" if is_rounded else spelling, [])
+            return (planned["dialect"], codes_of(planned)) == ("portable" if is_rounded else spelling, [])
 
         await eventually(exact, describe="the command finds the sidecar")
 

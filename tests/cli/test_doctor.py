@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nats_scheduler.cli.doctor import COLUMNS
 from nats_scheduler.cli.process import ERASE_LINE, progress_text
-from nats_scheduler.doctor.finding import MAX_LISTED
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.doctor.report import MAX_LISTED
+from nats_scheduler.message.findings import Code
 from tests.cli.prompt import Cli, Prompt, at_a_terminal
 from tests.conftest import StartServer
 from tests.doctor.scenes import emulated, schedule, unflagged
@@ -40,7 +40,7 @@ async def test_the_worst_is_printed_first_and_decides_the_exit_code(prompt: Prom
     assert re.split(r"  +", lines[0]) == list(COLUMNS)
     assert [line.split()[:3] for line in lines[1:3]] == [
         ["error", "no_sidecar", "ORDERS"],
-        ["warning", "schedules_without_flag", "PLAIN"],
+        ["warning", "schedules_unserved", "PLAIN"],
     ]
     assert lines[1].endswith("  nats-scheduler run")
     assert lines[-1] == "1 error, 1 warning; 1 of 2 streams carry schedules"
@@ -54,10 +54,10 @@ async def test_many_findings_of_one_kind_are_ten_rows_and_a_number(prompt: Promp
     for number in range(count):
         await prompt.account.publish(f"ORDERS.{number}", schedule("ORDERS", "@often"))
     shown, document = await prompt.says("doctor"), json.loads((await prompt.says("doctor --json")).stdout)
-    rows = [line for line in shown.stdout.splitlines() if Code.SCHEDULE_INVALID in line]
+    rows = [line for line in shown.stdout.splitlines() if Code.SCHEDULE_REJECTED in line]
     assert len(rows) == MAX_LISTED + 1
     assert rows[-1].split("  ")[-1] == "and 7 more"
-    assert document["unlisted"] == [{"code": "schedule_invalid", "stream": "ORDERS", "number": 7}]
+    assert document["unlisted"] == [{"code": "schedule_rejected", "stream": "ORDERS", "number": 7}]
     assert document["counts"]["error"] == count + 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.doctor.finding import MAX_LISTED
+from nats_scheduler.doctor.report import MAX_LISTED
 from tests.cli.command_reference import described_objects, promised_keys
 from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, prompt_on
 from tests.conftest import StartServer

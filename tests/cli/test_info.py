@@ -9,7 +9,6 @@ from pathlib import Path
 from click.testing import Result
 
 from nats_scheduler.cli.contents import MAX_BODY_LINES
-from nats_scheduler.cli.session import NONE_RUNNING
 from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, at_a_terminal, prompt_on
@@ -47,7 +46,7 @@ async def test_it_says_what_was_published_and_when_it_fires(prompt: Prompt) -> N
         assert f"           {name}: {value}\n" in shown.stdout
     assert said["fires"] == "every weekday at 09:30 in Berlin"
     assert re.fullmatch(r"waiting, next fire at \S+:30:00Z, in \S+", said["state"])
-    assert said["fired by"] == "no sidecar is running: nothing fires these"
+    assert said["fired by"] == "no sidecar is running: nothing fires the schedules of ORDERS"
     assert said["removed"] == "never by the stream: neither max_age nor Nats-TTL ends it"
     fires = shown.stdout.partition("Its next fires:\n\n")[2].splitlines()
     assert len(fires) >= 6
@@ -132,12 +131,12 @@ async def test_an_invalid_schedule_is_shown_with_the_reason(prompt: Prompt) -> N
     await prompt.account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
     await prompt.account.publish("ORDERS.x", {"Nats-Schedule-X-Paused": "@often", "Nats-Schedule-Target": "ORDERS.out"})
     wrong, near, paused = [labelled(await prompt.says(f"info ORDERS ORDERS.{name}")) for name in ("wrong", "near", "x")]
-    assert wrong["rejected"].startswith("it never fires: Nats-Schedule of '@often'")
-    assert "10189" in wrong["rejected"]
-    assert near["header"].startswith("Nats-Schedul ")
+    assert wrong["error"].startswith("it is rejected, and never fires: Nats-Schedule of '@often'")
+    assert "10189" in wrong["error"]
+    assert near["warning"].startswith("Nats-Schedul ")
     assert "fires" not in wrong.keys() | near.keys()
-    assert paused["rejected"].startswith("it never fires: Nats-Schedule of '@often'")
-    assert "it is paused, and would be rejected if it was resumed" in paused["rejected"]
+    assert paused["error"].startswith("it is rejected, and never fires: Nats-Schedule of '@often'")
+    assert "it is paused, and would be rejected if it was resumed" in paused["error"]
 
 
 async def test_a_paused_schedule_is_shown_with_its_pattern_since_when_and_how_to_resume_it(prompt: Prompt) -> None:
@@ -190,7 +189,8 @@ async def test_who_fires_it_is_named(cli: Cli, start_server: StartServer) -> Non
         await account.create("ORDERS")
         await account.publish("ORDERS.server", DAILY)
         await account.publish("ORDERS.portable", portable)
-        assert await fired_by("ORDERS", "portable") == (NONE_RUNNING, None)
+        nothing = "no sidecar is running: nothing fires the schedules of ORDERS with X-Nats-Schedule"
+        assert await fired_by("ORDERS", "portable") == (nothing, None)
         async with sidecar_on(server.url, portable_streams=("JOBS",)) as running:
             await account.create("JOBS", allow_msg_schedules=False)
             await account.publish("JOBS.portable", {**portable, "X-Nats-Schedule-Target": "JOBS.out"})

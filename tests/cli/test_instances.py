@@ -9,7 +9,6 @@ import json
 import re
 from typing import Any
 
-from nats_scheduler.cli.session import NOT_SERVED_YET
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
@@ -160,7 +159,8 @@ async def test_a_sidecar_that_does_not_serve_a_stream_does_not_count_for_it(prom
         await settings_published(prompt.account, 1)
         env = {"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"}
         document = await prompt.document("ls NAMED", env=env)
-        assert (document["streams"][0]["sidecars"], document["streams"][0]["problem"]) == (0, NOT_SERVED_YET)
+        problem = "no sidecar that is running serves the stream: nothing fires the schedules of NAMED"
+        assert (document["streams"][0]["sidecars"], document["streams"][0]["problem"]) == (0, problem)
         warning = "portable_streams is set for this command, and the running sidecars have another value"
         assert document["warnings"] == [warning]
         assert f"nats-scheduler: warning: {warning}" in (await prompt.says("ls NAMED", env=env)).stderr

@@ -50,7 +50,7 @@ async def test_json_says_everything_about_a_schedule(cli: Cli, start_server: Sta
                 "mode": "emulated",
                 "served": EXPLANATIONS[Mode.EMULATED],
                 "sidecars": 0,
-                "problem": "no sidecar is running: nothing fires these",
+                "problem": "no sidecar is running: nothing fires the schedules of ORDERS",
                 "failing": 0,
                 "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"cron": 1}},
             }
@@ -121,7 +121,8 @@ async def test_json_says_what_is_wrong_with_a_schedule(prompt: Prompt) -> None:
 async def test_tables_show_the_soonest_first_and_leave_out_what_nobody_uses(prompt: Prompt) -> None:
     assert (await prompt.shows("ls")).startswith("no stream carries schedules")
     await prompt.create()
-    assert await prompt.shows("ls") == "no schedules on ORDERS\nORDERS: no sidecar is running: nothing fires these\n"
+    problem = "no sidecar is running: nothing fires the schedules of ORDERS; nats-scheduler run (no_sidecar)"
+    assert await prompt.shows("ls") == f"no schedules on ORDERS\n{problem}\n"
     assert await prompt.shows("ls --invalid") == "nothing is invalid on ORDERS\n"
     await prompt.schedule("ORDERS.b", NEVER)
     await prompt.schedule("ORDERS.a", f"@at {in_seconds(-90)}")
@@ -137,7 +138,6 @@ async def test_tables_show_the_soonest_first_and_leave_out_what_nobody_uses(prom
     assert lines[5] == ["subject", "code", "what", "is", "wrong"]
     assert lines[6][:5] == ["ORDERS.c", "10189", "Nats-Schedule", "of", "'\\x1b[31mred'"]
     assert "\x1b" not in shown, "what a message holds cannot speak to the terminal"
-    problem = "ORDERS: no sidecar is running: nothing fires these"
     assert shown.splitlines()[-2:] == ["2 schedules; 1 invalid", problem]
     wide = [line.split() for line in (await prompt.shows("ls ORDERS --wide")).splitlines()]
     assert wide[0] == [*lines[0], "sequence", "stored", "dialect", "mode"]
@@ -278,10 +278,10 @@ async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: 
         async with sidecar_on(server.url) as running:
             await running.ready("ORDERS")
             served = await prompt.shows("ls")
-    unserved = "ORDERS: 1 with X-Nats-Schedule, and no sidecar is running: nothing fires these"
-    assert alone.splitlines()[-2:] == [unserved, SERVER_ALONE]
+    unserved = "no sidecar is running: nothing fires the schedules of ORDERS with X-Nats-Schedule (1)"
+    assert alone.splitlines()[-2:] == [f"{unserved}; nats-scheduler run (no_sidecar)", SERVER_ALONE]
     assert (unserved in served, SERVER_ALONE in served) == (False, False)
-    assert "no sidecar runs for ORDERS, which has 1 with X-Nats-Schedule" in examined.stdout
+    assert unserved in examined.stdout
     assert (examined.exit_code, examined.stdout.endswith(f"{SERVER_ALONE}\n")) == (1, True)
     assert rows == [
         ("ORDERS.native", "adr51", "native", "server", "5m"),

@@ -11,14 +11,15 @@ import click
 import pytest
 
 from nats_scheduler.cli.main import COMMANDS, main
-from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.files.models import files_schema
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.schedule_findings import findings_about
+from nats_scheduler.message.stream_findings import no_sidecar
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
-from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Syntax, parse_pattern
@@ -32,8 +33,6 @@ from tests.house.test_documents import FENCE
 STREAM = StreamRules.from_config(json.loads(STREAM_FILE), schedules_enabled=json.loads(STREAM_FILE)[FLAG])
 WRITTEN_ON = parse_rfc3339("2026-11-20T12:00:00Z")
 """The time at which the schedules are stored: before all the times that the pages name."""
-OF_CALENDARS = "if the calendar holidays exists"
-"""A warning that is no fault here: calendars are in a bucket, and pages have none."""
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=place)
 
@@ -74,10 +73,10 @@ def test_the_page_for_operators_quotes_what_info_prints() -> None:
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("## It is there")[2].partition("## Something")[0], re.M)
     quoted = [found[1] for row in rows if (found := re.fullmatch(r"`(.+?)(?: …)?`", row)) and row != "`fired by`"]
     source = (ROOT / "nats_scheduler" / "cli" / "info.py").read_text("utf-8")
-    printed = [NONE_RUNNING, NOT_SERVED_YET, f"nothing: {EXPLANATIONS[Mode.DORMANT]}", source]
+    printed = [*(no_sidecar("", number).what for number in (0, 1)), f"nothing: {EXPLANATIONS[Mode.DORMANT]}", source]
     assert len(quoted) == 4
     assert [text for text in quoted if not any(text in one for one in printed)] == []
-    states = re.findall(r"^\| `state +(\w+)`(?:, and `refused`| or `(\w+)`)? \|", page, re.M)
+    states = re.findall(r"^\| `state +(\w+)`(?:, and `fire_refused`| or `(\w+)`)? \|", page, re.M)
     named = {word for pair in states for word in pair if word}
     assert named == {state.value for state in State} - {State.WAITING.value}
 
@@ -101,8 +100,12 @@ def faults(messages: Iterable[Message]) -> list[str]:
         if reading is None or reading.definition is None:
             found.append(f"{message.where}: {reading.rejection if reading else 'no schedule'}")
             continue
-        warnings = warnings_about(block, reading, STREAM, WRITTEN_ON)
-        found += [f"{message.where}: {warning}" for warning in warnings if OF_CALENDARS not in warning]
+        # No fault here: calendars are in a bucket, and pages have none.
+        found += [
+            f"{message.where}: {one.sentence}"
+            for one in findings_about(block, reading.definition, STREAM, WRITTEN_ON)
+            if one.code is not Code.CALENDAR_UNREAD
+        ]
     return found
 
 

@@ -4,7 +4,7 @@ It tests `client/delivered_fire.py` too.
 """
 
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +17,7 @@ from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.paused import paused_block
@@ -37,7 +38,7 @@ def stored(block: bytes) -> Schedule:
 
 def test_a_schedule_is_read_back_as_it_was_said() -> None:
     wanted = Wanted(EVERY, elsewhere("jobs.run"), {"source": "orders.in"}, headers={"A": "ü"})
-    schedule = stored(spelled(wanted, EMULATED, STORED_AT)[0])
+    schedule = stored(spelled(wanted, EMULATED, STORED_AT))
     assert (schedule.stored_at_ns, schedule.stored_at) == (STORED_AT, NOON)
     assert (schedule.when, schedule.target, schedule.form.source) == (EVERY, "jobs.run", "orders.in")
     assert (schedule.spelling, schedule.is_fired_by_server, schedule.form.rollup) == ("portable", False, None)
@@ -51,7 +52,7 @@ def test_a_schedule_is_read_back_as_it_was_said() -> None:
 
 
 def test_a_paused_schedule_says_what_it_would_be() -> None:
-    block = spelled(Wanted(EVERY, "orders.out"), BOTH_2_14, STORED_AT)[0]
+    block = spelled(Wanted(EVERY, "orders.out"), BOTH_2_14, STORED_AT)
     schedule = stored(paused_block(block, PORTABLE))
     assert (schedule.is_paused, schedule.pattern, schedule.when) == (True, "@every 1h0m0s", EVERY)
     assert schedule.next(after=schedule.stored_at) == [datetime(2026, 11, 20, 13, tzinfo=UTC)]
@@ -73,15 +74,16 @@ def test_a_fire_and_a_change_have_their_times() -> None:
     native = fire_of(PastFire("s", None, "t", 9, None, STORED_AT, STORED_AT + SECOND, by_server=True))
     assert (native.fire_time, native.next_fire, native.fired_by) == (None, NOON + timedelta(seconds=1), "server")
     change = Change(Kind.FIRED, "ORDERS", "orders.s", 7, 7, Author("me", "why"), STORED_AT, (STORED_AT,), ("a",))
-    said = change_of(change, "b")
-    assert (said.at, said.fire_times, said.notes, said.author.name) == (NOON, (NOON,), ("a", "b"), "me")
+    said = change_of(replace(change, findings=(Finding(Code.COPIED, "it is b", "do c"),)))
+    assert (said.at, said.fire_times, said.author.name) == (NOON, (NOON,), "me")
+    assert (said.notes, [(one.code, one.what) for one in said.findings]) == (("a",), [("copied", "it is b")])
     assert (said.before, said.sequence) == (7, 7)
 
 
 def test_the_words_of_a_stored_schedule_can_be_stored_again() -> None:
     when = daily(datetime(2026, 1, 1, 9, tzinfo=UTC).time(), "Europe/Berlin")
-    block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT)[0]
-    assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT)[0] == block
+    block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT)
+    assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT) == block
 
 
 NEXT = "2027-01-15T09:00:00.000000001+01:00"

@@ -17,6 +17,7 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
 from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.headers import header_value, with_header
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.schedule_form import Edit
@@ -160,10 +161,10 @@ async def test_an_addition_replaces_only_the_version_that_is_expected() -> None:
 async def test_policies_that_have_no_effect_are_named() -> None:
     policies = {"Nats_Schedule_X_Owner": "team", "Nats_Schedule_X_Missed": "skip"}
     change = await add(World(is_native=True).store, "S", SUBJECT, block(**policies), b"body")
-    assert change.notes == (
-        "no effect, because the server fires this schedule: X-Missed; with portable headers they have one",
-    )
-    assert (await add(World().store, "S", SUBJECT, block(**policies), b"body")).notes == ()
+    (found,) = change.findings
+    assert found.code is Code.POLICIES_IGNORED
+    assert found.what.endswith("since no server knows them: X-Missed skip")
+    assert (await add(World().store, "S", SUBJECT, block(**policies), b"body")).findings == ()
 
 
 async def test_a_plain_message_is_not_overwritten_by_accident(world: World) -> None:
@@ -312,7 +313,7 @@ async def test_an_edit_sets_nothing_that_the_server_ignores() -> None:
             await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule-X-Jitter", b"1m")]))
         assert world.last().sequence == sequence
         change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 1.4s")]))
-        assert "the server rounds each fire time to the second" in change.notes
+        assert [found.code for found in change.findings] == [Code.DEFECT_INTERVAL_ROUNDED]
 
 
 async def test_an_edit_of_a_paused_schedule_leaves_it_paused(world: World) -> None:

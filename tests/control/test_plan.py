@@ -17,6 +17,7 @@ from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Action, Difference, Plan, planning
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import PolicyText
 from nats_scheduler.message.schedule_form import ScheduleForm
@@ -277,9 +278,10 @@ async def test_policies_without_effect_are_noted_where_the_server_fires() -> Non
     world = World(is_native=True)
     wanted = hourly(policies=(PolicyText("X-Jitter", "5m"), PolicyText("X-Owner", "me")))
     [step] = (await planned(world, declared(wanted))).steps
-    assert [("X-Jitter" in note, "X-Owner" in note) for note in step.notes] == [(True, False)]
+    (found,) = step.findings
+    assert (found.code, "X-Jitter" in found.what, "X-Owner" in found.what) == (Code.POLICIES_IGNORED, True, False)
     portable = replace(wanted, dialect=PORTABLE)
-    assert [step.notes for step in (await planned(world, declared(portable))).steps] == [()]
+    assert [step.findings for step in (await planned(world, declared(portable))).steps] == [()]
 
 
 # -- other clients, and what goes wrong ------------------------------------------------------------------------------

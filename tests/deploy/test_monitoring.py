@@ -19,7 +19,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code
 from nats_scheduler.settings.fields import setting_fields
 from tests.deploy.files import ROOT
 from tests.deploy.monitoring import (

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from nats_scheduler.cli.doctor import gather_facts
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.facts import AccountFacts
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.load import resolve_settings
 from tests.harness.account import CLOCK

@@ -6,8 +6,8 @@ Its rule: a scene builds streams whose names begin with the given one, so that m
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
+from nats_scheduler.message.findings import Code
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.account import Account, in_seconds
 from tests.harness.flagged import FLAGGED
@@ -171,6 +171,17 @@ def transformed(**headers: str) -> Build:
     return build
 
 
+def quartz(pattern: str) -> Build:
+    """Return a scene: a flagged stream with one schedule whose pattern is written as in Quartz."""
+
+    async def build(account: Account, name: str) -> None:
+        await account.create(name, metadata=FLAGGED)
+        headers = {f"X-{key}": value for key, value in schedule(name, pattern).items()}
+        await account.publish(f"{name}.s", {**headers, "X-Nats-Schedule-X-Syntax": "quartz"})
+
+    return build
+
+
 SOURCE = {"Nats-Schedule-Source": "{}.sample"}
 
 SCENES: Mapping[Code, Scene] = {
@@ -179,20 +190,22 @@ SCENES: Mapping[Code, Scene] = {
     Code.COPIES_REMOVE_SCHEDULES: Scene(V2_11, copied("workqueue"), copied("workqueue", part="out")),
     Code.NO_INTEREST: Scene(V2_11, consumed("interest", None), consumed("interest", ">")),
     Code.EVICTS_SOON: Scene(V2_11, configured(max_msgs=20, count=19), configured(max_msgs=200, count=19)),
-    Code.ENDS_BEFORE_FIRE: Scene(
+    Code.SCHEDULE_ENDS_EARLY: Scene(
         V2_11, configured(max_age=3_600_000_000_000), configured(f"@at {in_seconds(600)}", max_age=3_600_000_000_000)
     ),
-    Code.ENDS_BY_AGE: Scene(V2_11, configured("@every 1m", max_age=3_600_000_000_000), configured("@every 1m")),
-    Code.SCHEDULE_INVALID: Scene(V2_11, stored("@often"), stored("@hourly")),
+    Code.SCHEDULE_ENDS_BY_AGE: Scene(
+        V2_11, configured("@every 1m", max_age=3_600_000_000_000), configured("@every 1m")
+    ),
+    Code.SCHEDULE_REJECTED: Scene(V2_11, stored("@often"), stored("@hourly")),
     Code.CALENDAR_MISSING: Scene(V2_11, stored("@hourly", **NAMES_A_CALENDAR), with_calendar),
     Code.DEFECT_STREAM_LOST: Scene(V2_14, sealed, stored()),
     Code.DEFECT_COPIES_STALL: Scene(V2_12, copied("limits", "mirror"), copied("limits", "mirror"), V2_14),
     Code.DEFECT_FAR_TIME: Scene(V2_14, stored(FAR), stored()),
-    Code.SCHEDULES_WITHOUT_FLAG: Scene(V2_11, unflagged, replaced),
+    Code.SCHEDULES_UNSERVED: Scene(V2_11, unflagged, replaced),
     Code.SHORT_DUPLICATE_WINDOW: Scene(
         V2_11, configured(duplicate_window=1_000_000_000), configured(duplicate_window=5_000_000_000)
     ),
-    Code.HEADERS_MISNAMED: Scene(V2_11, stored(**{"Nats-Schedule-Timezone": "Europe/Berlin"}), stored()),
+    Code.HEADER_MISNAMED: Scene(V2_11, stored(**{"Nats-Schedule-Timezone": "Europe/Berlin"}), stored()),
     Code.SCHEDULES_EQUAL: Scene(V2_11, twice(b"same", b"other", b"same"), twice(b"same", b"other")),
     Code.TARGET_UNREAD: Scene(V2_11, consumed("limits", "another"), consumed("limits", "out")),
     Code.GRADUATION_BLOCKED: Scene(V2_11, stored("@every 1500ms"), stored("@every 1s")),
@@ -201,6 +214,12 @@ SCENES: Mapping[Code, Scene] = {
         stored("@every 1h", **{"Nats-Schedule-X-Limit": "3"}),
         stored("@every 1h", **{"Nats-Schedule-X-Note": "a"}),
     ),
+    Code.POLICY_WITHOUT_EFFECT: Scene(
+        V2_11,
+        stored("@every 1h", **{"Nats-Schedule-X-Grace": "1m"}),
+        stored("@every 1h", **{"Nats-Schedule-X-Grace": "1m", "Nats-Schedule-X-Missed": "skip"}),
+    ),
+    Code.WEEKDAYS_NUMBERED: Scene(V2_11, quartz("0 0 9 ? * 2"), quartz("0 0 9 ? * MON")),
     Code.DEFECT_ZONE_GAP: Scene(
         V2_14,
         stored("0 0 5 * * 4", **{"Nats-Schedule-Time-Zone": "Africa/Cairo"}),

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import findings_on, of
@@ -124,19 +123,19 @@ async def kept(operator: Operator, stream: str, found: Finding) -> None:
 
 
 ADVICE: Mapping[Code, Follow] = {
-    Code.ENDS_BY_AGE: kept,
+    Code.SCHEDULE_ENDS_BY_AGE: kept,
     Code.DORMANT: typed,
     Code.CONSUMER_TAKES_SCHEDULES: typed,
     Code.COPIES_REMOVE_SCHEDULES: filtered,
     Code.NO_INTEREST: typed,
     Code.EVICTS_SOON: typed,
-    Code.ENDS_BEFORE_FIRE: typed,
-    Code.SCHEDULE_INVALID: published("then publish it again, corrected", RIGHT),
+    Code.SCHEDULE_ENDS_EARLY: typed,
+    Code.SCHEDULE_REJECTED: published("publish it again, corrected", RIGHT),
     Code.CALENDAR_MISSING: typed,
     Code.DEFECT_FAR_TIME: WITH_X,
-    Code.SCHEDULES_WITHOUT_FLAG: typed,
+    Code.SCHEDULES_UNSERVED: typed,
     Code.SHORT_DUPLICATE_WINDOW: typed,
-    Code.HEADERS_MISNAMED: published("publish .* again with the right names", RIGHT),
+    Code.HEADER_MISNAMED: published("publish .* again with the right names", RIGHT),
     Code.SCHEDULES_EQUAL: typed,
     Code.TARGET_UNREAD: typed,
     Code.GRADUATION_BLOCKED: WITH_X,
@@ -152,6 +151,8 @@ ELSEWHERE = {
     Code.NO_GUARD: "an upgrade: the right side of its scene",
     Code.AT_ONLY: "an upgrade: the right side of its scene",
     Code.COPIED: "nothing has to be done",
+    Code.POLICY_WITHOUT_EFFECT: "the policy that is to be added: the right side of its scene",
+    Code.WEEKDAYS_NUMBERED: "names in place of numbers: the right side of its scene",
 }
 """The scenes whose advice is no change that this test can make, and why."""
 
@@ -207,7 +208,7 @@ LAYOUTS: Mapping[str, tuple[Code, str, Build]] = {
         configured("@hourly", duplicate_window=1_000_000_000, max_age=60_000_000_000),
     ),
     "a schedule that repeats, and whose stream removes it before its first fire": (
-        Code.ENDS_BEFORE_FIRE,
+        Code.SCHEDULE_ENDS_EARLY,
         V2_11,
         configured("@every 200h", max_age=3_600_000_000_000),
     ),
@@ -309,7 +310,7 @@ async def test_the_log_says_how_schedules_of_a_stream_without_the_flag_are_fired
             await publish(prefix)
         async with sidecar_on(server.url) as running:
             said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
-            (found,) = {one.command for one in of(await findings_on(server), Code.SCHEDULES_WITHOUT_FLAG)}
+            (found,) = {one.command for one in of(await findings_on(server), Code.SCHEDULES_UNSERVED)}
             assert said == found
             assert f"does not carry schedules: {said}\n" in await operator.types(
                 "ORDERS", "nats-scheduler ls ORDERS", 1

@@ -9,7 +9,7 @@ import pytest
 
 from nats_scheduler.doctor.clock_checks import ZONES_COMPARED_NS, check_nodes_clocks, first_difference, offset_of
 from nats_scheduler.doctor.facts import AccountFacts, ClockReading
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.tzif import OffsetTable, read_tzif

@@ -11,9 +11,8 @@ import pytest
 
 from nats_scheduler.doctor import gather
 from nats_scheduler.doctor.examination import examine
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
+from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.schedule.instants import HOUR
@@ -161,10 +160,10 @@ async def test_a_ttl_that_ends_before_the_fire_is_reported_with_what_to_do(
 ) -> None:
     await configured(allow_msg_ttl=True)(account, stream_name)
     await account.publish(f"{stream_name}.short", schedule(stream_name, NEVER, **{"Nats-TTL": "1h"}))
-    (found,) = of(await found_on(shared_server, stream_name), Code.ENDS_BEFORE_FIRE)
+    (found,) = of(await found_on(shared_server, stream_name), Code.SCHEDULE_ENDS_EARLY)
     assert found.subject == f"{stream_name}.short"
-    assert found.what.startswith(f"its own Nats-TTL ends {stream_name}.short at ")
-    assert found.command == "publish the schedule again with a longer Nats-TTL"
+    assert found.what.startswith(f"{stream_name}.short: its own Nats-TTL ends it at ")
+    assert found.command == "publish it again with a longer Nats-TTL"
 
 
 async def test_a_limit_of_bytes_that_is_near_is_reported(
@@ -198,11 +197,11 @@ async def test_what_is_not_read_because_there_is_too_much_is_noted(
     await unflagged(account, plain)
     for _ in range(2):
         await account.publish(f"{plain}.other")
-    assert of(await found_on(shared_server, plain), Code.SCHEDULES_WITHOUT_FLAG)
+    assert of(await found_on(shared_server, plain), Code.SCHEDULES_UNSERVED)
     await account.publish(f"{plain}.other")
     found = await found_on(shared_server, plain)
     noted = of(await found_on(shared_server, stream_name), Code.NOT_EXAMINED)
-    assert of(found, Code.SCHEDULES_WITHOUT_FLAG) == []
+    assert of(found, Code.SCHEDULES_UNSERVED) == []
     searched = [one.what.partition(": only the newest 3")[2] for one in of(found, Code.NOT_EXAMINED)]
     assert searched == [" messages are searched"]
     assert [one.what.endswith("only 2 bodies are compared") for one in noted] == [True]

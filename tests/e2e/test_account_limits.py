@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.errors import RefusedError
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream.own_streams import REQUIRED_BYTES
 from nats_scheduler.jetstream.registry import BucketLimits, Registry
+from nats_scheduler.message.findings import Code
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import codes_on, findings_on, of

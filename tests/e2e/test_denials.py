@@ -6,8 +6,8 @@ import pytest
 
 from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.events import FireRefused, FireUnknown
-from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer

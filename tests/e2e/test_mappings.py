@@ -2,8 +2,8 @@
 
 import pytest
 
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import FireForged, TargetMapped
+from nats_scheduler.message.findings import Code
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
 from tests.harness.account import account_on, in_seconds, sidecar_on

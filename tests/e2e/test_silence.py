@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleReplacedUnfired, ScheduleSilent
+from nats_scheduler.message.findings import Code
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of

@@ -43,8 +43,9 @@ async def test_schedules_in_a_stream_without_the_flag_are_reported_until_they_ar
                 command = f"nats-scheduler stream add FILE, where FILE is {name} with allow_msg_schedules: true"
                 assert report == {"stream": name, "schedule": f"{name}.s", "command": command}
             assert running.sidecar.not_ready() == []
-            assert [note.partition(", which")[0] for note in running.sidecar.notes()] == [
-                f"nothing fires the schedules of stream {name}" for name in ("EARLY", "QUEUE")
+            said = "has schedule headers that are not fired"
+            assert [note.partition("; nats-scheduler")[0] for note in running.sidecar.notes()] == [
+                f"{name}.s {said}: {name} carries no flag" for name in ("EARLY", "QUEUE")
             ]
             assert running.metrics.registry.get_sample_value("nats_scheduler_streams_unserved") == 2
 

@@ -24,7 +24,6 @@ from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
-    NOT_PERMITTED,
     CalendarsRead,
     Checkpoint,
     ContactLost,
@@ -52,7 +51,7 @@ from nats_scheduler.engine.ownership import takeover
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.message.rejection import FAILED
+from nats_scheduler.message.rejection import FAILED, NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND

@@ -14,7 +14,6 @@ from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.holding.purges import JOINT_KEPT_NS, MAX_JOINT_FILTERS
 from nats_scheduler.engine.inputs import (
-    NOT_PERMITTED,
     CaughtUp,
     ContactLost,
     ContentFetched,
@@ -26,6 +25,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unanswered,
 )
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START

@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views import timeline as module
@@ -18,6 +17,7 @@ from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Surve
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Order, Page, Query
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND

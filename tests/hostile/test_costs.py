@@ -22,11 +22,11 @@ from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.policies import MAX_CALENDARS, MAX_EXCEPT_PARTS
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.schedule_findings import findings_about
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import explanation_document, reading_document
-from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Calendar, KnownCalendars, read_calendar
 from nats_scheduler.schedule.clock_changes import with_clock_changes
@@ -168,7 +168,8 @@ def check(given: list[tuple[str, str]], *, is_weighed: bool = False) -> bool:
         kept = bytes_kept(lambda: read(bytes(bytearray(block))))
         assert kept <= COSTS.kept + COSTS.kept_a_byte * len(block), (given, kept)
     meter.call(may_read + 10 * COSTS.question, "check", lambda: reading_document(reading, NOW))
-    meter.call(may_read + 10 * COSTS.question, "warnings", lambda: warnings_about(block, reading, RULES, NOW))
+    defined = None if reading is None else reading.defined
+    meter.call(may_read + 10 * COSTS.question, "findings", lambda: findings_about(block, defined, RULES, NOW))
     definition = None if reading is None else reading.definition
     if definition is None:
         return False

@@ -6,10 +6,10 @@ from contextlib import suppress
 import pytest
 
 from nats_scheduler.control.errors import DeadlineError, ForbiddenError, NoRespondersError
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.jetstream import system_requests
 from nats_scheduler.jetstream.own_permissions import USER_INFO
 from nats_scheduler.jetstream.system_requests import cluster_answers, own_answer, server_answers
+from nats_scheduler.message.findings import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import facts_on, findings_on, of

@@ -1,12 +1,13 @@
-"""What the age limit of a stream does to a schedule, and what is said of it: `message/ages`."""
+"""When its stream removes a schedule: `message/ages`; and what is said of that."""
 
 import pytest
 
-from nats_scheduler.message.ages import age_note, is_cut_off, what_helps
+from nats_scheduler.message.ages import Removal, is_cut_off, removal_of, what_helps
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.schedule_findings import findings_about
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.testing.manual_clock import START
@@ -23,7 +24,8 @@ def noted(pattern: str, rules: StreamRules, server: str | None = "2.11.11", **po
     block = with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in headers.items()])
     read = read_definition(block, "s.s", rules, PORTABLE, START)
     assert isinstance(read, Definition)
-    return age_note(block, read.timetable(START), rules, None if server is None else capabilities_of(server))
+    found = findings_about(block, read, rules, START, None if server is None else capabilities_of(server))
+    return "; ".join(f"{one.what}: {one.command}" for one in found)
 
 
 def rules(max_age: int = HOUR, *, ttl: bool = True) -> StreamRules:
@@ -51,6 +53,18 @@ def test_a_schedule_that_its_stream_ends_before_its_last_fire_is_noted() -> None
 )
 def test_one_that_is_done_by_then_or_stays_is_not(pattern: str, max_age: int, headers: dict[str, str]) -> None:
     assert noted(pattern, rules(max_age), **headers) == ""
+
+
+def test_the_shorter_life_of_a_message_is_its_own_or_that_of_all_in_the_stream() -> None:
+    for headers, max_age, removal in (
+        (b"", HOUR, Removal(START + HOUR, is_by_age=True)),
+        (b"Nats-TTL: 2h\r\n", HOUR, Removal(START + HOUR, is_by_age=True)),
+        (b"Nats-TTL: 1h\r\n", HOUR, Removal(START + HOUR, is_by_age=False)),
+        (b"Nats-TTL: 1h\r\n", 0, Removal(START + HOUR, is_by_age=False)),
+        (b"Nats-TTL: never\r\n", HOUR, None),
+        (b"", 0, None),
+    ):
+        assert removal_of(b"NATS/1.0\r\n" + headers + b"\r\n", START, rules(max_age), V2_11) == removal, headers
 
 
 def test_what_helps_depends_on_the_server_and_the_stream() -> None:

@@ -11,8 +11,11 @@ from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
+from nats_scheduler.message.findings import Code
 from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.policies import policies_text
 from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.schedule_findings import schedule_findings
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe import documents
@@ -29,7 +32,7 @@ from nats_scheduler.observe.documents import (
     schedule_document,
 )
 from nats_scheduler.observe.explanations import ExplanationDocument, explanation_document, marked_fire_documents
-from nats_scheduler.observe.texts import has_ignored_policies, policies_text, schedule_words
+from nats_scheduler.observe.texts import schedule_words
 from nats_scheduler.schedule.clock_changes import NextFire
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.schedule.patterns import Syntax
@@ -169,11 +172,17 @@ def test_the_answer_about_a_pattern_is_one_document_whatever_the_pattern_is() ->
     assert said["@daily", "Europe/Berlin\n"] == (10223, True)
 
 
+def ignored(one: ListedSchedule) -> list[Code]:
+    """Return whether it is found that the server ignores policies of a schedule."""
+    found = [finding.code for finding in schedule_findings(one.known(RULES, None, START))]
+    return [code for code in found if code is Code.POLICIES_IGNORED]
+
+
 def test_policies_are_part_of_the_document_of_a_schedule() -> None:
     one = listed({"X-Limit": "3", "X-Anchor": "2026-01-01T00:30:00Z", "X-Owner": "billing", "X-Note": "ä"})
     assert one.next_fire == START + 30 * MINUTE
     assert policies_text(one.terms.policies) == "X-Anchor 2026-01-01T00:30:00Z, X-Limit 3"
-    assert not has_ignored_policies(one)
+    assert ignored(one) == []
 
 
 def test_the_words_of_a_schedule_say_what_becomes_of_fires() -> None:
@@ -212,10 +221,10 @@ def test_policies_have_no_effect_where_no_sidecar_fires(fired_by: FiredBy) -> No
         one = listed(policies, fired_by, after=3 * HOUR)
         assert (one.next_fire, one.sent, one.timetable.jitters) == (START + 4 * HOUR, None, False), policies
         assert schedule_words(one.pattern, one.terms.policies, START) == HOURLY
-        assert has_ignored_policies(one), policies
+        assert ignored(one) == [Code.POLICIES_IGNORED], policies
     one = listed({"X-Note": "a", "X-Owner": "b"}, fired_by)
     assert (one.terms.policies.note, one.terms.policies.owner) == ("a", "b")
-    assert not has_ignored_policies(one), "they are for people"
+    assert ignored(one) == [], "they are for people"
 
 
 @pytest.mark.parametrize("fired_by", [FiredBy.SIDECAR, FiredBy.NONE])

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nats_scheduler.message.advisory_messages import ADVISORY_TYPE, SCHEDULE_CHANGED
+from nats_scheduler.message.findings import Code
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
@@ -33,6 +34,18 @@ def test_the_fields_that_are_written_are_described_and_no_field_is_that_nothing_
     for said, written in ((described, source.log_events()), (published, source.advisories())):
         assert {name: fields - said[name] for name, fields in written.items() if not fields <= said[name]} == {}
         assert set().union(*said.values()) - source.field_names() - {"exception"} == set()
+
+
+def test_what_is_a_finding_too_has_its_code_as_a_name() -> None:
+    noticed_over_time = {"schedule_replaced_unfired", "schedule_silent", "schedule_only_dropped", "target_mapped"}
+    of_schedules = {"schedule_rejected", "header_misnamed", "schedule_ends_early", "fire_refused"}
+    both = {*noticed_over_time, *of_schedules, "target_unconsumed", "calendar_missing", "cannot_serve"}
+    assert {*KINDS} & {*Code} == both
+    assert {*described_events()} & {*Code} == both | {
+        "schedule_ends_by_age",
+        "schedules_unserved",
+        "jetstream_unavailable",
+    }
 
 
 def test_each_field_is_explained_once_and_no_other_is() -> None:
@@ -74,7 +87,10 @@ def test_a_name_is_followed_through_functions_and_refused_where_it_cannot_be(
             "    write('chosen', g=1)\n"
             "    logger().debug('directly', exc_info=error)\n"
             "    teller._warn('in a dictionary', {'h': 1, **more})\n"
-        ) == {"called": {"f"}, "chosen": {"g"}, "directly": {"exception"}, "in a dictionary": {"h"}}
+            "def alert(kind, fields):\n"
+            "    def report(event): problem(kind, **fields(event))\n"
+            "TABLE = {1: alert(Code.COPIED, lambda event: {'i': event})}\n"
+        ) == {"called": {"f"}, "chosen": {"g"}, "directly": {"exception"}, "in a dictionary": {"h"}, "copied": {"i"}}
         for text in (
             "def f(name): logger().info('a' + name)",
             "def f(given):\n    name = 'a'\n    logger().info(name)",

@@ -1,6 +1,6 @@
 """Targets that nobody consumes for a day are announced: on a real server, with a clock that the test moves."""
 
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.consumption import Consumption, stalled, unconsumed
 from nats_scheduler.schedule.instants import DAY, HOUR

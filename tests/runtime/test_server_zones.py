@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.finding_codes import Code
+from nats_scheduler.message.findings import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.zone_data import package_folder

@@ -9,9 +9,9 @@ from functools import cache
 import pytest
 
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.runtime.shared import (
     FAILING,
     MAX_ENTRY_BYTES,

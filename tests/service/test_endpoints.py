@@ -203,7 +203,7 @@ async def test_patterns_and_messages_are_computed_explained_and_checked(asked: A
     outside = await asked.answer("check", headers=headers, stream="O", subject="O.new")
     assert (outside["valid"], outside["error"]["err_code"]) == (False, 10190)
     misnamed = await asked.answer("check", headers={"Nats-Schedul": "@every 5m"})
-    assert (misnamed["message"], len(misnamed["warnings"])) == ("ordinary", 1)
+    assert (misnamed["message"], [one["code"] for one in misnamed["findings"]]) == ("ordinary", ["header_misnamed"])
     for endpoint, body, code, part in WRONG:
         refused = await ask(asked.account.connection, endpoint, body)
         assert isinstance(refused, Refusal), refused

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.errors import DeadlineError
-from nats_scheduler.doctor.finding_codes import Code
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
+from nats_scheduler.message.findings import Code
 from nats_scheduler.observe.documents import ReportDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
@@ -36,10 +36,10 @@ FROM_WITHIN = {
     Code.DORMANT,
     Code.COPIES_REMOVE_SCHEDULES,
     Code.EVICTS_SOON,
-    Code.ENDS_BEFORE_FIRE,
-    Code.SCHEDULE_INVALID,
+    Code.SCHEDULE_ENDS_EARLY,
+    Code.SCHEDULE_REJECTED,
     Code.CALENDAR_MISSING,
-    Code.HEADERS_MISNAMED,
+    Code.HEADER_MISNAMED,
     Code.DEFECT_COPIES_STALL,
     Code.SHORT_DUPLICATE_WINDOW,
     Code.NO_GUARD,
@@ -54,7 +54,7 @@ def codes(answer: dict[str, Any]) -> set[str]:
 
 
 def refusals(answer: dict[str, Any]) -> set[str]:
-    return codes(answer) & {"fires_refused", "permission_missing"}
+    return codes(answer) & {"fire_refused", "permission_missing"}
 
 
 async def has_read(account: Account, stream: str) -> None:
@@ -183,7 +183,7 @@ async def test_a_stream_that_nothing_fires_is_a_finding_of_a_sidecar_that_does_n
         async with sidecar_on(server.url) as running:
             await running.told_of("schedules_unserved", stream="LEFT")
             found = await examined_anew(account, monkeypatch)
-            (one,) = [one for one in found["findings"] if one["code"] == Code.SCHEDULES_WITHOUT_FLAG]
+            (one,) = [one for one in found["findings"] if one["code"] == Code.SCHEDULES_UNSERVED]
             assert (one["stream"], one["subject"]) == ("LEFT", "LEFT.s")
             health = await answered(account.connection, "health.get")
             assert health["ready"]
@@ -201,7 +201,7 @@ async def test_a_finding_appears_and_is_gone_with_the_next_examination(
         found = await found_by(account, "O", monkeypatch)
         assert (found["worst"], found["counts"]["error"], found["omitted"]) == ("error", 1, 0)
         (finding,) = found["findings"]
-        command = [one for one in await findings_on(server, "O") if one.code is Code.SCHEDULE_INVALID]
+        command = [one for one in await findings_on(server, "O") if one.code is Code.SCHEDULE_REJECTED]
         assert [(finding["code"], finding["what"], finding["command"])] == [
             (one.code.value, one.what, one.command) for one in command
         ], "the command finds the same"
@@ -259,7 +259,7 @@ async def test_refused_fires_and_the_permission_that_is_missing_are_found(
 
         async def found() -> dict[str, Any] | None:
             answer = await answered(account.connection, "findings.list")
-            return answer if refusals(answer) == {"fires_refused", "permission_missing"} else None
+            return answer if refusals(answer) == {"fire_refused", "permission_missing"} else None
 
         answer = await eventually(found, describe="the refusal is found")
         (missing,) = [one for one in answer["findings"] if one["code"] == "permission_missing"]
@@ -284,8 +284,8 @@ async def test_each_sidecar_finds_the_refused_fires_of_the_other(
 
             async def finds_all(endpoint: str = endpoint) -> bool:
                 answer = await answered(account.connection, endpoint)
-                listed = [finding for finding in answer["findings"] if finding["code"] == "fires_refused"]
-                unlisted = [more["number"] for more in answer["unlisted"] if more["code"] == "fires_refused"]
+                listed = [finding for finding in answer["findings"] if finding["code"] == "fire_refused"]
+                unlisted = [more["number"] for more in answer["unlisted"] if more["code"] == "fire_refused"]
                 return (len(listed), unlisted) == (10, [20])
 
             await eventually(finds_all, describe="all 30 schedules are counted")
@@ -361,6 +361,9 @@ async def test_many_findings_are_counted_and_the_first_are_listed_as_far_as_the_
             await account.publish(f"O.wrong.{number}", schedule("O", "@every soon"))
         found = await found_by(account, "O", monkeypatch)
     assert found["counts"]["error"] == 24
-    assert {one["code"]: one["number"] for one in found["unlisted"]} == {"ends_before_fire": 2, "schedule_invalid": 2}
+    assert {one["code"]: one["number"] for one in found["unlisted"]} == {
+        "schedule_ends_early": 2,
+        "schedule_rejected": 2,
+    }
     assert found["omitted"] == 21 - len(found["findings"]) > 0
-    assert codes(found) <= {"ends_before_fire", "schedule_invalid"}, "the worst come first"
+    assert codes(found) <= {"schedule_ends_early", "schedule_rejected"}, "the worst come first"

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_named() -> None:
         ),
     }
     bad = {
-        "Stream O is dormant: nothing fires its schedules. Graduate it.": on(stream(mode="dormant")),
+        "Stream O is dormant: nothing fires its Nats-Schedule until it is graduated.": on(stream(mode="dormant")),
         "Stream O has no owner: nothing fires its schedules.": on(stream(owner=None)),
         "No sidecar answers: none runs.": on(own=AnswerState(health(), NOON, "none runs", is_absent=True)),
         "no connection": on(own=answered(health("one", "no connection"))),
@@ -178,13 +178,13 @@ def test_the_words_of_the_search_are_those_of_the_service() -> None:
 
 def test_findings_are_grouped_and_their_numbers_are_those_of_all() -> None:
     same: dict[str, Any] = {"severity": "error", "stream": "O", "why": "why", "subject": "O.a", "command": "do it"}
-    invalid = [{**same, "code": "schedule_invalid", "what": f"no {n}"} for n in range(2)]
+    invalid = [{**same, "code": "schedule_rejected", "what": f"no {n}"} for n in range(2)]
     missing = [{**same, "code": "calendar_missing", "what": "de", "stream": stream} for stream in ("O", "P")]
     unlisted = [{"code": "calendar_missing", "stream": "O", "number": 7}]
     report: Any = {**HEAD, "findings": [*invalid, *missing], "unlisted": unlisted}
     found = [(one.code, one.stream, one.number, one.commands) for one in grouped(report)]
     assert found == [
-        ("schedule_invalid", "O", 2, ["do it"]),
+        ("schedule_rejected", "O", 2, ["do it"]),
         ("calendar_missing", "O", 8, ["do it"]),
         ("calendar_missing", "P", 1, ["do it"]),
     ]

@@ -14,7 +14,8 @@ from nats_scheduler.control.errors import ConnectionLostError, DeadlineError
 from nats_scheduler.control.transport import ANSWER_SECONDS, RESEND_INTERVAL_SECONDS
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import FetchContent, Fire
-from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
+from nats_scheduler.engine.inputs import Refused
+from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.network import Fate, Perfect
 from tests.judge.history import SECOND

@@ -209,7 +209,7 @@ async def test_failures_are_searched_by_kind_and_time(scene: Scene) -> None:
 
 async def test_the_reason_of_a_rejection(scene: Scene) -> None:
     await scene.page.shows("/schedule?stream=O&subject=O.invalid", "Rejected: it never fires", "@every soon")
-    await scene.page.shows("/schedule?stream=O&subject=O.misnamed", "Nats-Schedul</bdi>")
+    await scene.page.shows("/schedule?stream=O&subject=O.misnamed", "Nats-Schedul is no header of a schedule")
     listed = await scene.page.shows("/rejected?stream=O", "O.invalid</bdi>", "O.misnamed</bdi>")
     assert subjects(listed) == ["O.invalid", "O.misnamed"]
     await scene.page.shows("/failures", "schedule rejected", "header misnamed", "O.invalid</bdi>")

@@ -20,13 +20,14 @@ from nats_scheduler.engine.actions import PublishFires, Report
 from nats_scheduler.engine.events import AttemptRefused, FireRefused
 from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.firing.building import PAYLOAD_TOO_LARGE, assembled, refusal_of, too_large
-from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
+from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.state import EngineState
-from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
+from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import report_headers
 from nats_scheduler.message.headers import Header
+from nats_scheduler.message.rejection import NOT_PERMITTED, Failing
 from nats_scheduler.schedule.instants import SECOND
 
 UNLOOKED_LIMIT_NS = 2 * SECOND

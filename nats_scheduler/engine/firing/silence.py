@@ -39,6 +39,11 @@ UNSTORED = (Stage.BACKING_OFF, Stage.BLOCKED)
 """The stages in which a fire that is due is not stored, until it is tried again."""
 
 
+def is_silent(unstored_for: int, period: int) -> bool:
+    """Return whether a schedule is silent whose fire was due this long (ns) ago, a period (ns) before the next one."""
+    return unstored_for >= max(SILENT_PERIODS * period, SILENT_AFTER_NS)
+
+
 def tried_again(state: EngineState, held: Held, now: int) -> None:
     """Report a schedule whose fire was not stored and is tried again at `now` (ns), if it is silent."""
     flight = held.flight
@@ -46,7 +51,7 @@ def tried_again(state: EngineState, held: Held, now: int) -> None:
         return
     first = held.fire_time if flight.missed_since is None else flight.missed_since
     following = held.next_fire(first) if now - first >= SILENT_AFTER_NS and held.may_fire else None
-    if following is None or now - held.send_time_of(first) < max(SILENT_PERIODS * (following - first), SILENT_AFTER_NS):
+    if following is None or not is_silent(now - held.send_time_of(first), following - first):
         return
     if flight.silence_reported_at and now - flight.silence_reported_at < REPEATED_AFTER_NS:
         return

@@ -20,12 +20,12 @@ A schedule that waits has no `Flight`: of a million, few have one at any time.
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.identity import number_after
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -78,14 +78,6 @@ IN_PROGRESS = (Stage.FETCHING, *WITH_CONTENT, Stage.BLOCKED, Stage.IN_FLIGHT, St
 
 DONE = (Stage.PURGING, Stage.DONE_BY_OWNER, Stage.UNPURGEABLE)
 """The stages in which a schedule fires no more."""
-
-
-class Failing(NamedTuple):
-    """Why the server does not take the fires of a schedule, and since when (ns)."""
-
-    code: int
-    description: str
-    since: int
 
 
 @dataclass(slots=True)

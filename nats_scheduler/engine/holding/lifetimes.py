@@ -24,7 +24,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.engine.inputs import RemovalRequested
-from nats_scheduler.message.ages import is_cut_off
+from nats_scheduler.message.ages import is_cut_off, is_early
 from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, header_value
 from nats_scheduler.message.reading import lifetime_of
 from nats_scheduler.message.runs import MessageRun
@@ -138,7 +138,7 @@ class Lifetimes:
     def early(self, held: Held) -> Ending | None:
         """Return what ends a schedule before its next fire, None if nothing does."""
         ends = self.ends(held)
-        if ends > held.send_time:
+        if not is_early(ends, held.send_time):
             return None
         return Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
 

@@ -24,10 +24,11 @@ from itertools import islice
 
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import SchedulesFailing, StillRefused
-from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS, Failing, wait_after
+from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS, wait_after
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.scheduled import Schedules
 from nats_scheduler.message.generated import UNDECIDED, WRONG_LAST_SEQUENCE
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND

@@ -13,6 +13,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import DONE, Flight
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.message.ages import is_early
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Every
 
@@ -63,7 +64,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     if held.no_fire is not None:
         return Outlook(None, State(held.no_fire.value))
     ends, fire_time, send_time = lifetimes.ends(held), held.fire_time, held.send_time
-    if ends <= send_time:
+    if is_early(ends, send_time):
         return Outlook(None, State.EXPIRING)
     usual = State.WAITING if flight is None else _in_flight(flight)
     if send_time > now:
@@ -73,7 +74,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     following = fire_after(held.pattern, held.stored_at, fire_time, now) if by_server else held.next_to_send(now)
     if following is None:
         return Outlook(fire_time, _due(usual)) if held.ends_by_itself else Outlook(None, State.ENDED)
-    return Outlook(None, State.EXPIRING) if ends <= held.send_time_of(following) else Outlook(following, usual)
+    return Outlook(None, State.EXPIRING) if is_early(ends, held.send_time_of(following)) else Outlook(following, usual)
 
 
 def _in_flight(flight: Flight) -> State:

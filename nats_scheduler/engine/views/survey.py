@@ -13,7 +13,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.table import text_of
 from nats_scheduler.engine.views.conditions import Condition, covered
@@ -21,6 +20,7 @@ from nats_scheduler.engine.views.outlook import Outlook, State, is_searched
 from nats_scheduler.engine.views.rows import Portion, Rows
 from nats_scheduler.engine.views.seen import JUDGED, SEARCHED, Question, Seen, Work, taken
 from nats_scheduler.engine.views.view import EXPIRES, SHOWN_AS_FAILING, EngineView, ListedSchedule
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.subjects import is_covered
 
 MAX_OF_A_KIND = 10

@@ -34,7 +34,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.holding.flight import Failing, Flight
+from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.inactive import Inactive, Rejected
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
@@ -56,9 +56,20 @@ from nats_scheduler.engine.views.seen import (
     taken,
 )
 from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.message.ages import is_cut_off
+from nats_scheduler.message.ages import Removal, is_cut_off
+from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.jitter import stored_timetable
+from nats_scheduler.message.rejection import Failing
+from nats_scheduler.message.schedule_findings import (
+    End,
+    KnownSchedule,
+    header_misnamed,
+    schedule_findings,
+    schedule_rejected,
+)
 from nats_scheduler.message.schedule_form import Terms
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded
@@ -155,6 +166,32 @@ class ListedSchedule:
             return False
         return is_cut_off(self.timetable, self.ends)
 
+    def known(self, rules: StreamRules, server: Capabilities | None, at: int) -> KnownSchedule:
+        """Return what is known of it `at` an instant (ns) on a stream with these rules."""
+        return KnownSchedule(
+            self.terms,
+            self.timetable,
+            rules,
+            server,
+            at,
+            is_stored=True,
+            is_by_server=_IS_BY_SERVER[self.fired_by],
+            end=self._end(at),
+            lacks_calendar=self.state is State.NO_CALENDAR,
+            refusal=self.failing,
+            is_paused=self.state is State.PAUSED,
+        )
+
+    def _end(self, at: int) -> End | None:
+        """Return the end that its stream makes of it, None where it keeps it, and while it is paused."""
+        if self.ends is None or self.state is State.PAUSED:
+            return None
+        removal = Removal(self.ends, self.ended_by is Ending.MAX_AGE)
+        if self.state is not State.EXPIRING:
+            return End(removal, None, self.is_cut_off)
+        due = self.fire_after(at) if self.timetable.repeats else self.timetable.first_fire()
+        return End(removal, due, cuts_off=False)
+
     def with_calendars(self, known: KnownCalendars) -> "ListedSchedule":
         """Return the same schedule with the days of its calendars, if it names any."""
         pattern = self.pattern
@@ -170,6 +207,22 @@ class ListedSchedule:
         """The instant (ns) at which its next fire is sent if a jitter delays it, else None."""
         return None if self.next_fire is None else self.timetable.delayed_to(self.next_fire)
 
+
+def findings_on(
+    listed: ListedSchedule | None,
+    rejected: Rejected | None,
+    misnamed: HeadersMisnamed | None,
+    rules: StreamRules,
+    server: Capabilities,
+    at: int,
+) -> list[Finding]:
+    """Return what is found about the last message on a subject `at` an instant (ns), as far as it is one of these."""
+    found = [] if rejected is None else [schedule_rejected(rejected.rejection.shortened())]
+    found += [] if misnamed is None else [header_misnamed(misnamed.headers)]
+    return found if listed is None else [*found, *schedule_findings(listed.known(rules, server, at))]
+
+
+_IS_BY_SERVER = {FiredBy.SIDECAR: False, FiredBy.SERVER: True, FiredBy.NONE: None}
 
 FIRING = frozenset({State.WAITING, State.FAILING, State.UNFINISHED, State.NO_CALENDAR})
 """The states of schedules that have a fire to come while their stream keeps them."""

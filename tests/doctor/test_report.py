@@ -2,8 +2,8 @@
 
 import re
 
-from nats_scheduler.doctor.finding import MAX_LISTED, Finding, report_of
-from nats_scheduler.doctor.finding_codes import Code, Severity
+from nats_scheduler.doctor.report import MAX_LISTED, report_of
+from nats_scheduler.message.findings import Code, Finding, Severity
 from tests.house.sources import ROOT
 
 NOTE = Finding(Code.COPIED, "what", "command", "A", "a")
@@ -21,11 +21,11 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_many_of_one_code_on_one_stream_are_counted_and_not_listed() -> None:
-    many = [Finding(Code.SCHEDULE_INVALID, "what", "command", "A", f"a.{n:02}") for n in range(MAX_LISTED + 3)]
-    few = [Finding(Code.SCHEDULE_INVALID, "what", "command", "B", "b")]
+    many = [Finding(Code.SCHEDULE_REJECTED, "what", "command", "A", f"a.{n:02}") for n in range(MAX_LISTED + 3)]
+    few = [Finding(Code.SCHEDULE_REJECTED, "what", "command", "B", "b")]
     report = report_of([*reversed(many), *few, NOTE])
     assert list(report.findings) == [*many[:MAX_LISTED], *few, NOTE]
-    assert report.unlisted == {(Code.SCHEDULE_INVALID, "A"): 3}
+    assert report.unlisted == {(Code.SCHEDULE_REJECTED, "A"): 3}
     assert (report.number_of(Severity.ERROR), report.number_of(Severity.NOTE)) == (len(many) + 1, 1)
     before = report_of([ERROR], {(Code.NO_SIDECAR, "B"): 2, (Code.COPIED, "A"): 0})
     assert before.unlisted == {(Code.NO_SIDECAR, "B"): 2}, "what was left out before is counted too"

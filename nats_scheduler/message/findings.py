@@ -1,12 +1,18 @@
-"""What the doctor can find: the code of each finding, its severity, and why it matters.
+"""The catalogue of findings: the code of each, its severity, and why it matters.
+
+Whatever says that something is wrong, or may be meant otherwise, says it as a finding: `check` and what stores a
+schedule, the doctor, `ls`, `info`, the status page and `/readyz`. Log lines and
+advisories about the same have its name.
 
 Rule: each code has a heading of its name in `docs/operating/doctor.md`, and each heading of a finding there is a
 code. The severity belongs to the code, so that a script can name the codes that it accepts. What exactly is wrong, and
-what to type, depends on the facts; the checks write it.
+what to type, depends on the facts: of one schedule `message.schedule_findings` writes it, of all else the checks of the
+doctor.
 """
 
+import shlex
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 
 class Severity(StrEnum):
@@ -60,9 +66,9 @@ class Code(StrEnum):
     )
     NO_INTEREST = "no_interest", _E, "the server acknowledges what is published there, and does not store it"
     EVICTS_SOON = "evicts_soon", _E, "a full stream removes its oldest messages, and schedules are the oldest"
-    FIRES_REFUSED = "fires_refused", _E, "the sidecar retries them, and nothing is stored until the cause is removed"
-    ENDS_BEFORE_FIRE = "ends_before_fire", _E, "the stream removes the schedule before it fires"
-    SCHEDULE_INVALID = "schedule_invalid", _E, "it stays stored and never fires"
+    FIRE_REFUSED = "fire_refused", _E, "the sidecar retries them, and nothing is stored until the cause is removed"
+    SCHEDULE_ENDS_EARLY = "schedule_ends_early", _E, "the stream removes the schedule before it fires"
+    SCHEDULE_REJECTED = "schedule_rejected", _E, "it stays stored and never fires"
     TARGET_WITHOUT_STREAM = "target_without_stream", _E, "no fire can be stored there, and the sidecar retries them"
     CALENDAR_MISSING = (
         "calendar_missing",
@@ -89,14 +95,14 @@ class Code(StrEnum):
     )
     ZONE_DATA_OLD = "zone_data_old", _W, "cron schedules fire at the wrong hour where a country has changed its clocks"
     CANNOT_SERVE = "cannot_serve", _W, "if no other sidecar can, nothing fires there"
-    SCHEDULES_WITHOUT_FLAG = "schedules_without_flag", _W, "no program fires these headers on this stream"
+    SCHEDULES_UNSERVED = "schedules_unserved", _W, "no program fires these headers on this stream"
     SHORT_DUPLICATE_WINDOW = "short_duplicate_window", _W, "a fire that is repeated after a fault may be stored twice"
-    ENDS_BY_AGE = (
-        "ends_by_age",
+    SCHEDULE_ENDS_BY_AGE = (
+        "schedule_ends_by_age",
         _W,
         "at that age the stream removes the schedule, and it never fires again",
     )
-    HEADERS_MISNAMED = "headers_misnamed", _W, "no program reads a header of this name"
+    HEADER_MISNAMED = "header_misnamed", _W, "no program reads a header of this name"
     SCHEDULES_EQUAL = "schedules_equal", _W, "the same message is stored several times at each fire"
     TARGET_UNREAD = "target_unread", _W, "what fires there is stored, and no program receives it"
     SCHEDULE_REPLACED_UNFIRED = (
@@ -110,6 +116,13 @@ class Code(StrEnum):
     TARGET_UNCONSUMED = "target_unconsumed", _W, "what fires there is stored, and nobody works on it"
     GRADUATION_BLOCKED = "graduation_blocked", _W, "`graduate` refuses to hand the schedules over to the server"
     POLICIES_IGNORED = "policies_ignored", _W, "the server fires the schedule whenever its pattern says, without an end"
+    POLICY_WITHOUT_EFFECT = "policy_without_effect", _W, "the schedule does not do what its publisher wrote"
+    SKIPPED_AT_ONCE = "skipped_at_once", _W, "what it was to deliver is never delivered"
+    SCHEDULE_ENDS_WITHIN_JITTER = (
+        "schedule_ends_within_jitter",
+        _W,
+        "how long it is delayed depends on its sequence, so it may end unfired",
+    )
     DEFECT_ZONE_GAP = (
         "defect_zone_gap",
         _W,
@@ -126,5 +139,59 @@ class Code(StrEnum):
     AT_ONLY = "at_only", _N, "the server refuses @every and cron patterns with 10189, and ignores sources"
     PERMISSION_OPTIONAL = "permission_optional", _N, "everything still fires without it"
     PERMISSION_UNCLEAR = "permission_unclear", _N, "a denied publish shows only when a fire is refused"
+    WEEKDAYS_NUMBERED = "weekdays_numbered", _N, "a pattern that was written for Quartz fires a day too late"
+    CALENDAR_UNREAD = "calendar_unread", _N, "without its calendar a schedule waits, and fires nothing"
+    TARGET_TO_ALLOW = "target_to_allow", _N, "a sidecar that does not allow the target rejects the schedule"
+    CONSUMER_TO_NAME = (
+        "consumer_to_name",
+        _N,
+        "such a stream shows only by a consumer when a fire is finished",
+    )
+    MAY_BE_EVICTED = "may_be_evicted", _N, "a schedule that waits for long is among the oldest messages"
+    STREAM_SOURCE_REFUSED = (
+        "stream_source_refused",
+        _N,
+        "after an upgrade the schedule cannot be stored again",
+    )
     COPIED = "copied", _N, "the copies of schedules do not fire there"
     NOT_EXAMINED = "not_examined", _N, "something may be wrong there that is not listed here"
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong; `stream` and `subject` are None if it is about more than that."""
+
+    code: Code
+    what: str
+    """A description of what is wrong, with the values that show it."""
+    command: str
+    """The command to type, or the change to make.
+
+    A command stands alone or is followed by a comma and what to know of it. Words in capitals are for the reader to
+    choose; where the program asks for more it offers a default. `tests/doctor/test_advice.py` types each of them.
+    """
+    stream: str | None = None
+    subject: str | None = None
+
+    def of(self, stream: str, subject: str) -> Self:
+        """Return the finding about the schedule on a subject, which its sentence names; it calls it *it* before."""
+        return self._replace(what=f"{subject}: {self.what}", stream=stream, subject=subject)
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and what helps, as it is shown beside the schedule; the code leads to the page."""
+        return f"{self.what}; {self.command} ({self.code})"
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of its code."""
+        return self.code.severity
+
+    @property
+    def why(self) -> str:
+        """Why it matters."""
+        return self.code.why
+
+
+def typed(*words: str) -> str:
+    """Return a command as it is typed into a shell: subjects may contain characters that mean something there."""
+    return shlex.join(words)

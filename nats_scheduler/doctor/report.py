@@ -1,16 +1,15 @@
-"""A finding, and the report of all of them: worst first, and bounded.
+"""The report of all findings: worst first, and bounded.
 
 Rule: of one code and stream at most `MAX_LISTED` findings are listed, and the number of the others is given, because a
 stream of a million invalid schedules has one cause.
 Cost: one sort of what was found.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.doctor.finding_codes import Code, Severity
+from nats_scheduler.message.findings import Code, Finding, Severity
 
 MAX_LISTED = 10
 """Most findings of one code and stream that are listed."""
@@ -19,50 +18,10 @@ _RANK = {severity: number for number, severity in enumerate(Severity)}
 _CODE_RANK = {code: number for number, code in enumerate(Code)}
 
 
-class Finding(NamedTuple):
-    """One thing that is wrong; `stream` and `subject` are None if it is about more than that."""
-
-    code: Code
-    what: str
-    """A description of what is wrong, with the values that show it."""
-    command: str
-    """The command to type, or the change to make.
-
-    A command stands alone or is followed by a comma and what to know of it. Words in capitals are for the reader to
-    choose; where the program asks for more it offers a default. `tests/doctor/test_advice.py` types each of them.
-    """
-    stream: str | None = None
-    subject: str | None = None
-
-    @property
-    def severity(self) -> Severity:
-        """The severity of its code."""
-        return self.code.severity
-
-    @property
-    def why(self) -> str:
-        """Why it matters."""
-        return self.code.why
-
-
-def typed(*words: str) -> str:
-    """Return a command as it is typed into a shell: subjects may contain characters that mean something there."""
-    return shlex.join(words)
-
-
 Unlisted = Mapping[tuple[Code, str | None], int]
 """The numbers of further findings, by their code and stream."""
 
 NONE_UNLISTED: Unlisted = {}
-
-ANNOUNCED = (
-    Code.SCHEDULE_REPLACED_UNFIRED,
-    Code.SCHEDULE_SILENT,
-    Code.SCHEDULE_ONLY_DROPPED,
-    Code.TARGET_UNCONSUMED,
-    Code.TARGET_MAPPED,
-)
-"""The findings that sidecars announce when they notice them, as advisories of the same names."""
 
 
 class DoctorReport(NamedTuple):

@@ -1,0 +1,153 @@
+"""What is found about one schedule: before it is stored and while it is, it is the same and reads the same.
+
+Of `message/schedule_findings.py`; and the words of `message/stream_findings.py`.
+"""
+
+import re
+
+import pytest
+
+from nats_scheduler.engine.stored_schedules import StoredSchedules
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.message.capabilities import Capabilities, capabilities_of
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.findings import Code, Finding
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.schedule_findings import findings_about, header_misnamed, schedule_findings
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_findings import ANNOUNCED, announced
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.testing.manual_clock import START
+
+V2_11, V2_14 = capabilities_of("2.11.11"), capabilities_of("2.14.6")
+
+RULES = StreamRules("S", ("s.>",), allow_msg_ttl=True, keeps_acknowledged=True)
+AGED = StreamRules("S", ("s.>",), allow_msg_ttl=True, max_age=HOUR)
+QUEUE = StreamRules("S", ("s.>",))
+OF_SERVER = StreamRules("S", ("s.>",), has_policies=False)
+MOVING = StreamRules("S", ("s.>",), moves_subjects=True)
+
+Headers = dict[str, str]
+
+
+def block_of(pattern: str, more: Headers, prefix: str = "") -> bytes:
+    headers = {f"{prefix}Nats-Schedule": pattern, f"{prefix}Nats-Schedule-Target": "s.out", **more}
+    return with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in headers.items()])
+
+
+def before(block: bytes, rules: StreamRules, server: Capabilities, fired_by: FiredBy) -> list[Finding]:
+    """Return what is found before it is stored."""
+    reading = read_message(block, "s.s", START, rules, DIALECTS)
+    assert reading is not None
+    assert reading.defined is not None, reading.fault
+    by_server = fired_by is FiredBy.SERVER
+    return list(findings_about(block, reading.defined, rules, START, server, is_by_server=by_server))
+
+
+def listed(block: bytes, rules: StreamRules, fired_by: FiredBy) -> ListedSchedule:
+    """Return the schedule as it is listed as soon as it is stored."""
+    read = StoredSchedules(rules, DIALECTS, fired_by)
+    read.take([StoredMessage("s.s", 1, START, block, b"")], START)
+    (found,) = read.view.page(START).answer().schedules
+    return found
+
+
+TIME = re.compile(r" at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ,?| at that age,?")
+
+
+def words(findings: list[Finding]) -> list[tuple[Code, str, str]]:
+    """Return the findings without the times that are known only once it is stored."""
+    return [(one.code, TIME.sub("", one.what).replace("next fire", "first fire"), one.command) for one in findings]
+
+
+SAME: dict[Code, tuple[str, Headers, StreamRules, Capabilities, FiredBy]] = {
+    Code.POLICIES_IGNORED: ("@every 1h", {"Nats-Schedule-X-Limit": "3"}, RULES, V2_14, FiredBy.SERVER),
+    Code.SCHEDULE_ENDS_EARLY: ("@every 2h", {}, AGED, V2_11, FiredBy.SIDECAR),
+    Code.SCHEDULE_ENDS_BY_AGE: ("@every 1m", {}, AGED, V2_11, FiredBy.SIDECAR),
+    Code.POLICY_WITHOUT_EFFECT: ("@every 1h", {"Nats-Schedule-X-Grace": "1m"}, RULES, V2_11, FiredBy.SIDECAR),
+    Code.DEFECT_INTERVAL_ROUNDED: ("@every 1500ms", {}, RULES, V2_14, FiredBy.SERVER),
+    Code.DEFECT_FAR_TIME: ("@at 2300-01-01T00:00:00Z", {}, RULES, V2_14, FiredBy.SERVER),
+    Code.DEFECT_ZONE_GAP: ("@daily", {"Nats-Schedule-Time-Zone": "Africa/Cairo"}, RULES, V2_14, FiredBy.SERVER),
+    Code.DEFECT_SOURCE_TRANSFORMED: ("@hourly", {"Nats-Schedule-Source": "s.in"}, MOVING, V2_14, FiredBy.SERVER),
+}
+
+
+@pytest.mark.parametrize("code", SAME)
+def test_it_reads_the_same_before_it_is_stored_and_while_it_is(code: Code) -> None:
+    pattern, more, rules, server, fired_by = SAME[code]
+    block = block_of(pattern, more)
+    known = listed(block, rules, fired_by).known(rules, server, START)
+    found = before(block, rules, server, fired_by)
+    assert [one.code for one in found] == [code]
+    assert words(list(schedule_findings(known))) == words(found)
+
+
+def test_an_early_end_is_said_with_what_ends_it_and_the_fire_that_is_lost() -> None:
+    (by_age,) = before(block_of("@every 2h", {}), AGED, V2_11, FiredBy.SIDECAR)
+    assert by_age.what.startswith("max_age of the stream (1h0m0s) removes it before its first fire at ")
+    assert by_age.command == "nats stream edit S --max-age 26h, or: published with Nats-TTL: never it stays"
+    block = block_of("@every 2h", {"Nats-TTL": "30m"})
+    (by_ttl,) = before(block, AGED, V2_11, FiredBy.SIDECAR)
+    assert by_ttl.what.startswith("its own Nats-TTL ends it before its first fire at ")
+    (stored,) = schedule_findings(listed(block, AGED, FiredBy.SIDECAR).known(AGED, V2_11, START))
+    assert re.fullmatch(r"its own Nats-TTL ends it at \S+, before its next fire at \S+", stored.what)
+
+
+def test_what_the_server_ignores_is_nothing_where_a_sidecar_fires() -> None:
+    block = block_of("@every 1h", {"Nats-Schedule-X-Limit": "3"})
+    assert before(block, RULES, V2_11, FiredBy.SIDECAR) == []
+    assert before(block_of("@every 1500ms", {}), RULES, V2_11, FiredBy.SIDECAR) == []
+    reading = read_message(block, "s.s", START, RULES, DIALECTS)
+    assert reading is not None
+    unknown = findings_about(block, reading.defined, RULES, START)
+    assert [one.code for one in unknown] == [Code.POLICIES_IGNORED], "who fires it is not known"
+
+
+def test_what_a_stranger_writes_makes_no_long_finding() -> None:
+    many = {f"Nats-Schedule-X-Unknown-{number}": "x" * 1_000 for number in range(60)}
+    (found,) = before(block_of("@every 1h", many), OF_SERVER, V2_14, FiredBy.SERVER)
+    assert (found.code, len(found.sentence) < 1_000) == (Code.POLICIES_IGNORED, True)
+    (found,) = before(block_of("@hourly", {"Nats-Schedule-Source": f"s.{'x' * 60_000}"}), MOVING, V2_14, FiredBy.SERVER)
+    assert (found.code, len(found.sentence) < 1_000) == (Code.DEFECT_SOURCE_TRANSFORMED, True)
+
+
+def test_a_paused_schedule_has_no_end_and_no_fire_that_is_skipped() -> None:
+    block = block_of("@at 2020-01-01T00:00:00Z", {"Nats-Schedule-X-Missed": "skip", "Nats-TTL": "1m"})
+    reading = read_message(block, "s.s", START, AGED, DIALECTS)
+    assert reading is not None
+    said = [
+        findings_about(block, reading.defined, AGED, START, is_by_server=False, is_paused=one) for one in (False, True)
+    ]
+    assert [[one.code for one in found] for found in said] == [[Code.SKIPPED_AT_ONCE], []]
+
+
+def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
+    block = with_headers(EMPTY_BLOCK, [(b"Nats-Schedul", b"@daily"), (b"Nats-Schedule-Timezone", b"UTC")])
+    (found,) = findings_about(block, None, RULES, START)
+    assert found.code is Code.HEADER_MISNAMED
+    assert found.what.count("may be meant") == 2
+    assert header_misnamed([]).sentence.endswith("publish it again with the right names (header_misnamed)")
+
+
+def test_a_report_names_the_schedule_before_its_finding() -> None:
+    (found,) = before(block_of("@every 1m", {}), AGED, V2_11, FiredBy.SIDECAR)
+    named = found.of("S", "s.s")
+    assert (named.stream, named.subject, named.what) == ("S", "s.s", f"s.s: {found.what}")
+
+
+def test_what_is_announced_is_said_with_the_values_of_its_advisory() -> None:
+    values = {"seq": 7, "since": "S", "reason": "R", "target": "T", "policy": "P", "dropped": 3}
+    for code in ANNOUNCED:
+        found = announced(code, "ORDERS", "a b", values)
+        assert (found.code, found.stream, found.subject) == (code, "ORDERS", "a b")
+        assert "a b" in found.what
+        assert "{" not in found.what + found.command
+    silent = announced(Code.SCHEDULE_SILENT, "ORDERS", "a b", values)
+    assert silent.command == "nats-scheduler info ORDERS 'a b'", "as a shell takes it"
+
+
+def test_what_has_lived_for_longer_than_its_stream_allows_is_no_surprise() -> None:
+    rules = StreamRules("S", ("s.>",), max_age=DAY)
+    assert before(block_of("@at 2020-01-01T00:00:00Z", {}), rules, V2_11, FiredBy.SIDECAR) == []
