@@ -175,11 +175,8 @@ DEAR: dict[str, tuple[str, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("what", DEAR)
-async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocent: Served, what: str) -> None:
-    """Sent as fast as they are answered, eight at a time."""
-    name, body = DEAR[what]
-    endpoint = "schedules.next" if name == "next" else name
+async def asked_eight_at_a_time(served: Served, endpoint: str, body: bytes) -> list[Any]:
+    """Send a request as fast as it is answered while the innocent schedule sings on; return what was answered."""
     answered: list[Any] = []
 
     async def ask_again(account: Account) -> None:
@@ -189,15 +186,36 @@ async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocen
             except SchedulerError as error:
                 answered.append(error)
 
-    async with account_on(innocent.url) as account:
+    async with account_on(served.url) as account:
         tasks = [asyncio.create_task(ask_again(account)) for _ in range(8)]
-        async with watching(innocent, "health.get"):
-            await sings_on(innocent)
+        async with watching(served, "health.get"):
+            await sings_on(served)
             await eventually(lambda: len(answered) >= 8, describe="the dear ones are answered too")
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    return answered
+
+
+@pytest.mark.parametrize("what", DEAR)
+async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocent: Served, what: str) -> None:
+    name, body = DEAR[what]
+    answered = await asked_eight_at_a_time(innocent, "schedules.next" if name == "next" else name, body)
     assert {one for one in answered if not isinstance(one, int)} == set()
+
+
+async def test_the_content_of_a_megabyte_that_is_asked_for_without_end_leaves_fires_and_others_their_time(
+    innocent: Served,
+) -> None:
+    await innocent.schedule("big", "@every 9h", target="never", body=b"\xff" * 1_000_000)
+    wanted = json.dumps({"stream": "S", "subject": "S.big"}).encode()
+
+    async def is_known() -> bool:
+        return await code_of(innocent.account, "content.get", wanted) == 0
+
+    await eventually(is_known, describe="the sidecar knows S.big")
+    answered = await asked_eight_at_a_time(innocent, "content.get", wanted)
+    assert set(answered) <= {0, 429}
 
 
 # -- teams -------------------------------------------------------------------------------------------------------------
