@@ -114,6 +114,7 @@ EMPTY: dict[str, Any] = {
     **HEAD,
     "read_through": 0,
     "unanswered": [],
+    "total": None,
     "cursor": None,
     "complete": True,
     "searched": "O.out",
