@@ -45,6 +45,7 @@ from nats_scheduler.files.document import Problem
 from nats_scheduler.files.file_reading import StreamFile, read_files
 from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
 from nats_scheduler.files.writing import Format, stream_document, written_file
+from nats_scheduler.message.findings import Severity
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.observe.documents import finding_document, made_change_document
 from nats_scheduler.observe.texts import printable
@@ -81,8 +82,8 @@ def print_plans(plans: Sequence[StreamPlan], most: int | None = None) -> None:
 
 
 def _said(of: Step | Change) -> list[str]:
-    """Return what to know of a change that is made or was made."""
-    return [*of.notes, *(finding.sentence for finding in of.findings)]
+    """Return what to know of a change that is made or was made; a finding that asks for nothing is in JSON only."""
+    return [*of.notes, *(one.sentence for one in of.findings if one.severity is not Severity.NOTE)]
 
 
 def summary(one: StreamPlan) -> str:
