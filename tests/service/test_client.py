@@ -120,7 +120,6 @@ EMPTY: dict[str, Any] = {
     "searched": "O.out",
     "oldest_read": None,
     "older": None,
-    "total": None,
     "kept_in": "nats_scheduler_failures",
     **{key: [] for key in ("schedules", "rejected", "misnamed", "fires", "failures", "instances", "streams")},
 }
