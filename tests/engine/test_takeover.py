@@ -34,7 +34,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, plain, schedule, stored_fire
 
 EVERY = "@every 5s"
 ONE, ONCE = schedule(EVERY), schedule("@at 2026-01-01T00:00:05Z")
@@ -357,6 +357,15 @@ class TestTheStreamIsLost:
         stand_by(once)
         once.step(PurgeConcluded(SCHEDULE, 1))
         assert not once.is_held()
+
+
+def test_a_checkpoint_says_when_the_last_message_that_was_read_was_stored() -> None:
+    """What was stored later is not settled by it, whatever its sequence."""
+    desk = Desk(ONE)
+    assert (desk.engine.checkpoint(desk.now).sequence, desk.engine.checkpoint(desk.now).stored_by) == (1, ONE.stored_at)
+    desk.read(plain("s.other", 2, stored_at=ONE.stored_at + SECOND))
+    assert desk.engine.checkpoint(desk.now).stored_by == ONE.stored_at + SECOND
+    assert Desk().engine.checkpoint(START).stored_by == 0, "nothing is stored"
 
 
 def test_rejected_and_refused_schedules_are_exceptions_of_the_checkpoint() -> None:
