@@ -127,7 +127,7 @@ async def run(
     stop: asyncio.Event,
     reader_on: Callable[[Connection], Reader] | None = None,
 ) -> None:
-    """Serve the status page until `stop` is set; raises `SettingsError` and `SettingsError`.
+    """Serve the status page until `stop` is set; raises `SettingsError`.
 
     Nothing here waits for NATS: the page is served at once, and says what it cannot reach.
     `now` returns the time in ns since the Unix epoch; `reader_on` is for `Link`.
