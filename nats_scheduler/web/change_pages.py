@@ -1,5 +1,7 @@
 """The pages that change schedules: pause, resume, fire, edit and remove; one, those selected, or all of a search.
 
+The missed fires of a range of time are stored for one schedule at a time: there may be a thousand.
+
 The rules:
 
 - Each change is one control request (`service.change_endpoints`), with the sequence that the page showed, so that the
@@ -25,6 +27,7 @@ from starlette.responses import RedirectResponse, Response
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.control.errors import SchedulerError
+from nats_scheduler.control.fire_requests import DEFAULT_BACKFILL, MAX_BACKFILL
 from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.message.policies import named_policies
@@ -35,7 +38,17 @@ from nats_scheduler.service.micro import UNPROCESSABLE, ServiceError
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
 from nats_scheduler.service.searches import FIELDS, search_keys
 from nats_scheduler.service.sidecar_answers import Answers
-from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, as_given, body_of
+from nats_scheduler.web.pages import (
+    MAX_TIME_CHARS,
+    NOT_FOUND,
+    OK,
+    Pages,
+    Values,
+    as_given,
+    body_of,
+    no_time,
+    typed_time,
+)
 from nats_scheduler.web.rendering import address
 from nats_scheduler.web.request_checks import CHANGE, CHANGED, Controller, Controllers
 from nats_scheduler.web.results import FormRow, Result, Results
@@ -54,8 +67,18 @@ MAX_FIELDS = 2 * MAX_SELECTED
 
 SEE_OTHER, GONE = 303, 410
 
-OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "edit": "Edit", "remove": "Remove"}
+OPERATIONS = {
+    "pause": "Pause",
+    "resume": "Resume",
+    "fire": "Fire now",
+    "backfill": "Store missed fires",
+    "edit": "Edit",
+    "remove": "Remove",
+}
 """What is done to schedules that are there, and the words for it."""
+
+RANGE = {"since": "From", "until": "To"}
+"""The fields of a range of fire times, and the words for them."""
 
 
 class Asking(Protocol):
@@ -185,16 +208,20 @@ class Control:
         rows = [_row(one) for one in query.values.get("one", ())]
         if query.text("chosen") and not rows:
             raise WrongFormError(UNPROCESSABLE, "no schedule is selected: select some in the list, then choose")
+        if do == "backfill" and (not query.text("subject") or len(rows) > 1):
+            raise WrongFormError(UNPROCESSABLE, "missed fires are stored for one schedule at a time: open its page")
         fault, wrong, status, following = "", "", OK, None
+        is_begun = do != "backfill" or form is not None or any(map(query.text, RANGE))
         try:
-            given = self._keys(do, query)
+            given = self._keys(do, query) if is_begun else {}
         except ValueError as error:
             given, wrong = {}, str(error)
         looked = json.dumps(given)
         if form is not None and form.text("step") != "preview":
             author = author_of(request.state.who, form)
             unseen = "" if form.text("looked") == looked else "look at what would be done, then do it"
-            wrong = wrong or missing_of(author) or ("" if rows else "no schedule is selected") or unseen
+            nothing = "the preview says why this is refused" if do == "backfill" else "no schedule is selected"
+            wrong = wrong or missing_of(author) or unseen or ("" if rows else nothing)
             if not wrong:
                 done = await self._asked(do, stream, rows, {**given, **author})
                 return self.shown_done(request, OPERATIONS[do], stream, done)
@@ -203,6 +230,8 @@ class Control:
                 rows, following = await self._selected(query)
         except SchedulerError as error:
             fault, status = str(error), NOT_FOUND if code_of(error) == NOT_FOUND else OK
+        if do != "backfill" or given:  # without a range there is nothing to ask for
+            rows = await self._asked(do, stream, rows, {**given, "dry_run": True})
         values = {
             "do": do,
             "words": OPERATIONS[do],
@@ -215,7 +244,9 @@ class Control:
             "wrong": wrong,
             "following": following,
             "status": UNPROCESSABLE if wrong else status,
-            "rows": await self._asked(do, stream, rows, {**given, "dry_run": True}),
+            "rows": rows,
+            "ranges": RANGE,
+            "limits": (DEFAULT_BACKFILL, MAX_BACKFILL),
         }
         return await self.shown(request, "change", OPERATIONS[do], values)
 
@@ -226,6 +257,8 @@ class Control:
         if do == "edit":
             headers, policies = headers_of(query.text("set")), policies_of(query.text("policies"))
             return {"set": headers, "unset": names_of(query.text("unset")), "policies": dict(policies)}
+        if do == "backfill":
+            return range_of(query)
         return {"drop": True} if do == "resume" and query.text("drop") else {}
 
     async def _selected(self, query: Form) -> tuple[list[FormRow], str | None]:
@@ -263,6 +296,20 @@ class Control:
         if not answer["dry_run"]:
             self.source.ask_again()
         return Outcome(answer)
+
+
+def range_of(query: Form) -> dict[str, object]:
+    """Return the range of fire times that a form names, and the most fires; raises `ValueError`."""
+    times = dict[str, object]()
+    for name, words in RANGE.items():
+        at = typed_time(query.text(name))
+        if at is None:
+            raise ValueError(f"{words}: {no_time(query.text(name))}")
+        times[name] = format_rfc3339(at)
+    most = query.text("limit") or str(DEFAULT_BACKFILL)
+    if not (most.isascii() and most.isdecimal() and len(most) < 9 and 1 <= int(most) <= MAX_BACKFILL):
+        raise ValueError(f"At most: {most[:MAX_TIME_CHARS]!r} is no number of fires: expected 1 to {MAX_BACKFILL:,}")
+    return {**times, "limit": int(most)}
 
 
 def sequence_of(text: str) -> int:

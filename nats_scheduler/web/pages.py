@@ -179,7 +179,7 @@ MAX_DAY_FIRES = 1_000
 """The most fires of which the picture of a day is made."""
 
 MAX_UNTIL = 1 << 62
-"""The latest time (ns) that a search may name, in the year 2116."""
+"""The latest time (ns) that a search or a range may name, in the year 2116."""
 
 MAX_TIME_CHARS = 40
 """The largest number of characters of a wrong time that are shown."""
@@ -618,7 +618,7 @@ class Search:
         """What is wrong with the time, "" if nothing is."""
         if not self.text or self.until is not None:
             return ""
-        return f"{self.text[:MAX_TIME_CHARS]!r} is no time: expected one such as 2026-01-31T09:00"
+        return no_time(self.text)
 
     @property
     def is_of_the_past(self) -> bool:
@@ -628,9 +628,19 @@ class Search:
 
 def _search(query: Query) -> Search:
     text, before = query.get("until", "").strip(), query.get("before", "")
-    times = (parse_rfc3339(one) for one in (text, f"{text}Z", f"{text}:00Z"))
-    until = next((at for at in times if isinstance(at, int) and DAY < at < MAX_UNTIL), None)
+    until = typed_time(text)
     return Search(text, until, int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None)
+
+
+def typed_time(text: str) -> int | None:
+    """Return the instant (ns) of a time as it is typed, in UTC unless it has an offset; None if it is none."""
+    times = (parse_rfc3339(one) for one in (text, f"{text}Z", f"{text}:00Z"))
+    return next((at for at in times if isinstance(at, int) and DAY < at < MAX_UNTIL), None)
+
+
+def no_time(text: str) -> str:
+    """Return what is expected instead of a text that is no time."""
+    return f"{text[:MAX_TIME_CHARS]!r} is no time: expected one such as 2026-01-31T09:00"
 
 
 async def body_of(request: Request, most: int) -> bytes | None:

@@ -4,10 +4,10 @@ The rules:
 
 - A result is found by an id that nobody guesses, and by the login that asked for the change: the address alone shows
   nothing to another person.
-- Results are in the memory of this process, at most `MAX_RESULTS` with `MAX_ROWS` schedules together, each for
-  `KEPT_SECONDS`; the oldest is dropped first. What was done is recorded by the sidecars, and does not depend on it.
+- Results are in the memory of this process, at most `MAX_RESULTS` with `MAX_ROWS` schedules and fires together, each
+  for `KEPT_SECONDS`; the oldest is dropped first. What was done is recorded by the sidecars, and does not depend on it.
 
-Cost: about a kilobyte for each schedule that was changed.
+Cost: about a kilobyte for each schedule that was changed, and a tenth of that for each fire that was stored.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from nats_scheduler.service.change_endpoints import ChangeAnswer
 
 MAX_RESULTS = 256
 MAX_ROWS = 10_000
-"""Schedules in all results together."""
+"""Schedules and their fires in all results together."""
 
 KEPT_SECONDS = 900.0
 """The time for which a result is shown."""
@@ -48,6 +48,11 @@ class Result:
     """The operation."""
     stream: str
     rows: Sequence[FormRow]
+
+    @property
+    def size(self) -> int:
+        """The number of schedules, and of the fires that were stored."""
+        return sum(1 + len(one.answer["fires"] if one.answer else ()) for one in self.rows)
 
     @property
     def title(self) -> str:
@@ -80,13 +85,13 @@ class Results:
         return result if owner == login else None
 
     def _discard_old(self) -> None:
-        rows = sum(len(result.rows) for _until, _login, result in self._kept.values())
+        rows = sum(result.size for _until, _login, result in self._kept.values())
         while self._kept:
             name, (until, _login, result) = next(iter(self._kept.items()))
             if until > self._now() and len(self._kept) <= MAX_RESULTS and rows <= MAX_ROWS:
                 return
             del self._kept[name]
-            rows -= len(result.rows)
+            rows -= result.size
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() if self._clock is None else self._clock()

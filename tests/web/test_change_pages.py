@@ -11,9 +11,13 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from nats_scheduler.observe.times import utc_text
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.web.change_pages import MAX_SELECTED
 from nats_scheduler.web.rendering import address
+from tests.harness.account import CLOCK
 from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
 from tests.harness.servers import V2_11, V2_15, server_binary
 from tests.harness.waiting import eventually
@@ -141,6 +145,118 @@ async def test_a_form_fires_once_however_often_it_is_sent(scene: Scene) -> None:
     assert await scene.controlled.account.number_on("O", "O.fired") == 1
     assert "<strong>removed</strong>" in await scene.change("remove", "O.fire")
     assert '<span class="alarm">refused</span>' in await scene.send("/change", fields, **WHO)
+
+
+async def test_missed_fires_of_a_range_are_named_and_then_stored_once(scene: Scene) -> None:
+    """Preview and result have the time of each; nothing is stored before, nor when the form is sent again."""
+    first = CLOCK.now() // HOUR * HOUR - 2 * HOUR
+    times = [first + number * MINUTE for number in range(4)]
+    subject, target = "O.missed", "O.missed.out"
+    await scene.controlled.change("add", subject, headers=minutely_since(first, target))
+    await scene.controlled.change("pause", subject)
+    path = address("/change", do="backfill", stream="O", subject=subject)
+    shown = await scene.page.shows(f"/schedule?stream=O&subject={subject}", ">Store missed fires</a>", ">Resume</a>")
+    assert f'href="{path.replace("&", "&amp;")}"' in shown
+    fields = await scene.form(path)
+    assert (dict(fields)["limit"], "one" in dict(fields)) == ("100", False)
+    typed: dict[str, Any] = {"since": minute_of(times[0]), "until": minute_of(times[3])}
+    preview = await scene.send("/change", fields, **typed, step="preview")
+    assert "<strong>backfilled</strong>" in preview
+    assert "<summary>4 fires</summary>" in preview
+    assert [f">{utc_text(one)} UTC<" in preview for one in times] == [True] * 4
+    assert {name: dict(fields_of(preview))[name] for name in typed} == typed
+    assert "say who you are and why" in await scene.send("/change", fields_of(preview), 422, step="do")
+    other: dict[str, Any] = {**typed, "until": minute_of(times[2]), "step": "do", **WHO}
+    moved = await scene.send("/change", fields_of(preview), 422, **other)
+    assert "look at what would be done, then do it" in moved
+    assert "<summary>3 fires</summary>" in moved
+    assert await scene.controlled.account.number_on("O", target) == 0
+    done = await scene.send("/change", fields_of(preview), step="do", **WHO)
+    assert "Store missed fires: 1 done, 0 refused" in done
+    stored = await scene.controlled.account.messages("O", target)
+    assert len(stored) == 4
+    for at, one in zip(times, stored, strict=True):
+        assert f'{utc_text(at)} UTC</span> <span class="soft">stored as sequence {one.sequence}<' in done
+    again = await scene.send("/change", fields_of(preview), step="do", **WHO)
+    assert ("<strong>unchanged</strong>" in again, "no fire is missing" in again) == (True, True)
+    assert await scene.controlled.account.number_on("O", target) == 4
+    await scene.page.shows(f"/changes?stream=O&filter={subject}", "backfilled</td>", "<bdi>stocktaking</bdi>")
+
+    previewed = await scene.page.get(address("/change", do="backfill", stream="O", subject=subject, **typed))
+    assert "no fire is missing" in previewed, "an address may have the range"
+    changed = fields_of(previewed)
+    await scene.controlled.change("edit", subject, body="another")
+    conflict = await scene.send("/change", changed, step="do", **WHO)
+    assert '<span class="alarm">refused</span>' in conflict
+
+
+async def test_a_range_that_cannot_be_filled_is_refused_beside_what_was_typed(scene: Scene) -> None:
+    first = CLOCK.now() // HOUR * HOUR - 3 * HOUR
+    subject = "O.unfilled"
+    await scene.controlled.change("add", subject, headers=minutely_since(first, "O.unfilled.out"))
+    await scene.controlled.change("pause", subject)
+    path = address("/change", do="backfill", stream="O", subject=subject)
+    fields = await scene.form(path)
+    assert '<p class="notice bad"' not in await scene.page.get(path), "nothing is wrong before anything is typed"
+    usual: dict[str, Any] = {"since": minute_of(first), "until": minute_of(first + 9 * MINUTE), "limit": "10"}
+    hostile = '"><script>\u202e'
+    wrong = {
+        ("since", ""): "From: '' is no time: expected one such as 2026-01-31T09:00",
+        ("since", "soon"): "From: 'soon' is no time",
+        ("until", "2026-02-30T09:00"): "To: '2026-02-30T09:00' is no time",
+        ("until", "9999-01-01T00:00"): "is no time",
+        ("until", hostile): "is no time",
+        ("since", "1" * 100_000): f"From: '{'1' * 40}' is no time",
+        ("limit", "0"): "At most: '0' is no number of fires: expected 1 to 1,000",
+        ("limit", "1001"): "expected 1 to 1,000",
+        ("limit", "٣"): "expected 1 to 1,000",
+        ("limit", "9" * 100_000): "expected 1 to 1,000",
+        ("limit", hostile): "expected 1 to 1,000",
+    }
+    for (name, text), sentence in wrong.items():
+        for step in ("preview", "do"):
+            shown = await scene.send("/change", fields, 422, **{**usual, name: text, "step": step, **WHO})
+            assert sentence in unescape(shown)
+            assert dict(fields_of(shown)) | {name: text, "reason": "stocktaking"} == dict(fields_of(shown))
+            assert "<script>" not in shown
+    refused = {
+        ("limit", "9"): "10 fires are missing, and at most 9 are stored at once: name a shorter range",
+        ("until", minute_of(first - MINUTE)): "the range ends before it begins",
+    }
+    for (name, text), sentence in refused.items():
+        named: dict[str, Any] = {**usual, name: text, "step": "preview"}
+        shown = await scene.send("/change", fields, **named)
+        assert sentence in shown
+        assert dict(fields_of(shown))[name] == text
+        asked = await scene.send("/change", fields_of(shown), 422, step="do", **WHO)
+        assert "the preview says why this is refused" in asked
+    young = {"do": "backfill", "stream": "O", "subject": "O.young"}
+    every = [["X-Nats-Schedule", "@every 1h"], ["X-Nats-Schedule-Target", "O.unfilled.out"]]
+    await scene.controlled.change("add", "O.young", headers=every)
+    noted = await scene.page.get(address("/change", **young, since="2026-01-01T00:00", until=minute_of(first)))
+    assert "when the schedule was stored, are not its own" in noted, "the notes of the sidecar"
+    once = "O.once"
+    await scene.controlled.change("add", once, headers=far())
+    assert "Store missed fires" not in await scene.page.shows(f"/schedule?stream=O&subject={once}", ">Pause</a>")
+    shown = await scene.page.get(address("/change", do="backfill", stream="O", subject=once, **usual))
+    assert "O.once has one fire time" in shown
+    one_at_a_time = "missed fires are stored for one schedule at a time"
+    assert one_at_a_time in await scene.page.get("/change?do=backfill&stream=O", 422)
+    two = [*fields, ("one", f"1 {subject}"), ("one", f"1 {once}")]
+    assert one_at_a_time in await scene.send("/change", two, 422, **usual, step="do", **WHO)
+    await scene.page.get("/change?do=backfill&stream=O&subject=O.none", 404)
+    assert await scene.controlled.account.number_on("O", "O.unfilled.out") == 0
+
+
+def minutely_since(first: int, target: str) -> list[list[str]]:
+    """Return the headers of a schedule that a sidecar fires each minute, from an anchor (ns) on."""
+    headers = {"": "@every 1m", "-Target": target, "-X-Anchor": format_rfc3339(first)}
+    return [[f"X-Nats-Schedule{name}", value] for name, value in headers.items()]
+
+
+def minute_of(at: int) -> str:
+    """Return an instant (ns) as a person types it."""
+    return format_rfc3339(at)[:16]
 
 
 async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(scene: Scene) -> None:
