@@ -55,15 +55,21 @@ class CalendarBucket(Registry):
 
     formats: Mapping[str, int] = {}
 
-    async def texts(self) -> AsyncIterator[CalendarText]:
-        """Yield the calendars by name; none if there is no bucket. Raises `SchedulerError`."""
+    async def names(self) -> list[str]:
+        """Return the names in order, also those of calendars that were deleted; none if there is no bucket.
+
+        Raises `SchedulerError`.
+        """
         try:
-            names = sorted([key async for key in self.keys_within(">") if is_calendar_name(key)])
+            return sorted([key async for key in self.keys_within(">") if is_calendar_name(key)])
         except RefusedError as error:
             if error.code == STREAM_NOT_FOUND:
-                return
+                return []
             raise
-        for name in names:
+
+    async def texts(self) -> AsyncIterator[CalendarText]:
+        """Yield the calendars by name; none if there is no bucket. Raises `SchedulerError`."""
+        for name in await self.names():
             if (found := await self.text(name)) is not None:
                 yield found
 

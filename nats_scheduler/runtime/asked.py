@@ -69,6 +69,7 @@ def asked_sidecar(
         left=services.left,
         owners=owners,
         activity=activity,
+        calendars=access.calendars,
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
         store=connection_store(access, ServerClock(clock)),
         restrictions_on=settings.restrictions_on,

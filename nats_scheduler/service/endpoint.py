@@ -22,6 +22,7 @@ from nats_scheduler.engine.ownership.owners import NO_RECORD, Owners, Record
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.single_flight import SingleFlights
 from nats_scheduler.message.foreign_json import read_object
@@ -76,8 +77,8 @@ class Known:
 class Asked:
     """The sidecar that is asked, on one connection.
 
-    Only `known`, `ask`, `fleet`, `stream_modes`, `examination` and the methods of `store` send requests, and only the
-    last ones change anything.
+    Only `known`, `ask`, `fleet`, `stream_modes`, `examination` and the methods of `calendars` and `store` send
+    requests, and only those of `store` are called to change anything.
     """
 
     connection: Connection
@@ -95,6 +96,8 @@ class Asked:
     """The owners of the streams, as this instance knows them: they say which instance fires what."""
     activity: Activity
     """The fires of the last hour, as far as this instance sent them."""
+    calendars: CalendarBucket
+    """The calendars as they are stored."""
     store: ScheduleStore
     """The stored schedules, as they are changed."""
     restrictions_on: Callable[[str], Restrictions]

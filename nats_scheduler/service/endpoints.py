@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from nats_scheduler.control import edits, fire_requests, pausing
 from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.service import (
+    calendar_endpoints,
     change_endpoints,
     content_answers,
     now,
@@ -163,6 +164,13 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.FindingsAnswer,
         stream_endpoints.list_findings,
         is_for_one=True,
+    ),
+    Endpoint(
+        "calendars.list",
+        "The calendars of the account, and their days that are to come.",
+        schemas.ListRequest,
+        calendar_endpoints.CalendarsAnswer,
+        calendar_endpoints.list_calendars,
     ),
     Endpoint(
         "instances.list",

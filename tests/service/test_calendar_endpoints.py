@@ -1,0 +1,117 @@
+"""`calendars.list`: the calendars as they are stored, whoever wrote them, and their days that are to come."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
+from nats_scheduler.observe.documents import instant_of
+from nats_scheduler.schedule.calendars import MAX_CALENDAR_BYTES
+from nats_scheduler.schedule.days import day_text
+from nats_scheduler.schedule.instants import DAY
+from nats_scheduler.service.calendar_endpoints import MAX_COMING, MAX_READ
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, Account, account_on, sidecar_on
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of, without
+from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.service.asking import Asked, Refusal, ask
+
+BUCKET = "nats_scheduler_calendars"
+
+
+@pytest.fixture(params=[V2_10, V2_15])
+async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Asked]:
+    server = await start_server(request.param)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        yield Asked(account, running, request.param)
+
+
+async def write(account: Account, texts: Mapping[str, bytes | None]) -> None:
+    """Write calendars, or delete them."""
+    bucket = CalendarBucket(account.connection, account.api, BUCKET)
+    await bucket.open()
+    for name, text in texts.items():
+        _found, revision = await bucket.revised_text(name)
+        assert await bucket.write(name, text, revision)
+
+
+async def test_calendars_by_name_with_the_days_that_are_to_come(asked: Asked) -> None:
+    """Those that are deleted are gone, also if no schedule names one; without a bucket there is none."""
+    answer = await asked.answer("calendars.list")
+    assert (answer["calendars"], answer["cursor"]) == ([], None)
+    day = CLOCK.now() // DAY
+    work = f"2001-01-01  # long ago\n{day_text(day - 3)}..{day_text(day + 3)}, {day_text(day + 9)}\n"
+    await write(asked.account, {"work": work.encode(), "de-by": b"", "gone": b"2030-01-01"})
+    await write(asked.account, {"gone": None})
+    answer = await asked.answer("calendars.list")
+    empty, found = answer["calendars"]
+    assert (empty["calendar"], empty["days"], empty["days_to_come"], empty["coming"]) == ("de-by", 0, 0, [])
+    today = instant_of(answer["at"]) // DAY
+    assert (found["calendar"], found["error"], found["days"]) == ("work", None, 9)
+    assert found["coming"] == [f"{day_text(day - 3)}..{day_text(day + 3)}", day_text(day + 9)]
+    assert found["days_to_come"] == day + 3 - today + 1 + 1
+    assert abs(instant_of(found["edited"]) - CLOCK.now()) < DAY
+    before = found["revision"]
+    await write(asked.account, {"work": b"9999-12-31"})
+    (_empty, found) = (await asked.answer("calendars.list"))["calendars"]
+    assert (found["coming"], found["days_to_come"], found["revision"] > before) == (["9999-12-31"], 1, True)
+
+
+async def test_what_is_no_calendar_is_listed_with_the_reason(asked: Asked) -> None:
+    rows = [f"{3000 + number // 300}-{number // 25 % 12 + 1:02}-{number % 25 + 1:02}" for number in range(0, 2000, 2)]
+    texts = {
+        "binary": b"\xff\xfe",
+        "lines": b"a\n" * (MAX_CALENDAR_BYTES // 2),
+        "long": b"2030-01-01," * (MAX_CALENDAR_BYTES // 11),
+        "markup": "<script>\u202e\r\n2030-01-01".encode(),
+        "most": "\n".join(rows).encode(),
+    }
+    await write(asked.account, texts)
+    await asked.account.publish(f"$KV.{BUCKET}.no.name", body=b"2030-01-01")
+    await asked.account.publish(f"$KV.{BUCKET}.{'n' * 65}", body=b"2030-01-01")
+    found = {one["calendar"]: one for one in (await asked.answer("calendars.list"))["calendars"]}
+    assert list(found) == list(texts)
+    most = found.pop("most")
+    assert (most["days"], most["days_to_come"], most["coming"]) == (1000, 1000, rows[:MAX_COMING])
+    assert all(one["error"] and not one["coming"] and len(one["error"]) < 300 for one in found.values()), found
+    assert found["binary"]["error"] == "is not UTF-8 text"
+    assert "line 1 contains '<script>\\u202e'" in found["markup"]["error"]
+
+
+async def test_pages_of_calendars_have_so_many_at_most(asked: Asked) -> None:
+    names = [f"c{number:03}" for number in range(MAX_READ + 5)]
+    await write(asked.account, dict.fromkeys(names, b"2030-01-01"))
+    first = await asked.answer("calendars.list", limit=1000)
+    assert [one["calendar"] for one in first["calendars"]] == names[:MAX_READ]
+    second = await asked.answer("calendars.list", limit=3, cursor=first["cursor"])
+    third = await asked.answer("calendars.list", cursor=second["cursor"])
+    assert [one["calendar"] for one in (*second["calendars"], *third["calendars"])] == names[MAX_READ:]
+    assert third["cursor"] is None
+    await write(asked.account, dict.fromkeys(names[:MAX_READ]))
+    gone = await asked.answer("calendars.list")
+    assert gone["calendars"] == [], "a page of those that were deleted is empty, and leads on"
+    assert (await asked.answer("calendars.list", cursor=gone["cursor"]))["calendars"][0]["calendar"] == names[MAX_READ]
+    wrong = {"cursor": "?", "limit": 0, "stream": "O"}
+    for key, value in wrong.items():
+        answer = await ask(asked.account.connection, "calendars.list", {key: value})
+        assert isinstance(answer, Refusal), answer
+        assert answer.code == 400
+
+
+async def test_a_sidecar_with_the_documented_permissions_reads_them_or_says_why_not(start_server: StartServer) -> None:
+    documented = permissions_of("2.11")
+    info = "$JS.API.STREAM.INFO.*"
+    limited = [*without(documented, info), Permission("publish", "$JS.API.STREAM.INFO.KV_nats_scheduler", ())]
+    server = await start_server(V2_11, config=accounts([documented, limited]))
+    for number in (0, 1):
+        admin, user = (url_of(server.url, f"{name}-{number}") for name in ("admin", "sidecar"))
+        async with sidecar_on(user) as running, account_on(admin) as account:
+            await write(account, {"de-by": b"2030-01-01"})
+            asked = Asked(account, running)
+            if number == 0:
+                (found,) = (await asked.answer("calendars.list"))["calendars"]
+                assert (found["calendar"], found["coming"]) == ("de-by", ["2030-01-01"])
+            else:
+                refused = await asked.refusal("calendars.list")
+                assert (refused.code, "the calendars cannot be read" in refused.sentence) == (503, True)
+                assert "STREAM.INFO.KV_nats_scheduler_calendars" in refused.sentence
