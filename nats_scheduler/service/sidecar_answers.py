@@ -23,6 +23,7 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.jetstream.single_flight import SingleFlight, SingleFlights, UnfinishedError, loop_time
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import instant_of
+from nats_scheduler.service.calendar_endpoints import CalendarsAnswer
 from nats_scheduler.service.client import read
 from nats_scheduler.service.content_answers import ContentAnswer
 from nats_scheduler.service.micro import ServiceError
@@ -96,6 +97,7 @@ INSTANCES = EndpointQuestion("instances.list", InstancesAnswer)
 RECENT_FIRES = EndpointQuestion("fires.recent", RecentFiresAnswer)
 ACTIVITY = EndpointQuestion("activity.list", ActivityAnswer, fresh_seconds=2.0)
 TIMELINE = EndpointQuestion("timeline.list", TimelineAnswer, fresh_seconds=2.0)
+CALENDARS = EndpointQuestion("calendars.list", CalendarsAnswer, fresh_seconds=5.0)
 FINDINGS = EndpointQuestion("findings.list", FindingsAnswer, fresh_seconds=30.0)
 
 

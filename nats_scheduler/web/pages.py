@@ -27,6 +27,7 @@ from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.schedule.zones import UTC
 from nats_scheduler.service import sidecar_answers
+from nats_scheduler.service.calendar_endpoints import MAX_COMING
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.past_answers import ChangesAnswer
 from nats_scheduler.service.pattern_endpoints import ExplainAnswer, NextAnswer
@@ -167,7 +168,7 @@ MAX_INSTANCES_ASKED = 16
 INSTANCE_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 PAGE_LENGTH = 50
-"""Schedules on a page."""
+"""Schedules, fires or calendars on a page."""
 
 LIVE_PART = b'<div id="live"'
 """The beginning of the main part of a page that changes (`fragment.html`); what is before it changes each second."""
@@ -223,6 +224,7 @@ class Pages:
             "findings": ("Doctor", self._findings),
             "rejected": ("Rejected messages", self._rejected),
             "changes": ("Changes", self._changes),
+            "calendars": ("Calendars", self._calendars),
         }
         return {name: partial(self.page, name, title, asked) for name, (title, asked) in pages.items()}
 
@@ -368,6 +370,12 @@ class Pages:
         """Ask for the streams."""
         cursor = query.get("cursor")
         return {"cursor": cursor, "listed": await self._source.get(sidecar_answers.STREAMS, {"cursor": cursor})}
+
+    async def _calendars(self, query: Query) -> Values:
+        """Ask for the calendars; what waits for one is among the findings."""
+        cursor = query.get("cursor")
+        listed = await self._source.get(sidecar_answers.CALENDARS, {"cursor": cursor, "limit": PAGE_LENGTH})
+        return {"cursor": cursor, "listed": listed, "most": MAX_COMING}
 
     async def _instances(self, _query: Query) -> Values:
         """Ask for the sidecars, and which of them owns what."""

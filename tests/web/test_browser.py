@@ -45,6 +45,7 @@ PAGES = {
     "/changes": "Changes",
     "/instances": "Instances",
     "/findings": "Doctor",
+    "/calendars": "Calendars",
     "/nowhere": "No such page",
 }
 AXE = Path(__file__).parent / "axe" / "axe.min.js"

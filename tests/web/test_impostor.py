@@ -35,7 +35,7 @@ CONTROL_PATHS = (
 )
 PATHS = (
     *("/", "/streams", "/schedules?stream=X", "/schedule?stream=X&subject=X.s", "/rejected?stream=X"),
-    *("/history?stream=X&subject=X.s", "/fires", "/failures", "/changes", "/instances", "/findings"),
+    *("/history?stream=X&subject=X.s", "/fires", "/failures", "/changes", "/instances", "/findings", "/calendars"),
     *("/content?stream=X&subject=X.s", "/content?stream=X&subject=X.s&fire=7"),
 )
 QUESTIONS = [one for one in vars(sidecar_answers).values() if isinstance(one, sidecar_answers.EndpointQuestion)]

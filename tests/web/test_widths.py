@@ -68,6 +68,7 @@ def paths_of(stream: str, subject: str) -> list[str]:
         *(address("/schedule", **other) for other in beside),
         address("/edit", **one),
         address("/change", do="pause", **one),
+        address("/change", do="backfill", **one),
     ]
 
 
@@ -115,7 +116,8 @@ def written(folder: Path) -> Path:
 
 async def opened(url: str, browser: Browser, account: Account) -> Scene:
     """Sign in, choose a time zone, and change what leaves long texts in the record of changes."""
-    paths = ["/", "/streams", "/fires", "/failures", "/changes", "/instances", "/findings", "/add?stream=H"]
+    paths = ["/", "/streams", "/fires", "/failures", "/changes", "/instances", "/findings", "/calendars"]
+    paths.append("/add?stream=H")
     for stream, subjects in SUBJECTS.items():
         paths += [address("/schedules", stream=stream), address("/schedules", stream=stream, order="target")]
         paths += [address("/rejected", stream=stream), address("/change", do="fire", stream=stream)]
