@@ -31,7 +31,7 @@ from nats_scheduler.schedule.days import DayRows, read_days
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import FaultError, Invalid
-from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax
+from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 DEFAULT_GRACE_NS = 10 * SECOND
@@ -589,6 +589,27 @@ _BY_SHORT_NAME = {name.lower().removeprefix("x-"): name for name in POLICIES}
 _PREFIX = re.compile(r"(x-)?nats-schedule-|x-")
 
 
+def policy_called(given: str) -> str | None:
+    """Return the policy that a name means, without `X-` too and in any case; None if it means none."""
+    return _BY_SHORT_NAME.get(given.strip().lower().removeprefix("x-"))
+
+
+def value_fault(name: str, value: str) -> Rejection | None:
+    """Return why no schedule can have a value of a policy; None if it is valid beside some pattern and policies."""
+    fields = {policy_header(name, PORTABLE): value}
+    if name in ("X-Consumer", "X-Timeout"):  # they have no effect alone
+        fields[policy_header("X-Overlap", PORTABLE)] = Overlap.QUEUE
+    text = "@every 1h" if name == "X-Anchor" else "@hourly"
+    syntax = read_syntax(fields, text)
+    if isinstance(syntax, Rejection):
+        found: Policies | Rejection = syntax
+    else:
+        pattern = parse_pattern(text, None, syntax)
+        assert isinstance(pattern, Pattern), f"{text!r} is no pattern"
+        found = read_policies(fields, PORTABLE, pattern)
+    return POLICY_INVALID.rejection(name, value, found.reason) if isinstance(found, Rejection) else None
+
+
 def named_policies(pairs: Iterable[tuple[str, str]]) -> tuple[PolicyText, ...] | Rejection:
     """Return policies by the names that people write, without `X-` too and in any case, and their values.
 
@@ -596,10 +617,9 @@ def named_policies(pairs: Iterable[tuple[str, str]]) -> tuple[PolicyText, ...] |
     """
     named = dict[str, str]()
     for given, value in pairs:
-        written = given.strip().lower()
-        name = _BY_SHORT_NAME.get(written.removeprefix("x-"))
+        name = policy_called(given)
         if name is None:
-            short = f"X-{_PREFIX.sub('', written[:MAX_NAME_CHARS], count=1)}"
+            short = f"X-{_PREFIX.sub('', given.strip().lower()[:MAX_NAME_CHARS], count=1)}"
             return POLICY_INVALID.rejection(given.strip(), value, f"is no policy: {_expected(short)}")
         if name in named:
             return POLICY_INVALID.rejection(given.strip(), value, f"is given twice: {name} of {named[name]!r} is too")

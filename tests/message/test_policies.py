@@ -21,9 +21,11 @@ from nats_scheduler.message.policies import (
     Missed,
     Policies,
     PolicyText,
+    policy_called,
     policy_header,
     policy_words,
     syntax_of,
+    value_fault,
 )
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
@@ -76,6 +78,30 @@ def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
     assert (found.code, found.description) == (0, "schedule policy is invalid")
     assert "not of the server" in str(found)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("X-Anchor", "2026-01-01T00:00:00Z", None),
+        ("X-Consumer", "worker", None),
+        ("X-Timeout", "2h", None),
+        ("X-Syntax", "quartz", None),
+        ("X-Target", "jobs.run", None),
+        ("X-Syntax", "unix", "is no syntax: expected crontab or quartz"),
+        ("X-Limit", "0", "is not a number of fires: expected 1 to 1,000"),
+        ("X-Overlap", "wait", "is not what a fire may do: expected one of allow, skip, queue"),
+    ],
+)
+def test_a_value_alone_is_read_as_beside_what_its_policy_needs(name: str, value: str, fault: str | None) -> None:
+    found = value_fault(name, value)
+    assert (None if found is None else (found.header, found.value, found.reason)) == (fault and (name, value, fault))
+
+
+def test_a_policy_is_called_by_any_name_that_means_it() -> None:
+    for given in ("X-Done-Within", "done-within", " X-DONE-WITHIN "):
+        assert policy_called(given) == "X-Done-Within"
+    assert [policy_called(given) for given in ("", "X-", "X-Paused", "Nats-Schedule-X-Limit")] == [None] * 4
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
