@@ -43,6 +43,7 @@ async def _edit(browser: Browser, url: str) -> bytes:
     await browser.size(WIDTH, 900)
     await sign_in(browser, url)
     await browser.until("return (await (await fetch('/streams')).text()).includes('>ORDERS<')")
+    await browser.until("return (await (await fetch('/')).text()).includes('<title>All is well')")
     await browser.open(f"{url}{address('/edit', stream='ORDERS', subject=SUBJECT)}")
     await fill(browser, author="Ada", reason="the shop opens earlier", pattern="0 15 8 * * mon-sat")
     await browser.until(SHOWN, "08:15")
