@@ -6,6 +6,7 @@ The rules:
   is refused by its sequence, shown beside what was typed, and taken over where nothing was typed.
 - To restore an earlier version is an edit too, whose form begins with the fields that the record of changes has.
 - What is typed comes back with each answer. Notes of the sidecar are shown before it is stored.
+- What a person chooses (`web.form_builder`) is written into the fields of the form, and stored as what is typed is.
 - The stored body is in the form if that gives it back as it is: a text without control characters, all of which the
   sidecar answers. The form remembers a digest of it, and not all of it twice. Any other body, and headers that are none
   of a schedule, stay as they are unless new ones are written.
@@ -54,6 +55,7 @@ from nats_scheduler.web.change_pages import (
     sequence_of,
 )
 from nats_scheduler.web.earlier_versions import EarlierVersion, earlier_versions
+from nats_scheduler.web.form_builder import OFFERED, Builder, builder_in, builder_of
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND, NextRow, rows_ahead
 from nats_scheduler.web.request_checks import ADD, EDIT
 from nats_scheduler.web.results import FormRow
@@ -261,7 +263,9 @@ class Editing:
 
     async def _answered(self, request: Request, form: Form, do: str) -> Response:
         """Answer a form: with a preview, with what was done, or with what is wrong beside all that was typed."""
-        written = written_in(form)
+        typed = written_in(form)
+        builder, fields = builder_in(form).written(form.text("step"), typed.typed, typed.was, typed.spelling)
+        written = replace(typed, typed=fields)
         preview = await self._preview(do, written)
         if request.headers.get("x-fragment"):
             return self._control.pages.part(request, "preview.html", {"preview": preview})
@@ -283,14 +287,15 @@ class Editing:
             written, wrong = beside, preview.refusal
             preview = await self._preview(do, written) if do == "edit" else preview
         change = None if beside is None else await self._change_to(beside)
-        return await self._page(
-            request, do, written, preview, wrong=wrong, form=form, is_stale=beside is not None, change=change
-        )
+        more = {"wrong": wrong, "form": form, "is_stale": beside is not None, "change": change, "builder": builder}
+        return await self._page(request, do, written, preview, **more)
 
     async def _page(self, request: Request, do: str, written: Written, preview: Preview, **more: Any) -> Response:
         values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({})}
-        values |= {"change": None, "version": None}
-        status = {"status": CONFLICT if more.get("is_stale") else UNPROCESSABLE} if more.get("wrong") else {}
+        builder: Builder = more.get("builder") or builder_of(written.typed, written.spelling)
+        values |= {"change": None, "version": None, "builder": builder, "builder_offered": OFFERED}
+        is_wrong = more.get("wrong") or builder.wrong
+        status = {"status": CONFLICT if more.get("is_stale") else UNPROCESSABLE} if is_wrong else {}
         title = f"Edit {written.subject}" if do == "edit" else "Add a schedule"
         return await self._control.shown(request, "edit", title, {**values, **more, **status})
 

@@ -325,6 +325,61 @@ async def test_a_preview_has_the_fires_as_they_will_be(scene: Scene) -> None:
     assert "it fires at once" in await scene.send("/add", new, **without_target), "also while it is being typed"
 
 
+async def test_what_is_chosen_is_written_into_the_fields_and_stored_only_as_they_are(scene: Scene) -> None:
+    """The buttons of the builder fill the fields in; what is wrong is named, and all that was typed comes back."""
+    new = [*await scene.form("/add?stream=O"), *(("build_weekday", day) for day in ("mon", "wed"))]
+    typed = {"subject": "O.built", "target": "O.out", "spelling": "portable", "body": "\nkept\n", "ttl": "5m", **WHO}
+    chosen: dict[str, Any] = {"build_kind": "week", "build_time": "9:30", "build_zone": "Europe/Berlin"}
+    hostile = {**chosen, "build_time": "<b>25:00", "build_zone": "../etc", "build_day": "32", "step": "pattern"}
+    wrong = await scene.send("/add", new, 422, **typed, **hostile)
+    assert "a time of '<b>25:00': expected hours and minutes" in unescape(wrong)
+    assert "a time zone of '../etc': expected a name such as Europe/Berlin" in unescape(wrong)
+    assert ("<b>25" in wrong, '<details id="builder" open>' in wrong) == (False, True)
+    kept = fields_of(wrong)
+    sent = {name: value for name, value in {**typed, **hostile}.items() if name != "step"}
+    assert {name: value for name, value in kept if name in sent} == sent
+    assert [value for name, value in kept if name == "build_weekday"] == ["mon", "wed"]
+
+    written = await scene.send("/add", kept, **chosen, step="pattern")
+    fields = dict(fields_of(written))
+    assert (fields["pattern"], fields["time_zone"]) == ("0 30 9 * * mon,wed", "Europe/Berlin")
+    assert (fields["body"], fields["ttl"], fields["author"]) == ("\nkept\n", "5m", "Ada")
+    assert written.count("Monday and Wednesday at 09:30 in Berlin</strong>") == 2, "in words, and in the preview"
+    assert written.count(" UTC</span> <span") == 5, "with its next fires"
+
+    policy: dict[str, Any] = {"build_policy": "X-Limit", "build_value": "0", "step": "policy"}
+    refused = await scene.send("/add", fields_of(written), 422, **policy)
+    assert "X-Limit of '0' is not a number of fires: expected 1 to 1,000" in unescape(refused)
+    assert [dict(fields_of(refused))[name] for name in ("build_policy", "build_value")] == ["X-Limit", "0"]
+    limited = await scene.send("/add", fields_of(refused), **{**policy, "build_value": "2"})
+    fields = dict(fields_of(limited))
+    assert [fields[name] for name in ("policies", "build_policy", "build_value")] == ["X-Limit: 2", "", ""]
+    assert "at most 2 times" in limited
+    assert await scene.controlled.last("O.built") is None, "nothing is stored by it"
+    typing = {"pattern": "0 0 8 * * mon", "step": "store"}
+    assert "<strong>added</strong>" in await scene.send("/add", fields_of(limited), **WHO | typing)
+    block = (await scene.controlled.stored("O.built")).block
+    assert b"X-Nats-Schedule: 0 0 8 * * mon\r\n" in block, "what is in the field, whatever was chosen"
+    assert b"X-Nats-Schedule-X-Limit: 2" in block
+
+    await scene.page.shows("/edit?stream=O&subject=O.built", "0 0 8 * * mon")
+    edit = await scene.form("/edit?stream=O&subject=O.built")
+    begun = dict(edit)
+    assert [begun[f"build_{name}"] for name in ("kind", "time", "zone")] == ["week", "08:00", "Europe/Berlin"]
+    once: dict[str, Any] = {"build_kind": "once", "build_date": "2099-12-24", "build_time": "9:30", "step": "pattern"}
+    shown = await scene.send("/edit", edit, **once)
+    fields = dict(fields_of(shown))
+    assert (fields["pattern"], fields["time_zone"]) == ("@at 2099-12-24T09:30:00+01:00", "")
+    assert ("<strong>once, at 2099-12-24T08:30:00Z" in shown, "<li>without <code>" in shown) == (True, True)
+    crontab = {**once, "build_kind": "day", "policies": "Syntax: crontab"}
+    assert dict(fields_of(await scene.send("/edit", edit, **crontab)))["pattern"] == "30 9 * * *"
+    await scene.controlled.change("edit", "O.built", set=[["X-Nats-Schedule", "0 0 8,9 * * mon"]])
+    text = await scene.page.shows("/edit?stream=O&subject=O.built", "0 0 8,9 * * mon")
+    assert {value for name, value in fields_of(text) if name.startswith("build_")} == {""}
+    assert '<details id="builder">' in text
+    assert "<strong>removed</strong>" in await scene.change("remove", "O.built")
+
+
 async def test_a_policy_has_an_effect_as_it_is_typed_or_is_refused(scene: Scene) -> None:
     """The page takes the names of `--policy`; nothing that no program reads is stored."""
     new = await scene.form("/add?stream=O")

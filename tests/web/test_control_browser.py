@@ -23,6 +23,7 @@ from tests.harness.waiting import eventually
 from tests.web.browsing import browsing
 from tests.web.test_browser import ALL_RULES, accessibility_faults
 from tests.web.test_request_checks import CONTROL_TOKEN
+from tests.web.test_widths import TOO_WIDE
 
 pytestmark = [pytest.mark.server, pytest.mark.deep, pytest.mark.asyncio(loop_scope="module")]
 
@@ -215,6 +216,20 @@ async def test_it_works_without_scripts(desk: Desk) -> None:
         await browser.run("document.querySelector('button[value=store]').focus()")
         await browser.press(ENTER)
         await browser.until(SUBMITTED, "1 done, 0 refused")
+        await desk.open(address("/edit", stream="O", subject="O.plain"))
+        await browser.run("document.querySelector('#builder summary').focus()")
+        await browser.press(ENTER)
+        await fill(browser, build_time="06:15", build_zone="Asia/Tokyo")
+        await browser.run("document.body.dataset.before = 'yes'")
+        await browser.press(ENTER)  # the first button is that of the preview, also here
+        await browser.until("return !document.body.dataset.before && document.readyState === 'complete'")
+        assert await browser.run("return document.querySelector('#builder').open"), "what is not written is shown"
+        assert await browser.run("return document.querySelector('[name=build_time]').value") == "06:15"
+        await browser.run("document.querySelector('button[value=pattern]').focus()")
+        await browser.press(ENTER)
+        await browser.until(SUBMITTED, "every day at 06:15 in Tokyo. Nothing is stored yet.")
+        filled = "return ['pattern', 'time_zone'].map((name) => document.querySelector(`[name=${name}]`).value)"
+        assert await browser.run(filled) == ["0 15 6 * * *", "Asia/Tokyo"]
     finally:
         await browser.devtools("Emulation.setScriptExecutionDisabled", value=False)
     assert b"Nats-Schedule: 0 0 7 * * *" in await desk.block("O.plain")
@@ -242,6 +257,31 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
         finally:
             await browser.prefer(prefers_color_scheme="light")
             await browser.size(1280, 900)
+
+
+async def test_the_choices_and_what_is_wrong_with_them_are_accessible_and_fit_a_phone(desk: Desk) -> None:
+    browser = desk.browser
+    await desk.add("O.choices")
+    wrong = "return document.querySelector('[name=build_time]').getAttribute('aria-describedby') === 'wrong-time'"
+    try:
+        for width in (1280, PHONE):
+            await browser.size(width, 900, is_phone=width == PHONE)
+            await desk.open(address("/edit", stream="O", subject="O.choices"))
+            assert await browser.run("return document.querySelector('#builder').open") is False
+            await browser.run("document.querySelector('#builder summary').click()")
+            assert await accessibility_faults_on(browser) == []
+            await fill(browser, build_time="x" * 60, build_value="-")
+            await browser.run("document.querySelector('button[value=pattern]').click()")
+            await browser.until(wrong)
+            assert await accessibility_faults_on(browser) == []
+            assert await browser.run(TOO_WIDE) == []
+            await browser.prefer(prefers_color_scheme="dark")
+            assert await accessibility_faults_on(browser, "color-contrast") == []
+            await browser.prefer(prefers_color_scheme="light")
+            await browser.console()  # it reports the answer with 422
+    finally:
+        await browser.prefer(prefers_color_scheme="light")
+        await browser.size(1280, 900)
 
 
 async def test_a_form_is_sent_once_however_often_it_is_clicked_and_one_preview_is_asked_for_at_a_time(

@@ -41,7 +41,7 @@
   }
 
   form.addEventListener("input", (event) => {
-    if (["author", "reason"].includes(event.target.name)) return;
+    if (["author", "reason"].includes(event.target.name) || event.target.name.startsWith("build_")) return;
     clearTimeout(timer);
     timer = setTimeout(preview, PAUSE);
   });

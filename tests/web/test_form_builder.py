@@ -1,0 +1,93 @@
+"""The builder of a form: it writes into two fields or one, leaves all others, and nothing is lost by what is wrong."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nats_scheduler.schedule.patterns import Syntax
+from nats_scheduler.web.change_pages import Form
+from nats_scheduler.web.form_builder import PATTERN, POLICY, Builder, builder_in, builder_of, syntax_in
+from nats_scheduler.web.pattern_builder import NONE_CHOSEN, Choices
+
+TYPED = {"pattern": "@every 1h", "time_zone": "", "policies": "note: kept", "target": "O.out"}
+CHOSEN = {
+    "build_kind": ["week"],
+    "build_time": [" 09:30 "],
+    "build_zone": ["Europe/Berlin"],
+    "build_weekday": ["sat", "sun"],
+    "build_policy": ["X-Limit"],
+    "build_value": ["3"],
+}
+
+
+def sent(**other: list[str]) -> Builder:
+    """Return the builder of a form in which a pattern and a policy are chosen."""
+    return builder_in(Form({**CHOSEN, **other}))
+
+
+def test_each_button_writes_what_it_says_into_the_fields_and_leaves_the_others() -> None:
+    builder, fields = sent().written(PATTERN, TYPED, TYPED, "adr51")
+    assert fields == {**TYPED, "pattern": "0 30 9 * * sat,sun", "time_zone": "Europe/Berlin"}
+    assert (builder.choices, builder.policy, builder.value) == (sent().choices, "X-Limit", "3")
+    assert (builder.is_open, builder.built is not None and builder.built.pattern) == (True, fields["pattern"])
+    builder, fields = sent().written(POLICY, TYPED, TYPED, "adr51")
+    assert fields == {**TYPED, "policies": "note: kept\nX-Limit: 3"}
+    assert (builder.choices, builder.policy, builder.value) == (sent().choices, "", "")
+    assert (builder.is_open, builder.line) == (True, "X-Limit: 3")
+
+
+def test_no_other_button_writes_anything_and_what_is_not_written_yet_stays_in_sight() -> None:
+    written = {**TYPED, "pattern": "0 30 9 * * sat,sun", "time_zone": "Europe/Berlin"}
+    none: dict[str, list[str]] = {"build_policy": [""], "build_value": [""]}
+    for step in ("preview", "store", ""):
+        assert sent().written(step, TYPED, TYPED, "adr51") == (replace(sent(), is_open=True), TYPED)
+        assert sent(**none).written(step, written, TYPED, "adr51") == (sent(**none), written)
+
+
+def test_choices_that_nobody_touched_follow_what_is_typed() -> None:
+    typed = {**TYPED, "pattern": "0 30 9 * * *"}
+    for was in (TYPED, dict.fromkeys(TYPED, "")):
+        assert builder_of(was, "adr51").written("preview", typed, was, "adr51") == (builder_of(typed, "adr51"), typed)
+
+
+def test_what_is_wrong_leaves_the_fields_and_the_choices_as_they_are() -> None:
+    wrongs: list[tuple[str, dict[str, list[str]], str]] = [
+        (PATTERN, {"build_time": ["noon"], "build_weekday": ["sat", "x"]}, "time"),
+        (PATTERN, {"build_kind": []}, "kind"),
+        (POLICY, {"build_value": ["many"]}, "value"),
+        (POLICY, {"build_policy": ["X-None"]}, "policy"),
+    ]
+    for step, other, name in wrongs:
+        given: dict[str, Any] = {one: values or [""] for one, values in other.items()}
+        builder, fields = sent(**given).written(step, TYPED, TYPED, "adr51")
+        assert fields == TYPED
+        assert builder.wrong is not None
+        assert name in builder.wrong
+        assert builder.is_open
+        assert (builder.choices, builder.policy, builder.value) == (
+            *(sent(**given).choices, sent(**given).policy, sent(**given).value),
+        )
+
+
+@pytest.mark.parametrize(
+    ("policies", "spelling", "syntax"),
+    [
+        ("Syntax: crontab", "portable", Syntax.CRONTAB),
+        ("X-Syntax: quartz\nnote: x", "portable", Syntax.QUARTZ),
+        ("Syntax: crontab", "adr51", None),
+        ("Syntax: unix", "portable", None),
+        ("Syntax: crontab\nnonsense", "portable", None),
+        ("", "portable", None),
+    ],
+)
+def test_the_syntax_is_that_of_the_policies_in_the_form(policies: str, spelling: str, syntax: Syntax | None) -> None:
+    assert syntax_in({**TYPED, "policies": policies}, spelling) is syntax
+
+
+def test_a_form_begins_with_the_choices_of_its_pattern() -> None:
+    assert builder_of(TYPED, "adr51") == Builder(Choices("every", number="1", unit="hours"))
+    assert not builder_of(TYPED, "adr51").is_open
+    crontab = {**TYPED, "pattern": "30 9 * * *", "policies": "Syntax: crontab"}
+    assert builder_of(crontab, "portable").choices == Choices("day", time="09:30")
+    assert builder_of(crontab, "adr51").choices == NONE_CHOSEN

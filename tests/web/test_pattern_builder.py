@@ -1,0 +1,295 @@
+"""The choices of a person and the patterns that they stand for: there and back, at clock changes, and hostile texts."""
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nats_scheduler.schedule.cron_syntax import Syntax
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import At, Pattern, parse_pattern
+from nats_scheduler.web.pattern_builder import (
+    KINDS,
+    MONTH_NAMES,
+    NONE_CHOSEN,
+    UNITS,
+    WEEKDAY_NAMES,
+    Built,
+    Choices,
+    Wrong,
+    build,
+    choices_of,
+)
+from tests.harness.seeds import draws
+
+BERLIN = "Europe/Berlin"
+ZONES = ("", "UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia")
+
+
+def built(kind: str, syntax: Syntax | None = None, **chosen: Any) -> Built:
+    """Return what choices stand for."""
+    found = build(Choices(kind, **chosen), syntax)
+    assert isinstance(found, Built), found
+    return found
+
+
+def faults(kind: str, syntax: Syntax | None = None, **chosen: Any) -> dict[str, str]:
+    """Return what is wrong with choices."""
+    found = build(Choices(kind, **chosen), syntax)
+    assert isinstance(found, Wrong), found
+    return dict(found.faults)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen", "pattern", "words"),
+    [
+        ("every", {"number": "5", "unit": "minutes"}, "@every 5m", "every 5 minutes, counted from the time"),
+        ("every", {"number": "007", "unit": "seconds"}, "@every 7s", "every 7 seconds, counted"),
+        ("every", {"number": "2", "unit": "days"}, "@every 48h", "every 2 days, counted"),
+        ("day", {"time": "9:30"}, "0 30 9 * * *", "every day at 09:30 in UTC"),
+        ("day", {"time": "23:59:58", "zone": BERLIN}, "58 59 23 * * *", "every day at 23:59:58 in Berlin"),
+        ("week", {"time": "09:30", "weekdays": tuple(WEEKDAY_NAMES)[:5]}, "0 30 9 * * mon-fri", "every weekday at"),
+        ("week", {"time": "09:30", "weekdays": ("sun", "wed")}, "0 30 9 * * wed,sun", "Wednesday and Sunday at 09:30"),
+        ("week", {"time": "09:30", "weekdays": tuple(WEEKDAY_NAMES)}, "0 30 9 * * *", "every day at 09:30"),
+        ("month", {"time": "00:00", "day": "1"}, "0 0 0 1 * *", "at 00:00"),
+        ("year", {"time": "08:00", "day": "24", "month": "dec"}, "0 0 8 24 dec *", "24 December at 08:00"),
+        ("year", {"time": "08:00", "day": "29", "month": "feb"}, "0 0 8 29 feb *", "every leap year on 29 February"),
+    ],
+)
+def test_choices_stand_for_a_pattern(kind: str, chosen: dict[str, Any], pattern: str, words: str) -> None:
+    found = built(kind, **chosen)
+    assert (found.pattern, found.time_zone) == (pattern, chosen.get("zone", ""))
+    assert words in found.words
+
+
+def test_what_a_person_may_not_expect_is_said() -> None:
+    said = {day: built("month", time="9:00", day=day).notes for day in ("28", "29", "30", "31")}
+    assert said["28"] == ()
+    assert {said[day] for day in ("29", "30", "31")} == {
+        (f"a month without a day {day} has no fire",) for day in (29, 30, 31)
+    }
+    assert "24 hours here, also where a clock changes" in built("every", number="1", unit="days").notes[0]
+
+
+def test_one_fire_has_the_offset_of_its_zone_and_no_time_zone() -> None:
+    in_winter = built("once", date="2026-12-24", time="9:30", zone=BERLIN)
+    assert in_winter[:2] == ("@at 2026-12-24T09:30:00+01:00", "")
+    assert in_winter.words == "once, at 2026-12-24T08:30:00Z"
+    assert built("once", date="2026-07-24", time="09:30:15", zone=BERLIN).pattern == "@at 2026-07-24T09:30:15+02:00"
+    assert built("once", date="2028-02-29", time="09:30").pattern == "@at 2028-02-29T09:30:00Z"
+    seconds = built("once", date="1900-01-01", time="00:00:00", zone="America/New_York")
+    assert seconds.pattern == "@at 1900-01-01T00:00:00-05:00"
+    assert built("once", date="1880-01-01", time="00:00", zone="America/New_York").pattern == "@at 1880-01-01T04:56:02Z"
+
+
+def test_a_local_time_that_the_clock_skips_is_refused_and_of_one_that_comes_twice_the_first_is_taken() -> None:
+    skipped = faults("once", date="2027-03-28", time="02:30", zone=BERLIN)
+    assert skipped == {
+        "time": "a time of '02:30': expected one that exists: 2027-03-28 02:30:00 does not exist in Europe/Berlin, "
+        "where the clock goes forward over it"
+    }
+    assert "time" in faults("once", date="2011-12-30", time="12:00", zone="Pacific/Apia"), "a day that was left out"
+    for time, is_there in {"01:59:59": True, "02:00": False, "02:59:59": False, "03:00": True}.items():
+        found = build(Choices("once", date="2027-03-28", time=time, zone=BERLIN))
+        assert isinstance(found, Built) == is_there, time
+    twice = built("once", date="2027-10-31", time="02:30", zone=BERLIN)
+    assert twice.pattern == "@at 2027-10-31T02:30:00+02:00"
+    assert "the second is @at 2027-10-31T02:30:00+01:00" in twice.notes[0]
+    for time, is_twice in {"01:59:59": False, "02:00": True, "02:59:59": True, "03:00": False}.items():
+        assert bool(built("once", date="2027-10-31", time=time, zone=BERLIN).notes) == is_twice, time
+
+
+@settings(max_examples=draws(200))
+@given(st.sampled_from(ZONES[1:]), st.datetimes(datetime(1971, 1, 1), datetime(2090, 1, 1)))  # noqa: DTZ001
+def test_one_fire_is_when_the_standard_library_says(zone: str, local: datetime) -> None:
+    local = local.replace(microsecond=0)
+    found = build(Choices("once", date=f"{local:%Y-%m-%d}", time=f"{local:%H:%M:%S}", zone=zone))
+    instant = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    if instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None) != local:
+        assert isinstance(found, Wrong)
+        return
+    assert isinstance(found, Built)
+    at = parse_pattern(found.pattern)
+    assert isinstance(at, At)
+    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at.instant // SECOND) == instant
+
+
+def test_each_choice_that_is_wrong_is_named_with_what_was_expected() -> None:
+    assert faults("year", time="25:00", zone="Berlin", day="30", month="feb") == {
+        "time": "a time of '25:00': expected hours and minutes, 00:00 to 23:59, such as 09:30, or with seconds, "
+        "09:30:15",
+        "zone": "a time zone of 'Berlin': expected a name such as Europe/Berlin, with its capitals, or nothing for UTC",
+        "day": "a day of '30': expected 1 to 29 in February",
+    }
+    assert set(faults("year")) == {"time", "day", "month"}
+    assert set(faults("week")) == {"time", "weekdays"}
+    assert set(faults("month", day="32", time="9:30")) == {"day"}
+    assert set(faults("once")) == {"date", "time"}
+    assert set(faults("every")) == {"number", "unit"}
+    assert faults("often")["kind"].startswith("a choice of 'often': expected how often it fires, one of once, every,")
+    assert (
+        faults("every", number="0", unit="hours")["number"] == "a number of '0': expected a whole number of 1 or more"
+    )
+    assert "longer than" in faults("every", number="999999999", unit="days")["number"]
+    assert "there is no day 2026-02-30" in faults("once", date="2026-02-30", time="9:30")["date"]
+    assert "no time" in faults("once", date="0001-01-01", time="00:00")["date"], "to the server it is none"
+    assert "zone" in faults("day", time="9:30", zone="Local"), "that of this machine says nothing"
+
+
+def test_a_crontab_gets_a_pattern_of_five_fields_and_no_seconds() -> None:
+    assert built("week", Syntax.CRONTAB, time="9:30", weekdays=("mon",)).pattern == "30 9 * * mon"
+    assert built("day", Syntax.QUARTZ, time="9:30:15").pattern == "15 30 9 * * *"
+    expected = "expected no seconds beside a policy Syntax: crontab, whose patterns have none"
+    assert expected in faults("day", Syntax.CRONTAB, time="9:30:15")["time"]
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        [
+            "٣",
+            "1\n",
+            "-1",
+            "+5",
+            "1e9",
+            "9" * 5000,
+            "0x5",
+            "../../etc/passwd",
+            "/etc/localtime",
+            "mon\r\nNats-Schedule: x",
+        ]
+    ),
+    st.sampled_from(
+        ["2026-12-24T00:00:00Z", "2026-12-24\n", "09:30\n", "24:00", "٠٩:٣٠", "\x00", "\ud800", "*", "1-5"]
+    ),
+    st.sampled_from(["", "5", "31", "09:30", "2026-12-24", BERLIN, *MONTH_NAMES, *UNITS, *WEEKDAY_NAMES]),
+)
+
+
+@settings(max_examples=draws(400))
+@given(
+    st.sampled_from([*KINDS, "", "x"]),
+    st.fixed_dictionaries({one.name: HOSTILE for one in fields(Choices) if one.name not in ("kind", "weekdays")}),
+    st.lists(HOSTILE, max_size=3),
+    st.sampled_from([None, *Syntax]),
+)
+def test_any_text_is_refused_or_stands_for_a_pattern_that_the_parser_reads(
+    kind: str, texts: dict[str, str], weekdays: list[str], syntax: Syntax | None
+) -> None:
+    found = build(Choices(kind, weekdays=tuple(weekdays), **texts), syntax)
+    if isinstance(found, Wrong):
+        assert set(found.faults) <= {one.name for one in fields(Choices)}
+        assert all("expected" in words or "longer than" in words for words in found.faults.values())
+        assert max(map(len, found.faults.values())) < 300, "a long text is shown shortened"
+        return
+    assert found.pattern.isascii()
+    assert found.pattern.isprintable()
+    is_cron = not found.pattern.startswith("@")
+    pattern = parse_pattern(found.pattern, found.time_zone or None, syntax if is_cron else None)
+    assert isinstance(pattern, Pattern)
+
+
+@settings(max_examples=draws(200))
+@given(
+    st.sampled_from(list(KINDS)),
+    st.fixed_dictionaries(
+        {
+            "number": st.integers(1, 10_000).map(str),
+            "unit": st.sampled_from(list(UNITS)),
+            "day": st.integers(1, 31).map(str),
+            "month": st.sampled_from(list(MONTH_NAMES)),
+            "date": st.dates().map(str),
+            "time": st.times().map(lambda time: f"{time:%H:%M:%S}"),
+            "zone": st.sampled_from(ZONES),
+            "weekdays": st.sets(st.sampled_from(list(WEEKDAY_NAMES)), min_size=1, max_size=6).map(tuple),
+        }
+    ),
+    st.sampled_from([None, *Syntax]),
+)
+def test_what_was_built_has_choices_that_build_the_same(
+    kind: str, chosen: dict[str, Any], syntax: Syntax | None
+) -> None:
+    found = build(Choices(kind, **chosen), syntax)
+    if isinstance(found, Wrong):
+        return
+    syntax = None if found.pattern.startswith("@") else syntax
+    choices = choices_of(found.pattern, found.time_zone, syntax)
+    assert choices.kind == kind
+    again = build(choices, syntax)
+    assert isinstance(again, Built)
+    assert (again.words, again.time_zone) == (found.words, found.time_zone)
+    assert again.pattern == found.pattern or kind in ("once", "every"), "those may be written otherwise"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "choices"),
+    [
+        ("@every 1h30m", "", Choices("every", number="90", unit="minutes")),
+        ("@daily", BERLIN, Choices("day", time="00:00", zone=BERLIN)),
+        ("@weekly", "", Choices("week", time="00:00", weekdays=("sun",))),
+        ("0 30 9 ? * 1-5", "", Choices("week", time="09:30", weekdays=tuple(WEEKDAY_NAMES)[:5])),
+        ("15 30 9 31 * *", "", Choices("month", time="09:30:15", day="31")),
+        ("@yearly", "", Choices("year", time="00:00", day="1", month="jan")),
+        ("@at 2026-12-24T09:30:00+01:00", "", Choices("once", date="2026-12-24", time="08:30")),
+    ],
+)
+def test_a_pattern_that_is_stored_is_shown_as_choices(pattern: str, zone: str, choices: Choices) -> None:
+    assert choices_of(pattern, zone) == choices
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "syntax"),
+    [
+        ("", "", None),
+        ("soon", "", None),
+        ("0 30 9 * * *", "Nowhere", None),
+        ("0 30 9 * * *", "Local", None),
+        ("@every 1.5s", "", None),
+        ("@at 2026-12-24T09:30:00.5Z", "", None),
+        ("@at 9999-12-31T23:00:00-05:00", "", None),
+        ("@hourly", "", None),
+        ("0 30 9,10 * * *", "", None),
+        ("*/5 * * * * *", "", None),
+        ("0 30 9 1,15 * *", "", None),
+        ("0 30 9 1 * mon", "", None),
+        ("0 30 9 1 1-3 *", "", None),
+        ("0 30 9 * jan mon", "", None),
+        ("0 30 9 , * mon", "", None),
+        ("30 9 L * *", "", Syntax.CRONTAB),
+        ("30 9 15W * *", "", Syntax.CRONTAB),
+        ("0 30 9 ? * L5", "", Syntax.QUARTZ),
+        ("0 30 9 * * * 2027", "", Syntax.QUARTZ),
+    ],
+)
+def test_a_pattern_that_no_choices_stand_for_leaves_them_empty(pattern: str, zone: str, syntax: Syntax | None) -> None:
+    assert choices_of(pattern, zone, syntax) == NONE_CHOSEN
+
+
+CRON = st.tuples(
+    *(st.sampled_from(one.split()) for one in ("0 15 * 0,30", "0 30 */15 +05", "0 9 * 9-17", "* ? 1 31 1,15 */2 ,")),
+    *(st.sampled_from(one.split()) for one in ("* 1 feb jan-dec */3 1-12", "* ? mon 0 1-5 sat,sun */2")),
+).map(" ".join)
+
+
+@settings(max_examples=draws(300))
+@given(st.one_of(CRON, st.text(max_size=60)), st.sampled_from((*ZONES, "Nowhere")))
+def test_a_pattern_has_choices_that_fire_when_it_does_or_none(text: str, zone: str) -> None:
+    choices, pattern = choices_of(text, zone), parse_pattern(text, zone or None)
+    if choices == NONE_CHOSEN:
+        return
+    found = build(choices)
+    assert isinstance(found, Built)
+    again = parse_pattern(found.pattern, found.time_zone or None)
+    assert isinstance(pattern, Pattern)
+    assert isinstance(again, Pattern)
+    fire = 0
+    for _ in range(20):
+        following = pattern.next_fire(fire, 0)
+        assert following == again.next_fire(fire, 0)
+        if following is None:
+            return
+        fire = following

@@ -1,0 +1,74 @@
+"""The policies that a person chooses from: all that there are, each written as a line that the parser reads."""
+
+import re
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.web.change_pages import MAX_FORM_BYTES, policies_of
+from nats_scheduler.web.policy_choices import POLICY_CHOICES, write_policy
+
+REFERENCE = Path(__file__).parents[2] / "docs/reference/policies.md"
+
+WRONG = {
+    "X-Start": ("tomorrow", "is not a time: expected a time such as"),
+    "X-End": ("2026-02-30T00:00:00Z", "there is no day 2026-02-30"),
+    "X-Limit": ("1001", "expected 1 to 1,000"),
+    "X-Anchor": ("2027-01-01T00:00:00.5Z", "has a fraction of a second"),
+    "X-Except": ("2026-12-32", "expected days such as"),
+    "X-Syntax": ("unix", "expected crontab or quartz"),
+    "X-Target": ("jobs.*", "is not a literal subject"),
+    "X-Jitter": ("25h", "at most 24h"),
+    "X-Missed": ("all 0", "is not all with 1 to"),
+    "X-Grace": ("1ms", "is less than 1s"),
+    "X-Report": ("yes", "is not 'true', the only value"),
+    "X-Overlap": ("wait", "expected one of allow, skip, queue"),
+    "X-Consumer": ("a.b", "it has no blanks, dots, slashes or wildcards"),
+    "X-Timeout": ("0s", "is not more than 0"),
+    "X-Done-Within": ("soon", "is not a duration"),
+    "X-Debounce": ("1", "is not 'true', the only value"),
+    "X-Note": ("n" * 257, "expected at most 256"),
+    "X-Owner": ("n" * 257, "expected at most 256"),
+}
+
+
+def test_all_policies_may_be_chosen_in_the_order_of_the_documentation() -> None:
+    assert set(POLICY_CHOICES) == set(POLICY_NAMES)
+    rows = re.findall(r"^\| `(X-[\w-]+)` \|", REFERENCE.read_text("utf-8"), re.MULTILINE)
+    assert list(POLICY_CHOICES) == [name for name in rows if name in POLICY_CHOICES]
+
+
+@pytest.mark.parametrize("name", POLICY_CHOICES)
+def test_a_policy_is_written_as_a_line_that_is_read_or_its_value_is_refused(name: str) -> None:
+    example = POLICY_CHOICES[name].example
+    written = write_policy("", name, example)
+    assert (written.lines, written.wrong) == (f"{name}: {example}", {})
+    assert policies_of(written.lines) == ((name, example),)
+    value, fault = WRONG[name]
+    for wrong, expected in ((value, fault), ("", POLICY_CHOICES[name].value), ("true\nX-Limit: 1", "one line")):
+        lines, faults = write_policy("X-Note: kept", name, wrong)
+        assert lines == "X-Note: kept"
+        assert expected in faults["value"], (wrong, faults)
+
+
+def test_a_policy_takes_the_place_of_the_line_that_it_has_and_leaves_all_others() -> None:
+    lines = "note: first\n\nlimit: 3\nnonsense\nX-LIMIT: 4\nX-Owner: last"
+    assert write_policy(lines, "X-Limit", "5").lines == "note: first\nX-Limit: 5\nnonsense\nX-Owner: last"
+    assert write_policy(lines, "X-Jitter", "5s").lines.endswith("X-Owner: last\nX-Jitter: 5s")
+
+
+def test_a_policy_that_is_none_is_named() -> None:
+    for name in ("", "X-Limmit", "X-Paused", "x" * 1000):
+        written = write_policy("X-Limit: 3", name, "5")
+        assert written.lines == "X-Limit: 3"
+        assert written.wrong["policy"].startswith(f"a policy of '{name[:40]}': expected one of X-Start, X-End,")
+
+
+@pytest.mark.parametrize("line", ["X-Limit: 3", "x", "Limmit: 3", ":", "x-" * 2000])
+def test_a_form_full_of_lines_costs_little(line: str) -> None:
+    lines = "\n".join([line] * (MAX_FORM_BYTES // (len(line) + 1)))
+    began = process_time()
+    write_policy(lines, "X-Limit", "5")
+    assert process_time() - began < 1
