@@ -249,7 +249,7 @@ class Editing:
         if restored := request.query_params.get("restore", ""):
             version = await self._version(written, sequence_of(restored))
             written = written.restored(version)
-        return await self._page(request, "edit", written, await self._preview("edit", written), version=version)
+        return await self._page(request, "edit", written, await self._preview("edit", written), restored=version)
 
     async def _add(self, request: Request, form: Form | None) -> Response:
         """Show the form of a new schedule, what it would be, or store it."""
@@ -293,7 +293,7 @@ class Editing:
     async def _page(self, request: Request, do: str, written: Written, preview: Preview, **more: Any) -> Response:
         values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({})}
         builder: Builder = more.get("builder") or builder_of(written.typed, written.spelling)
-        values |= {"change": None, "version": None, "builder": builder, "builder_offered": OFFERED}
+        values |= {"change": None, "restored": None, "builder": builder, "builder_offered": OFFERED}
         is_wrong = more.get("wrong") or builder.wrong
         status = {"status": CONFLICT if more.get("is_stale") else UNPROCESSABLE} if is_wrong else {}
         title = f"Edit {written.subject}" if do == "edit" else "Add a schedule"

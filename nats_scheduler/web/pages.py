@@ -489,13 +489,10 @@ class Pages:
         What only this page asks for may contain `title`, `status` and `is_still`, for a page that does not change.
         """
         values, common = await asyncio.gather(asked(request.query_params), self._common())
-        shown = {
-            "title": title,
-            "status": OK,
+        of_each = {
             "page": name,
             "now": self._source.now(),
             "version": VERSION,
-            "is_still": False,
             "who": request.state.who,
             "proof": self._proof(request),
             "reader_zone": reader_zone(request.cookies),
@@ -504,8 +501,9 @@ class Pages:
             "here": address(request.url.path, **request.query_params),
             "layout": "fragment.html" if request.headers.get("x-fragment") else "page.html",
             **common,
-            **values,
         }
+        assert not (taken := of_each.keys() & values.keys()), f"{name}: each page has {', '.join(taken)}"
+        shown = {"title": title, "status": OK, "is_still": False, **values, **of_each}
         body = render(self._templates, f"{name}.html", shown)
         if not request.headers.get("x-fragment"):
             return HTMLResponse(body, shown["status"])
