@@ -64,7 +64,7 @@ def maybe_done() -> Iterator[None]:
         raise UnknownOutcomeError(str(error)) from None
 
 
-# -- an answer that refuses: whoever asked acts, or the operator -------------------------------------------------------
+# -- an answer that refuses: the caller acts, or the operator ----------------------------------------------------------
 
 
 class ForbiddenError(SchedulerError):

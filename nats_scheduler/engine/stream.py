@@ -125,7 +125,7 @@ class StreamEngine:
         What is `fired_by` another is watched (`engine.receiving.watched`): such an engine must not be told that it
         caught up.
         """
-        if fired_by is not FiredBy.SIDECAR:
+        if is_watched := fired_by is not FiredBy.SIDECAR:
             rules = replace(rules, has_policies=False)
         self._fired_by = fired_by
         self._reads = rules, tuple(dialects)
@@ -157,7 +157,6 @@ class StreamEngine:
         """What is known of the schedules that the server itself fires, None if it fires none."""
         self._places = Places(state.schedules, rules.restrictions)
         self.admission = Admission(state, self._takeover, self.calendars, self._places, self.replacements)
-        is_watched = fired_by is not FiredBy.SIDECAR
         watched = WatchedFires(state, advance=fired_by is FiredBy.SERVER) if is_watched else None
         self._intake = Intake(reader, state, self.admission, self.replacements, self.of_server, watched)
         self.restart = Restart(

@@ -49,7 +49,7 @@ from nats_scheduler.web.pages import (
     no_time,
     typed_time,
 )
-from nats_scheduler.web.rendering import address
+from nats_scheduler.web.rendering import address, sequence_in
 from nats_scheduler.web.request_checks import CHANGE, CHANGED, Controller, Controllers
 from nats_scheduler.web.results import FormRow, Result, Results
 
@@ -314,9 +314,10 @@ def range_of(query: Form) -> dict[str, object]:
 
 def sequence_of(text: str) -> int:
     """Return a sequence, 0 for none; raises `WrongFormError`."""
-    if text and not (text.isascii() and text.isdecimal() and len(text) < 20):
+    sequence = sequence_in(text or "0")
+    if sequence is None:
         raise WrongFormError(400, f"a sequence of '{text[:40]}': expected a number")
-    return int(text or 0)
+    return sequence
 
 
 def headers_of(text: str) -> list[Header]:

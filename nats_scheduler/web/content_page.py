@@ -12,17 +12,16 @@ from typing import Any
 from nats_scheduler.observe.message_contents import MAX_HEADERS, body_lines
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.sidecar_answers import NOTHING, Answers, AnswerState
+from nats_scheduler.web.rendering import sequence_in
 
 NOT_FOUND, OK = 404, 200
-MAX_SEQUENCE_DIGITS = 19
 
 
 async def content_values(source: Answers, query: Mapping[str, str]) -> Mapping[str, Any]:
     """Ask for the content of the schedule that a query names, or of its fire; return what the page shows of it."""
     stream, subject, fire = query.get("stream", ""), query.get("subject", ""), query.get("fire", "")
     one: dict[str, object] = {"stream": stream, "subject": subject}
-    is_number = fire.isascii() and fire.isdecimal() and len(fire) <= MAX_SEQUENCE_DIGITS
-    sequence = int(fire) if is_number else 0  # which no sidecar takes for one
+    sequence = sequence_in(fire) or 0  # which no sidecar takes for one
     of_fire = {"fire": sequence, "fire_stream": query.get("fire_stream") or None} if fire else {}
     found, of_schedule = await asyncio.gather(
         source.get(sidecar_answers.CONTENT, {**one, **of_fire}), _schedule(source, {} if fire else one)

@@ -43,7 +43,7 @@ from nats_scheduler.web.content_page import content_values
 from nats_scheduler.web.control_check import refusal_of
 from nats_scheduler.web.earlier_versions import EarlierVersion, earlier_versions
 from nats_scheduler.web.reader_zone import ZONE_COOKIE, ZONE_SECONDS, reader_zone, zone_called, zone_cookie
-from nats_scheduler.web.rendering import address, render, templates
+from nats_scheduler.web.rendering import address, render, sequence_in, templates
 from nats_scheduler.web.request_checks import (
     CONTROL_COOKIE,
     LOGIN,
@@ -633,9 +633,8 @@ class Search:
 
 
 def _search(query: Query) -> Search:
-    text, before = query.get("until", "").strip(), query.get("before", "")
-    until = typed_time(text)
-    return Search(text, until, int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None)
+    text = query.get("until", "").strip()
+    return Search(text, typed_time(text), sequence_in(query.get("before", "")))
 
 
 def typed_time(text: str) -> int | None:

@@ -45,6 +45,14 @@ def address(path: str, /, **values: str | None) -> str:
     return f"{path}?{query}" if query else path
 
 
+MAX_SEQUENCE_DIGITS = 19
+
+
+def sequence_in(text: str) -> int | None:
+    """Return the sequence that an address or a form names; None if it names none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_SEQUENCE_DIGITS else None
+
+
 MAX_LISTED_CHARS = 160
 """The most characters of a subject or a pattern that a list shows; the page of the schedule shows all of them."""
 

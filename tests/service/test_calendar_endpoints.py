@@ -1,4 +1,4 @@
-"""`calendars.list`: the calendars as they are stored, whoever wrote them, and their days that are to come."""
+"""`calendars.list`: the calendars as they are stored, by any client, and their days that are to come."""
 
 from collections.abc import AsyncIterator, Mapping
 

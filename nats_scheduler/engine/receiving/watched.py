@@ -62,4 +62,4 @@ def is_fire_of_the_server(message: StoredMessage) -> bool:
     block = message.block
     if block.find(ADR51.next) < 0 or header_value(block, ADR51.schedule):
         return False
-    return header_value(block, ADR51.next) not in (None, b"", b"purge")
+    return header_value(block, ADR51.next) not in (None, b"", PURGE)
