@@ -109,12 +109,18 @@ class StretchReader:
         Raises `SchedulerError` if the server does not answer as expected.
         """
         last = after
-        async with aclosing(self._delivered(after, through, chunk)) as delivered:
-            async for messages in delivered:
-                last = messages[-1].sequence
-                yield messages
-        if await self._is_all(last, through):
+        if last >= through:
             return
+        for wait in (*BEHIND_WAITS_SECONDS, None):
+            async with aclosing(self._delivered(last, chunk, is_tried_again=wait is not None)) as delivered:
+                async for messages in delivered:
+                    last = messages[-1].sequence
+                    yield messages
+            if await self._is_all(last, through):
+                return
+            if wait is None or not self._may_consume:
+                break
+            await asyncio.sleep(wait)
         if self._may_consume and through - last > MAX_NOT_DELIVERED:
             raise DeadlineError(f"stream {self._stream}: the consumer's node is behind the leader")
         # Which schedules lie before what a consumer delivered is not known here: then nothing is passed over.
@@ -122,30 +128,26 @@ class StretchReader:
             async for messages in rest:
                 yield messages
 
-    async def _delivered(self, after: int, through: int, chunk: int) -> AsyncGenerator[list[StoredMessage], None]:
-        """Yield what consumers deliver, each behind the one before; nothing where there is to be none."""
-        last = after
-        for wait in (*BEHIND_WAITS_SECONDS, None) if self._may_consume else ():
-            if last >= through:
-                return
-            try:
-                consumer = await self._open(last + 1)
-            except RefusedError as error:
-                if error.code != CONSUMER_LIMIT_REACHED:
-                    raise
-                self._may_consume = False
-                return
-            try:
-                async with aclosing(self._pulled(consumer, chunk)) as pulled:
-                    async for messages in pulled:
-                        last = messages[-1].sequence
-                        yield messages
-            except DeadlineError:  # its node may have died
-                if wait is None:
-                    raise
-            if wait is None or await self._is_all(last, through):
-                return
-            await asyncio.sleep(wait)
+    async def _delivered(
+        self, after: int, chunk: int, *, is_tried_again: bool
+    ) -> AsyncGenerator[list[StoredMessage], None]:
+        """Yield what a consumer delivers; nothing where there is to be none."""
+        if not self._may_consume:
+            return
+        try:
+            consumer = await self._open(after + 1)
+        except RefusedError as error:
+            if error.code != CONSUMER_LIMIT_REACHED:
+                raise
+            self._may_consume = False
+            return
+        try:
+            async with aclosing(self._pulled(consumer, chunk)) as pulled:
+                async for messages in pulled:
+                    yield messages
+        except DeadlineError:  # its node may have died
+            if not is_tried_again:
+                raise
 
     async def _one_by_one(
         self, after: int, through: int, holds: Callable[[str], bool]
