@@ -1,8 +1,8 @@
 """The fenced blocks of the pages, as a reader takes them: files to save, commands to type, and what these print.
 
 The rules: a block is a file if the line before it ends with "as `NAME`:", or its first line is a comment with the name
-of a YAML file. A `text` block right after a block of commands, in the same section, is what they print. All commands
-are in `sh` blocks; a command goes on where a quote, a heredoc or a backslash at the end of a line says so.
+of a YAML file. A `text` block right after a block of commands, in the same section and no file, is what they print. All
+commands are in `sh` blocks; a command goes on where a quote, a heredoc or a backslash at the end of a line says so.
 """
 
 import re
@@ -96,7 +96,9 @@ def steps(page: Path) -> Iterator[tuple[Block, Block | None]]:
     """Give the blocks of a page in their order, blocks of commands with the block of what they print."""
     blocks = blocks_of(page)
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-        is_printed = following and following.kind == "text" and following.section == block.section
+        is_printed = (
+            following and following.kind == "text" and following.file is None and following.section == block.section
+        )
         yield block, following if block.kind == "sh" and is_printed else None
 
 
