@@ -22,7 +22,7 @@ from nats_scheduler.schedule.days import DayRows
 from nats_scheduler.schedule.instants import SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month
 
 STAR = 1 << 63
-"""Set in a field that holds an unrestricted `*` or `?`."""
+"""Set in a day field by which both day fields must match, and not either: its grammar says which that is."""
 
 FIRST_YEAR, LAST_YEAR = 1970, 2099
 """The years that a pattern can name."""
@@ -70,10 +70,10 @@ class CronFields:
     minutes: int
     hours: int
     days_of_month: int
-    """With STAR if the field is unrestricted."""
+    """With STAR if both day fields must match because of this one."""
     months: int
     days_of_week: int
-    """With STAR if the field is unrestricted; Sunday is bit 0."""
+    """With STAR if both day fields must match because of this one; Sunday is bit 0."""
     days: tuple[tuple[int, ...], ...]
     """The matching days (bits 1–31) of months of 28, 29, 30 and 31 days that begin on a Sunday, on a Monday, …"""
     named: NamedDays = NO_NAMED_DAYS
@@ -152,8 +152,8 @@ def days_by_length(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the matching days of months of 28 to 31 days, for each weekday on which a month can begin.
 
-    As the server does: if one of the two day fields has the star, both must match; otherwise one is enough
-    (`docs/reference/patterns.md`, "Which day").
+    If one of the two day fields has the star, both must match; otherwise one is enough (`docs/reference/patterns.md`,
+    "Which day").
     """
     both = (days_of_month | days_of_week) & STAR
     table = []

@@ -2,6 +2,7 @@
 
 One rule: a text means what croniter 7 reads in it, or it is rejected. Rejected is what croniter reads in a way that its
 author cannot have meant (`docs/reference/patterns.md`, "Other syntaxes"), with what to write instead.
+Which days two day fields name is decided as crond does, by their first characters (croniter's `implement_cron_bug`).
 `crontab` has five fields, `quartz` six or seven: seconds come first, and the year last. All else is the same in both,
 and so weekdays are those of a crontab: 0 to 7, where 0 and 7 are Sunday.
 The grammar of the server (`cron`) has oddities of its own, and so this one shares no code with it but the names.
@@ -78,7 +79,6 @@ class _Span(NamedTuple):
     low: int
     high: int
     step: int
-    is_star: bool = False
 
 
 def parse_syntax(text: str, syntax: Syntax) -> CronFields | Invalid:
@@ -99,7 +99,7 @@ def _read_fields(words: list[str], syntax: Syntax) -> CronFields:
     lowered = [word.lower() for word in words]
     second, minute, hour, of_month, month, of_week, *year = ["0", *lowered] if syntax is Syntax.CRONTAB else lowered
     read = ((SECOND, second), (MINUTE, minute), (HOUR, hour), (MONTH, month))
-    seconds, minutes, hours, months = (_read_list(field, word) & ~STAR for field, word in read)
+    seconds, minutes, hours, months = (_read_list(field, word) for field, word in read)
     month_days, week_days, named = _read_days(of_month, of_week)
     years = _read_years(year[0]) if year else None
     table = days_by_length(month_days, week_days, named)
@@ -138,14 +138,13 @@ def _years_of(mask: int) -> list[int]:
 
 def _read_years(word: str) -> int | None:
     """Parse the year field: bit n is the year 1970 + n; None is every year."""
-    mask, is_star = 0, False
+    mask = 0
     for item in dict.fromkeys(word.split(",")):
         span = _read_span(YEAR, item)
         if span.low > span.high:
             raise FaultError(f"year range {span.low}-{span.high} runs backwards")
         mask |= sum(1 << year - FIRST_YEAR for year in range(span.low, span.high + 1, span.step))
-        is_star = is_star or span.is_star
-    if is_star:
+    if "*" in word.split(","):
         return None
     for year, following in pairwise(_years_of(mask)):
         if following - year > HORIZON_YEARS:
@@ -156,7 +155,7 @@ def _read_years(word: str) -> int | None:
 
 
 def _read_list(field: Field, word: str) -> int:
-    """Parse a list of spans as a mask, with STAR if one of them is `*`."""
+    """Parse a list of spans as a mask."""
     mask = 0
     for item in dict.fromkeys(word.split(",")):
         mask |= _bits(field, _read_span(field, item))
@@ -165,26 +164,30 @@ def _read_list(field: Field, word: str) -> int:
 
 def _bits(field: Field, span: _Span) -> int:
     """Return the values of a span; of one that wraps around, the steps go on beyond the highest value."""
-    low, high, step, is_star = span
+    low, high, step = span
     size = field.high - field.low + 1
     last = high if low <= high else high + size
     values = ((value - field.low) % size + field.low for value in range(low, last + 1, step))
-    return sum(1 << value for value in values) | (STAR if is_star else 0)
+    return sum(1 << value for value in values)
 
 
 def _read_days(of_month: str, of_week: str) -> tuple[int, int, NamedDays]:
     """Parse the two day fields: their masks, and the days that masks cannot name."""
     days, last, nearest = _read_days_of_month(of_month)
     week_days, nth = _read_days_of_week(of_week)
-    if nth and not days & STAR:
-        raise FaultError(
-            f"day of month {_shown(of_month)} has no effect in croniter beside {_shown(of_week)}: write * instead"
-        )
-    if nearest is not None and not week_days & STAR:
-        raise FaultError(
-            f"day of week {_shown(of_week)} has no effect in croniter beside {_shown(of_month)}: write * instead"
-        )
+    if nth and days != _everything(DAY_OF_MONTH):
+        raise FaultError(f"day of month {_shown(of_month)} is beside {_shown(of_week)}: write * instead")
+    if nearest is not None and week_days != _everything(DAY_OF_WEEK):
+        raise FaultError(f"day of week {_shown(of_week)} is beside {_shown(of_month)}: write * instead")
     return days, week_days, NamedDays(last, nearest, nth)
+
+
+def _star_of(word: str) -> int:
+    """Return STAR for a day field by which both must match.
+
+    As crond does: for each that begins with a star, also with one that has a step or is followed by other items.
+    """
+    return STAR if word.startswith("*") else 0
 
 
 def _read_days_of_month(word: str) -> tuple[int, bool, int | None]:
@@ -197,7 +200,7 @@ def _read_days_of_month(word: str) -> tuple[int, bool, int | None]:
         if not DAY_OF_MONTH.low <= day <= DAY_OF_MONTH.high:
             raise FaultError(f"day of month {_shown(word)} is not a day from 1W to 31W")
         return 0, False, day
-    mask, last = 0, False
+    mask, last = _star_of(word), False
     for item in dict.fromkeys(word.split(",")):
         if item == "l":
             last = True
@@ -212,7 +215,7 @@ def _read_days_of_week(word: str) -> tuple[int, tuple[NthWeekday, ...]]:
     """Parse the day of week: its mask, or the weekdays with numbers."""
     if word == "?":
         return _everything(DAY_OF_WEEK), ()
-    mask, nth = 0, set[NthWeekday]()
+    mask, nth = _star_of(word), set[NthWeekday]()
     for item in dict.fromkeys(word.split(",")):
         found = _read_nth(item)
         nth |= found
@@ -252,7 +255,7 @@ def _read_span(field: Field, item: str) -> _Span:
     if slash and not (_digits(stepped) and step):
         raise _fault(field, item, "needs a step of 1 or more after the slash")
     if span == "*":
-        return _Span(field.low, field.high, step, not slash)
+        return _Span(field.low, field.high, step)
     first, hyphen, last = span.partition("-")
     low = _read_value(field, item, first)
     high = _read_value(field, item, last) if hyphen else low

@@ -152,13 +152,10 @@ def _clock_texts(times: Sequence[int]) -> list[str]:
 
 
 def _days(fields: CronFields) -> str:
-    """Return the days.
-
-    As the server does: if one of the two day fields has the star, both must match, and a field with a star matches
-    every day; otherwise one of the two is enough.
-    """
+    """Return the days: those that match both day fields if one of them has the star, and otherwise either."""
     of_month, of_week = fields.days_of_month & ~STAR, fields.days_of_week & ~STAR
-    if (fields.days_of_month | fields.days_of_week) & STAR:
+    needs_both = (fields.days_of_month | fields.days_of_week) & STAR
+    if needs_both:
         has_month_days, has_weekdays = of_month != _ALL_DAYS, of_week != _ALL_WEEKDAYS
     elif of_month == _ALL_DAYS or of_week == _ALL_WEEKDAYS:
         has_month_days = has_weekdays = False
@@ -166,10 +163,11 @@ def _days(fields: CronFields) -> str:
         has_month_days, has_weekdays = of_month != 0 or fields.named.last, of_week != 0
     if not has_month_days:
         return (_weekdays(of_week) if has_weekdays else "every day") + _in_months(fields.months)
-    month_days = _month_days(of_month, fields.months, fields.named.last)
     if not has_weekdays:
-        return month_days
-    return f"{month_days}, and on {_weekdays(of_week)}{_in_months(fields.months)},"
+        return _only_date(fields) or _month_days(fields)
+    if needs_both:
+        return f"{_weekdays(of_week)} that falls {_month_days(fields)}"
+    return f"{_only_date(fields) or _month_days(fields)}, and on {_weekdays(of_week)}{_in_months(fields.months)},"
 
 
 def _weekdays(mask: int) -> str:
@@ -209,15 +207,22 @@ def _in_order(nth: Sequence[NthWeekday]) -> list[NthWeekday]:
     return sorted(nth, key=lambda one: (one.number if one.number != LAST else _FIFTH + 1, (one.weekday - 1) % 7))
 
 
-def _month_days(days: int, months: int, last: bool) -> str:
-    """Return `on the 1st and 15th of every month`, `every year on 24 December`; `last` adds the last day."""
-    values = values_of(days)
+def _only_date(fields: CronFields) -> str | None:
+    """Return `every year on 24 December`; None if the days of the month are not one date."""
+    days, months = fields.days_of_month & ~STAR, fields.months
+    if days.bit_count() != 1 or months.bit_count() != 1 or fields.named.last:
+        return None
+    day, month = values_of(days)[0], values_of(months)[0]
+    leap = "leap " if (month, day) == (_FEBRUARY, 29) else ""
+    return f"every {leap}year on {day} {MONTHS[month - 1]}"
+
+
+def _month_days(fields: CronFields) -> str:
+    """Return `on the 1st and 15th of every month`, `on days 1 to 5 and the last day of June`."""
+    months, last = fields.months, fields.named.last
+    values = values_of(fields.days_of_month & ~STAR)
     if not values:
         return f"on the last day of {_of_months(months)}"
-    if len(values) == 1 and months.bit_count() == 1 and not last:
-        month = values_of(months)[0]
-        leap = "leap " if (month, values[0]) == (_FEBRUARY, 29) else ""
-        return f"every {leap}year on {values[0]} {MONTHS[month - 1]}"
     shortest = min(days_in_month(_COMMON_YEAR, month) for month in values_of(months))
     missing = " (if the month has that day)" if values[-1] > shortest else ""
     step = _distance(values)

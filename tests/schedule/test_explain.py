@@ -156,13 +156,21 @@ SYNTAX_TABLE = [
     ("0 9 L * 0-6", "crontab", "every day at 09:00 in UTC"),
     ("0 9 1-31,L * fri", "crontab", "every day at 09:00 in UTC"),
     ("0 9 *,L * fri", "crontab", "every Friday at 09:00 in UTC"),
+    ("0 9 1-7 * */7", "crontab", "every Sunday that falls on days 1 to 7 of every month at 09:00 in UTC"),
+    ("0 9 13,L 12 */5", "crontab",
+     "every Friday and Sunday that falls on the 13th and the last day of December at 09:00 in UTC"),
+    ("0 9 */30 12 1-5", "crontab", "every weekday that falls on the 1st and 31st of December at 09:00 in UTC"),
+    ("0 9 29 2 */6", "crontab",
+     "every Saturday and Sunday that falls on the 29th of February (if the month has that day) at 09:00 in UTC"),
+    ("0 9 */1 * mon", "crontab", "every Monday at 09:00 in UTC"),
+    ("0 9 13,* * fri", "crontab", "every day at 09:00 in UTC"),
     ("*/15 * * * *", "crontab", "every 15 minutes in UTC"),
     ("0 30 9 ? * mon-fri", "quartz", "every weekday at 09:30 in UTC"),
     ("0 30 9 ? * mon-fri 2027", "quartz", "every weekday at 09:30 in UTC, only in 2027"),
     ("0 0 * * * ? 2027-2029,2031", "quartz", "every hour in UTC, only in 2027 to 2029 and 2031"),
     ("0 0 9 L * ? 2027,2028", "quartz", "on the last day of every month at 09:00 in UTC, only in 2027 and 2028"),
     ("@monthly", "quartz", "on the 1st of every month at 00:00 in UTC"),
-]
+]  # fmt: skip
 
 
 def test_days_of_other_syntaxes_have_words() -> None:

@@ -102,7 +102,11 @@ NUMBERS = ["first", "second", "third", "fourth", "fifth", "last"]
 
 
 def read_days(words: str) -> Matches:
-    """Read days of the week or of the month; no words are every day."""
+    """Read days of the week or of the month, or of both; no words are every day."""
+    week_days, falls, month_days = words.partition(" that falls ")
+    if falls:
+        parts = [read_days(week_days), read_days(month_days)]
+        return lambda day: all(part(day) for part in parts)
     special = re.fullmatch(r"on (the .*?|.* and the last day) of ((?:every month|[A-Z])[^()]*?)(?: \((.*)\))?", words)
     if special and re.search("weekday|last day|day$", special[1]):
         return read_special(special[1], read_months(special[2]), special[3])
