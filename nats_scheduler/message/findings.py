@@ -117,6 +117,7 @@ class Code(StrEnum):
     GRADUATION_BLOCKED = "graduation_blocked", _W, "`graduate` refuses to hand the schedules over to the server"
     POLICIES_IGNORED = "policies_ignored", _W, "the server fires the schedule whenever its pattern says, without an end"
     POLICY_WITHOUT_EFFECT = "policy_without_effect", _W, "the schedule does not do what its publisher wrote"
+    STEP_UNEVEN = "step_uneven", _W, "it does not fire as often as its step says"
     SKIPPED_AT_ONCE = "skipped_at_once", _W, "what it was to deliver is never delivered"
     SCHEDULE_ENDS_WITHIN_JITTER = (
         "schedule_ends_within_jitter",

@@ -34,6 +34,7 @@ from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
+from nats_scheduler.schedule.mistakes import uneven_steps
 from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.schedule.patterns import Cron, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -331,10 +332,23 @@ def _weekdays_numbered(known: KnownSchedule) -> Iterator[Finding]:
         )
 
 
+def _step_uneven(known: KnownSchedule) -> Iterator[Finding]:
+    base = known.timetable.pattern.base
+    steps = uneven_steps(base.text, base.fields, base.syntax) if isinstance(base, Cron) else ()
+    for step in steps:
+        item, instead = step.item[:MAX_KEPT_CHARS], f"use {step.instead}, or " if step.instead else ""
+        yield Finding(
+            Code.STEP_UNEVEN,
+            f"its {step.field} {item} begins anew in each {step.around}, where it is {step.values}",
+            f"{instead}write {step.values} if that is meant",
+        )
+
+
 CHECKS: Sequence[Callable[[KnownSchedule], Iterator[Finding]]] = (
     _policies_ignored,
     _source_header,
     _weekdays_numbered,
+    _step_uneven,
     _target_to_allow,
     _calendar,
     _refused,

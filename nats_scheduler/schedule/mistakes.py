@@ -1,7 +1,7 @@
 """Explain the usual mistakes in patterns that the grammar rejects, each with the text to write instead.
 
-Rule: these functions are called only after the grammar has rejected a text, and the text stays rejected. The grammar
-accepts every text that an explanation proposes.
+Rule: `explain` is called only after the grammar has rejected a text, and the text stays rejected. The grammar accepts
+every text that an explanation proposes. `uneven_steps` are those that it accepts, and that seldom mean what was meant.
 Cost: some microseconds for a short text; long texts are not examined. Limit: the guess is about the form, not about the
 intent: a time without a zone is proposed in UTC, because UTC is the default zone of a pattern.
 """
@@ -9,9 +9,11 @@ intent: a time without a zone is proposed in UTC, because UTC is the default zon
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from nats_scheduler.schedule.cron import FIELDS, parse_cron
+from nats_scheduler.schedule.cron_fields import STAR, CronFields, values_of
 from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND
@@ -68,6 +70,48 @@ def _is_accepted(text: str, aliases: Iterable[str]) -> bool:
     if text.startswith("@every "):
         return not isinstance(parse_duration(text[7:]), Invalid)
     return text in aliases or _is_cron(text)
+
+
+class UnevenStep(NamedTuple):
+    """A field of which the step does not divide what it counts: `*/45` minutes are 45 and 15 minutes apart."""
+
+    field: str
+    """The name of the field, such as `minute`."""
+    item: str
+    """As it is written."""
+    instead: str
+    """What repeats as often as the step says: `@every 45m`; "" if nothing does."""
+    values: str
+    """The values that match, as a list that means the same: `0,45`."""
+    around: str
+    """In what it begins anew: `hour`."""
+
+
+_stepped = re.compile(r"(?:[*?][^,/]*|[^*?,/-]+)/\+?0*([1-9][0-9]{0,3})").fullmatch
+"""`*/45` or `5/45`, alone in its field: in a list the other values say what is meant, and a range has an end."""
+
+_COUNTED = (
+    (60, "minute", "@every {}s"),
+    (60, "hour", "@every {}m"),
+    (24, "day", "@every {}h"),
+    (0, "month", ""),  # months have different lengths
+    (12, "year", ""),
+    (7, "week", ""),
+)
+"""What each field counts: how many there are, in what, and what repeats as often."""
+
+
+def uneven_steps(text: str, fields: CronFields, syntax: Syntax | None) -> Iterator[UnevenStep]:
+    """Yield the steps of a pattern of fields that do not divide what they count; those above 9,999 are not examined."""
+    words = text.split()
+    words = ["0", *words] if syntax is Syntax.CRONTAB else words
+    masks = fields.seconds, fields.minutes, fields.hours, fields.days_of_month, fields.months, fields.days_of_week
+    for field, (size, around, instead), word, mask in zip(FIELDS, _COUNTED, words, masks, strict=False):
+        stepped = _stepped(word)
+        step = int(stepped[1]) if stepped else 1
+        if step > 1 and not (size and size % step == 0):
+            values = ",".join(map(str, values_of(mask & ~STAR)))
+            yield UnevenStep(field.name, word, instead.format(step), values, around)
 
 
 # -- @at -----------------------------------------------------------------------------------------------------------

@@ -219,6 +219,7 @@ SCENES: Mapping[Code, Scene] = {
         stored("@every 1h", **{"Nats-Schedule-X-Grace": "1m"}),
         stored("@every 1h", **{"Nats-Schedule-X-Grace": "1m", "Nats-Schedule-X-Missed": "skip"}),
     ),
+    Code.STEP_UNEVEN: Scene(V2_11, stored("0 */45 * * * *"), stored("0 0,45 * * * *")),
     Code.WEEKDAYS_NUMBERED: Scene(V2_11, quartz("0 0 9 ? * 2"), quartz("0 0 9 ? * MON")),
     Code.DEFECT_ZONE_GAP: Scene(
         V2_14,

@@ -152,6 +152,7 @@ ELSEWHERE = {
     Code.AT_ONLY: "an upgrade: the right side of its scene",
     Code.COPIED: "nothing has to be done",
     Code.POLICY_WITHOUT_EFFECT: "the policy that is to be added: the right side of its scene",
+    Code.STEP_UNEVEN: "a list in place of a step: the right side of its scene",
     Code.WEEKDAYS_NUMBERED: "names in place of numbers: the right side of its scene",
 }
 """The scenes whose advice is no change that this test can make, and why."""

@@ -462,7 +462,9 @@ def test_the_cache_of_the_reader_gives_no_schedule_the_policies_or_the_syntax_of
         for pattern in (EVERY, AT, DAILY)
         for more in ([("X-Limit", "2")], [], [("X-Anchor", "2026-01-01T00:00:00Z")])
     ]
-    headers += [(PORTABLE, "0 0 12 */10 * fri", [("X-Syntax", one)] if one else []) for one in ("quartz", "", "crontab")]
+    headers += [
+        (PORTABLE, "0 0 12 */10 * fri", [("X-Syntax", one)] if one else []) for one in ("quartz", "", "crontab")
+    ]
     for _ in range(3):
         for number, (dialect, pattern, policies) in enumerate(headers, 1):
             reading = reader.read(

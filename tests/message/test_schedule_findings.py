@@ -67,6 +67,7 @@ SAME: dict[Code, tuple[str, Headers, StreamRules, Capabilities, FiredBy]] = {
     Code.SCHEDULE_ENDS_EARLY: ("@every 2h", {}, AGED, V2_11, FiredBy.SIDECAR),
     Code.SCHEDULE_ENDS_BY_AGE: ("@every 1m", {}, AGED, V2_11, FiredBy.SIDECAR),
     Code.POLICY_WITHOUT_EFFECT: ("@every 1h", {"Nats-Schedule-X-Grace": "1m"}, RULES, V2_11, FiredBy.SIDECAR),
+    Code.STEP_UNEVEN: ("0 */45 * * * *", {}, RULES, V2_11, FiredBy.SIDECAR),
     Code.DEFECT_INTERVAL_ROUNDED: ("@every 1500ms", {}, RULES, V2_14, FiredBy.SERVER),
     Code.DEFECT_FAR_TIME: ("@at 2300-01-01T00:00:00Z", {}, RULES, V2_14, FiredBy.SERVER),
     Code.DEFECT_ZONE_GAP: ("@daily", {"Nats-Schedule-Time-Zone": "Africa/Cairo"}, RULES, V2_14, FiredBy.SERVER),
@@ -121,6 +122,34 @@ def test_a_paused_schedule_has_no_end_and_no_fire_that_is_skipped() -> None:
         findings_about(block, reading.defined, AGED, START, is_by_server=False, is_paused=one) for one in (False, True)
     ]
     assert [[one.code for one in found] for found in said] == [[Code.SKIPPED_AT_ONCE], []]
+
+
+def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
+    said = {
+        "0 */45 * * * *": (
+            "its minute */45 begins anew in each hour, where it is 0,45",
+            "use @every 45m, or write 0,45",
+        ),
+        "0 5/+050 * * * *": ("its minute 5/+050 begins anew in each hour, where it is 5,55", "use @every 50m"),
+        "?/90 * * * * *": ("its second ?/90 begins anew in each minute, where it is 0", "use @every 90s"),
+        "0 0 */48 * * *": ("its hour */48 begins anew in each day, where it is 0", "use @every 48h"),
+        "0 0 9 */10 * *": ("its day of month */10 begins anew in each month, where it is 1,11,21,31", "write 1,11"),
+        "0 0 9 1 */5 *": ("its month */5 begins anew in each year, where it is 1,6,11", "write 1,6,11 if"),
+        "0 0 9 * * */2": ("its day of week */2 begins anew in each week, where it is 0,2,4,6", "write 0,2,4,6"),
+    }
+    for pattern, (what, command) in said.items():
+        (found,) = before(block_of(pattern, {}), RULES, V2_11, FiredBy.SIDECAR)
+        assert (found.what, found.command[: len(command)]) == (what, command)
+    crontab = {"X-Nats-Schedule-Target": "s.out", "X-Nats-Schedule-X-Syntax": "crontab"}
+    (found,) = before(block_of("*/45 9 1-7 * */7", crontab, "X-"), RULES, V2_11, FiredBy.SIDECAR)
+    assert found.what.startswith("its minute */45 begins anew")
+    for even in (
+        "*/15 5/20 */8 */1 */3 */7",
+        "0 0,45 0-22/5 1-31/2 1,6,11 *",
+        "0 */60 */24 * */12 *",
+        "0 */7,0 * * * *",
+    ):
+        assert not before(block_of(even, {}), RULES, V2_11, FiredBy.SIDECAR), even
 
 
 def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
