@@ -25,6 +25,7 @@ class PolicyArguments(TypedDict, total=False):
     end: datetime | None
     limit: int | None
     anchor: datetime | None
+    every: str | None
     except_days: Iterable[Days] | None
     except_calendars: Iterable[str] | None
     jitter: timedelta | None

@@ -67,6 +67,8 @@ class When:
         - `start`, `end`: no fire before, and none at that time or later.
         - `limit`: it ends after 1 to 1,000 fire times.
         - `anchor`: a whole second from which the interval of `every` counts.
+        - `every`: only on each n-th day or in each n-th week, counted from a date: `"2w from 2026-01-05"`; with `cron`,
+          `daily` and the like.
         - `except_days`, `except_calendars`: no fire on these days (a `date`, or the first and the last of several), or
           on those of calendars with these names; together at most 1,000, and 8 calendars.
         - `jitter`: the longest delay of a fire; more than 0, at most a day.

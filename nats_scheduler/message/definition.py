@@ -93,7 +93,7 @@ def definition_of(
     bounded = with_policies(pattern, policies)
     if bounded is not pattern and first_fire_of(bounded, stored_at) is None:
         reason = (
-            "never fires between its X-Start and X-End, on days that X-Except leaves: "
+            "never fires between its X-Start and X-End, on days that X-Every and X-Except leave: "
             f"expected a fire within {HORIZON_YEARS} years"
         )
         return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)

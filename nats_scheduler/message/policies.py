@@ -27,7 +27,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
 from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
-from nats_scheduler.schedule.days import DayRows, read_days
+from nats_scheduler.schedule.days import DayRows, read_days, read_every_nth
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import FaultError, Invalid
@@ -213,7 +213,7 @@ class Policies:
     written: tuple[PolicyText, ...] = ()
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
-    """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` set to the fire times of the pattern."""
+    """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor`, `X-Every` and `X-Except` set to its fire times."""
     debounce: bool = False
     """True if it is meant to replace, or to be replaced, before it fires (`engine.receiving.replaced`)."""
     consumer: str | None = None
@@ -438,6 +438,12 @@ def _anchor(policies: Policies, value: str, beside: Beside) -> Policies:
     return _with_bounds(policies, anchor=instant)
 
 
+def _every(policies: Policies, value: str, beside: Beside) -> Policies:
+    if not isinstance(beside.pattern, Cron):
+        raise FaultError(f"is for patterns of fields: {beside.pattern.text.partition(' ')[0]!r} fires on all days")
+    return _with_bounds(policies, every=read_every_nth(value))
+
+
 def _read_excepted(value: str) -> DayRows:
     parts = [part.strip(" ") for part in value.split(",")]
     if len(parts) > MAX_EXCEPT_PARTS:
@@ -549,6 +555,7 @@ POLICIES: Mapping[str, Policy] = {
         _done_within_words,
     ),
     "X-End": Policy(_bounds_with(end=_read_instant)),
+    "X-Every": Policy(_every),
     "X-Except": Policy(_bounds_with(excepted=_read_excepted, calendars=_calendars)),
     "X-Grace": Policy(
         _value(

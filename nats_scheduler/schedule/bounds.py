@@ -5,6 +5,7 @@ times are those of its own pattern, less what the bounds leave out: nothing is m
 
 - The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
 - No fire time is before `start`, and none is at `end` or later.
+- Of a pattern of fields, all fire times lie on the days of `every`, each n-th day or week.
 - No fire time lies on one of the days `excepted`, or of the `calendars`, as the clock of the pattern's zone shows them
   (UTC if it has none). If they leave none for five years, a pattern has no further fire, as one of fields that matches
   nothing for as long.
@@ -31,7 +32,7 @@ from math import gcd
 
 from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.cron_fires import HORIZON_YEARS
-from nats_scheduler.schedule.days import NO_DAYS, DayRows, row_around, rows_between
+from nats_scheduler.schedule.days import NO_DAYS, DayRows, EveryNth, row_around, rows_between
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone
@@ -61,6 +62,8 @@ class Bounds:
     """1 to `MAX_LIMIT`."""
     anchor: int | None = None
     """A whole second; only `@every` has a grid."""
+    every: EveryNth | None = None
+    """Only a pattern of fields has days."""
     excepted: DayRows = NO_DAYS
     calendars: tuple[Calendar, ...] = ()
     """By their names."""
@@ -135,12 +138,18 @@ class Bounded(Pattern):
 
     base: Pattern = field()
     bounds: Bounds
+    on_days: Pattern = field(init=False, repr=False, compare=False)
+    """The pattern on the days of `every` only, without its other bounds."""
     left: Pattern = field(init=False, repr=False, compare=False)
-    """What the excepted days leave of the pattern, without its other bounds."""
+    """What the excepted days leave of that."""
 
     def __post_init__(self) -> None:
-        """Leave the excepted days out."""
-        object.__setattr__(self, "left", _less_days(self.base, self._excepted()))
+        """Leave the days out."""
+        on_days, every = self.base, self.bounds.every
+        if every is not None and isinstance(on_days, Cron):
+            on_days = replace(on_days, fields=replace(on_days.fields, every=every), _found=[])
+        object.__setattr__(self, "on_days", on_days)
+        object.__setattr__(self, "left", _less_days(on_days, self._excepted()))
 
     @property
     def repeats(self) -> bool:
@@ -217,11 +226,11 @@ class Bounded(Pattern):
         Cost: as many searches as there are fire times in (after, until) that are left, and two for each row.
         """
         at, end, grid = self._span(after, until, stored_at)
-        while (found := self.base.next_fire(at, grid)) is not None and found < end:
+        while (found := self.on_days.next_fire(at, grid)) is not None and found < end:
             at, last = found, self._last_of_row(found)
             if last is not None:
                 at = min(last, end - 1)
-                yield found, self.base.latest_fire(found - 1, at, grid) or found
+                yield found, self.on_days.latest_fire(found - 1, at, grid) or found
 
     @property
     def unknown_calendar(self) -> str | None:
@@ -291,7 +300,7 @@ class Bounded(Pattern):
         period = self._begin(stored_at), fire, self._grid(stored_at)
         if fire > period[0] + MAX_COUNTED_NS:
             return False
-        return self.base.count(*period) <= limit or self.left.count(*period) <= limit  # the first is cheap
+        return self.on_days.count(*period) <= limit or self.left.count(*period) <= limit  # the first is cheap
 
     def _limit(self) -> int | None:
         """The limit; None if there is none, and as long as the days of a calendar are not known."""

@@ -8,7 +8,8 @@ The rules:
 - A month has one of four lengths and begins on one of seven weekdays, and nothing else decides which of its days match.
   So all that can be written about days, `L`, `W` and `#` of other syntaxes included, is a table of 28 masks.
 - The forward and the backward search are the same one, with a step of 1 or -1.
-- Days that are excepted (`schedule.bounds`) are left out of the mask of each month, so they cost no step of their own.
+- Days that bounds leave out (`schedule.bounds`) are left out of the mask of each month, so they cost no step of their
+  own.
 
 The caller gives the year at which the search ends.
 """
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from nats_scheduler.schedule.days import DayRows
+from nats_scheduler.schedule.days import DayRows, EveryNth
 from nats_scheduler.schedule.instants import SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month
 
 STAR = 1 << 63
@@ -81,6 +82,8 @@ class CronFields:
     """Bit n is the year 1970 + n; None is every year."""
     excepted: tuple[DayRows, ...] = ()
     """The days that do not match, whatever the other fields say."""
+    every: EveryNth | None = None
+    """The only days that match, whatever the other fields say; None is all days."""
 
     def first_match(self, local: int, last_year: int) -> int | None:
         """Return the first matching second at or after `local`, up to the end of the last year."""
@@ -141,6 +144,8 @@ class CronFields:
         if self.years is not None and not (year >= FIRST_YEAR and self.years >> year - FIRST_YEAR & 1):
             return 0
         days = self.days[days_in_month(year, month) - MONTH_LENGTHS[0]][(first + 4) % 7]
+        if self.every is not None:
+            days &= self.every.of_month(first)
         for excepted in self.excepted:
             days &= ~excepted.of_month(first)
         return days

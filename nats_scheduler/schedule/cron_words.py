@@ -195,7 +195,7 @@ def _named_days(fields: CronFields) -> str | None:
         return f"on the {'first' if named.nearest == 1 else 'last'} weekday of {of_months}"
     shortest = min(days_in_month(_COMMON_YEAR, month) for month in values_of(fields.months))
     missing = " (or to its last day, if the month is shorter)" if named.nearest > shortest else ""
-    return f"on the weekday nearest to the {_ordinal(named.nearest)} of {of_months}{missing}"
+    return f"on the weekday nearest to the {ordinal(named.nearest)} of {of_months}{missing}"
 
 
 def _nth_weekday(one: NthWeekday) -> str:
@@ -227,9 +227,9 @@ def _month_days(fields: CronFields) -> str:
     missing = " (if the month has that day)" if values[-1] > shortest else ""
     step = _distance(values)
     if step is not None and step > 1 and len(values) > MAX_LISTED_DAYS:
-        shown = f"every {_ordinal(step)} day from the {_ordinal(values[0])} to the {_ordinal(values[-1])}"
+        shown = f"every {ordinal(step)} day from the {ordinal(values[0])} to the {ordinal(values[-1])}"
     elif len(values) <= MAX_LISTED_DAYS and not any(" to " in text for text in _ranges(values)):
-        shown = f"the {_joined([_ordinal(day) for day in values])}"
+        shown = f"the {_joined([ordinal(day) for day in values])}"
     else:
         shown = f"days {_joined(_ranges(values))}"
     return f"on {shown}{' and the last day' if last else ''} of {_of_months(months)}{missing}"
@@ -251,9 +251,10 @@ def _month_names(months: int) -> list[str]:
     return _ranges([month - 1 for month in values_of(months)], MONTHS)
 
 
-def _ordinal(number: int) -> str:
+def ordinal(number: int) -> str:
+    """Return `1st`, `22nd`, `13th`."""
     endings = {1: "st", 2: "nd", 3: "rd"}
-    return f"{number}{endings.get(number % 10, 'th') if number // 10 != 1 else 'th'}"
+    return f"{number}{endings.get(number % 10, 'th') if number // 10 % 10 != 1 else 'th'}"
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------

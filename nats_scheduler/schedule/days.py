@@ -1,13 +1,14 @@
 """Days and ranges of days: their text (`2026-12-25`, `2026-12-27..2027-01-01`), and sets of them.
 
-The policy `X-Except` and a calendar (`schedule.calendars`) write days in the same way. Days are those of the Gregorian
-calendar, of the years 0000 to 9999.
+The policy `X-Except` and a calendar (`schedule.calendars`) write days in the same way. The policy `X-Every` names each
+n-th day or week (`2w from 2026-01-05`). Days are those of the Gregorian calendar, of the years 0000 to 9999.
 """
 
 import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
 from typing import NamedTuple, overload
@@ -164,6 +165,58 @@ class DayRows(Sequence[Days]):
 
 
 NO_DAYS = DayRows()
+
+
+MAX_EVERY_DAYS, MAX_EVERY_WEEKS = 366, 53
+"""A year is the longest distance between two days or weeks."""
+
+_every = re.compile(r"([0-9]{1,3})([dw]) from (.*)").fullmatch
+_WEEK = 7
+_MONDAY = -3
+"""1969-12-29: a week begins on Monday, as in ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNth:
+    """Each n-th day, or all days of each n-th week, in both directions from the one that contains a day."""
+
+    number: int
+    """2 to `MAX_EVERY_DAYS` or `MAX_EVERY_WEEKS`."""
+    is_weeks: bool
+    day: int
+    """As it was written."""
+    _bits: int = field(init=False, repr=False, compare=False)
+    """Bit n is the day n after the first one; a month more than the distance, so that each month is a part of it."""
+
+    def __post_init__(self) -> None:
+        """Compute the days of one distance and a month."""
+        length = _WEEK if self.is_weeks else 1
+        row, count = (1 << length) - 1, 31 // self.distance + 2
+        object.__setattr__(self, "_bits", sum(row << number * self.distance for number in range(count)))
+
+    @property
+    def distance(self) -> int:
+        """From one to the next, in days."""
+        return self.number * (_WEEK if self.is_weeks else 1)
+
+    def of_month(self, first: int) -> int:
+        """Return which of the 31 days from `first` on are among them, as bits 1 to 31."""
+        begin = self.day - (self.day - _MONDAY) % _WEEK if self.is_weeks else self.day
+        return self._bits >> (first - begin) % self.distance << 1 & _MONTH
+
+
+def read_every_nth(text: str) -> EveryNth:
+    """Read `3d from 2026-01-05` or `2w from 2026-01-05`; raises `FaultError`."""
+    written = _every(text)
+    day = None if written is None else _day(written[3])
+    if written is None or day is None:
+        shown = repr(text[:MAX_SHOWN_CHARS])
+        raise FaultError(f"is {shown}: expected days or weeks from one of them on, such as '2w from 2026-01-05'")
+    number, is_weeks = int(written[1]), written[2] == "w"
+    most = MAX_EVERY_WEEKS if is_weeks else MAX_EVERY_DAYS
+    if not 2 <= number <= most:
+        raise FaultError(f"is every {number}{written[2]}: expected 2{written[2]} to {most}{written[2]}")
+    return EveryNth(number, is_weeks, day)
 
 
 def row_around(sets: Iterable[DayRows], day: int) -> Days | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.cron_words import cron_words
+from nats_scheduler.schedule.cron_words import cron_words, ordinal
 from nats_scheduler.schedule.days import Days, day_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
@@ -50,6 +50,9 @@ def explain_pattern(pattern: Pattern, stored_at: int | None = None) -> str:
 
 def bounds_words(bounds: Bounds) -> Iterator[str]:
     """Yield what the bounds leave out: `not before 2026-10-01T00:00:00Z`, `at most 3 times`, `not on 2026-12-25`."""
+    if (every := bounds.every) is not None:
+        words = "in every {} week, counted from that of {}" if every.is_weeks else "on every {} day, counted from {}"
+        yield f"only {words.format(ordinal(every.number), day_text(every.day))}"
     if bounds.start is not None:
         yield f"not before {format_rfc3339(bounds.start)}"
     if bounds.end is not None:

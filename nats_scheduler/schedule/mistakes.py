@@ -15,6 +15,7 @@ from typing import NamedTuple
 from nats_scheduler.schedule.cron import FIELDS, parse_cron
 from nats_scheduler.schedule.cron_fields import STAR, CronFields, values_of
 from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
+from nats_scheduler.schedule.days import MAX_EVERY_DAYS
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
@@ -80,7 +81,7 @@ class UnevenStep(NamedTuple):
     item: str
     """As it is written."""
     instead: str
-    """What repeats as often as the step says: `@every 45m`; "" if nothing does."""
+    """What repeats as often as the step says: `@every 45m`, or a policy; "" if nothing does."""
     values: str
     """The values that match, as a list that means the same: `0,45`."""
     around: str
@@ -90,13 +91,15 @@ class UnevenStep(NamedTuple):
 _stepped = re.compile(r"(?:[*?][^,/]*|[^*?,/-]+)/\+?0*([1-9][0-9]{0,3})").fullmatch
 """`*/45` or `5/45`, alone in its field: in a list the other values say what is meant, and a range has an end."""
 
+_BY_DAYS = "* with X-Every: {}d from a date"
+
 _COUNTED = (
     (60, "minute", "@every {}s"),
     (60, "hour", "@every {}m"),
     (24, "day", "@every {}h"),
-    (0, "month", ""),  # months have different lengths
+    (0, "month", _BY_DAYS),  # months have different lengths
     (12, "year", ""),
-    (7, "week", ""),
+    (7, "week", _BY_DAYS),
 )
 """What each field counts: how many there are, in what, and what repeats as often."""
 
@@ -111,7 +114,8 @@ def uneven_steps(text: str, fields: CronFields, syntax: Syntax | None) -> Iterat
         step = int(stepped[1]) if stepped else 1
         if step > 1 and not (size and size % step == 0):
             values = ",".join(map(str, values_of(mask & ~STAR)))
-            yield UnevenStep(field.name, word, instead.format(step), values, around)
+            is_too_long = instead is _BY_DAYS and step > MAX_EVERY_DAYS
+            yield UnevenStep(field.name, word, "" if is_too_long else instead.format(step), values, around)
 
 
 # -- @at -----------------------------------------------------------------------------------------------------------

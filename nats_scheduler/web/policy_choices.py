@@ -34,6 +34,11 @@ POLICY_CHOICES: Mapping[str, PolicyChoice] = {
         "The interval of @every counts from this time, instead of from when the schedule is stored.",
         "2027-01-01T00:00:00Z",
     ),
+    "X-Every": PolicyChoice(
+        "a number of days or weeks, and a date from which they count",
+        "A pattern of fields fires only on each so many days, or in each so many weeks.",
+        "2w from 2027-01-04",
+    ),
     "X-Except": PolicyChoice(
         "days, ranges of days and calendars, with commas between them",
         "Nothing fires on these days of the schedule's time zone.",

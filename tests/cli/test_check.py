@@ -211,7 +211,7 @@ def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli) -> None:
         "0 0 9 ? * L5": True,
         "0 0 9 ? * MON-FRI": False,
         "0 0 9 ? * MON#1": False,
-        "0 0 9 ? * */2": False,
+        "0 0 9 ? * */7": False,
         "0 0 9 1 1 ? 2027": False,
         "@daily": False,
     }.items():

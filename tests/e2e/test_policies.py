@@ -39,10 +39,12 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     bounds = {"X-Anchor": format_rfc3339(anchor), "X-End": format_rfc3339(end)}
     limited = await served.schedule("limit", "@every 1s", target="limited", more={"X-Limit": "3", "X-Note": "a test"})
     await served.schedule("end", "@every 3s", target="ended", more=bounds)
+    nth = {"X-Every": f"2w from {format_rfc3339(now)[:10]}", "X-Limit": "3"}
+    await served.schedule("nth", "* * * * * *", target="weekly", more=nth)
     late = await served.schedule("late", "@every 2s", target="jittered", more={"X-Jitter": "1500ms", "X-Limit": "2"})
-    for rest in ("limit", "end", "late"):
+    for rest in ("limit", "end", "nth", "late"):
         await served.gone(rest)
-    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "jittered")}
+    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "weekly", "jittered")}
     times = {rest: [fire_time_of(one) for one in found] for rest, found in fires.items()}
     last = times["limited"][-1]
     assert set(times["limited"]) <= {last - step * SECOND for step in range(3)}
@@ -50,6 +52,7 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     assert b"Nats-Schedule-Next: purge\r\n" in fires["limited"][-1].block
     assert all(b"nats-scheduler:%d:" % limited in one.block for one in fires["limited"])
     assert not any(b"X-Limit" in one.block or b"X-Note" in one.block for one in fires["limited"])
+    assert b"Nats-Schedule-Next: purge\r\n" in fires["weekly"][-1].block
     assert set(times["ended"]) <= {anchor, anchor + 3 * SECOND}
     assert max(times["ended"]) == anchor + 3 * SECOND
     for fire, time in zip(fires["jittered"], times["jittered"], strict=True):
@@ -68,11 +71,12 @@ async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_h
         for rest, pattern, more in (
             ("every", "@every 1s", {"X-Limit": "2"}),
             ("quartz", "* * * 1-30,L * ? *", {"X-Limit": "2", "X-Syntax": "quartz"}),
+            ("nth", "* * * * * *", {"X-Limit": "2", "X-Every": f"2w from {in_seconds(0)[:10]}"}),
         ):
             headers = stream.headers(pattern, f"{rest}.out", more)
             await stream.publish(rest, {f"X-{name}": value for name, value in headers.items()})
         [own] = await stream.wait_for("out")
-        for rest in ("every", "quartz"):
+        for rest in ("every", "quartz", "nth"):
             await stream.gone(rest)
             fires = await stream.wait_for(f"{rest}.out")
             assert len(fires) <= 2

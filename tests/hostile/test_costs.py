@@ -113,6 +113,7 @@ OTHERS = {
     "X-Jitter": [None, "1ns", "24h"],
     "X-Missed": [None, "skip", "all", "all 1", "all 1000000"],
     "X-Anchor": [None, None, None, "0001-01-01T00:00:00Z", "2026-09-21T00:00:00Z"],
+    "X-Every": [None, None, "2d from 0000-01-01", "53w from 9999-12-31"],
     "X-Report": [None, "true"],
     "X-Note": [None, "\U0001f600" * 256],
 }
@@ -132,6 +133,8 @@ def drawn(random: Random) -> list[tuple[str, str]]:
     policies = {name: random.choice(values) for name, values in OTHERS.items() if random.random() < 0.5}
     if not pattern.startswith("@every"):
         policies.pop("X-Anchor", None)
+    if pattern.startswith(("@every", "@at")):
+        policies.pop("X-Every", None)
     return headers(
         pattern, zone, X_Except=random.choice(EXCEPTED), X_Syntax="quartz" if is_quartz else None, **policies
     )

@@ -6,7 +6,7 @@ Limit: patterns that repeat fire on whole seconds, and bounds are whole seconds.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
 
@@ -33,6 +33,8 @@ class Policies:
     """The number of times that it fires."""
     anchor: int | None = None
     """The first instant of the grid of `every`."""
+    every: tuple[int, str, str] | None = None
+    """The number of days or weeks (`d`, `w`) between two days or weeks of `cron`, and one of these days."""
     jitter: int | None = None
     """The most milliseconds by which each fire is late; for `at` too."""
     calendar: str = ""
@@ -56,6 +58,8 @@ class Policies:
         instants = {"Start": self.start, "End": self.end, "Anchor": self.anchor}
         found = {f"Nats-Schedule-X-{name}": written(at * SECOND) for name, at in instants.items() if at is not None}
         found |= {"Nats-Schedule-X-Except": f"calendar:{self.calendar}"} if self.calendar else {}
+        if self.every is not None:
+            found["Nats-Schedule-X-Every"] = "{}{} from {}".format(*self.every)
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
         found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}
@@ -94,16 +98,27 @@ class Policies:
     @property
     def bounds_something(self) -> bool:
         """True if a policy leaves only some of the due instants."""
-        return (self.start, self.end, self.limit) != (None, None, None)
+        return (self.start, self.end, self.limit, self.every) != (None, None, None, None)
 
     def left(self, seconds: Iterable[int]) -> list[int]:
         """Return which of the due instants are left, from the first one on."""
         found = (
             second
             for second in seconds
-            if (self.start is None or second >= self.start) and (self.end is None or second < self.end)
+            if (self.start is None or second >= self.start)
+            and (self.end is None or second < self.end)
+            and self._is_on_its_days(second)
         )
         return list(islice(found, self.limit))
+
+    def _is_on_its_days(self, second: int) -> bool:
+        if self.every is None:
+            return True
+        number, unit, written_day = self.every
+        day, other = datetime.fromtimestamp(second, UTC).date(), date.fromisoformat(written_day)
+        if unit == "w":
+            day, other = (one - timedelta(one.weekday()) for one in (day, other))
+        return (day - other).days % (number * (7 if unit == "w" else 1)) == 0
 
 
 NO_POLICIES = Policies()

@@ -86,6 +86,7 @@ def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
         ("X-Anchor", "2026-01-01T00:00:00Z", None),
         ("X-Consumer", "worker", None),
         ("X-Timeout", "2h", None),
+        ("X-Every", "3d from 2026-01-05", None),
         ("X-Syntax", "quartz", None),
         ("X-Target", "jobs.run", None),
         ("X-Syntax", "unix", "is no syntax: expected crontab or quartz"),
@@ -133,7 +134,9 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     assert (policies.report, policies.debounce) == (True, True)
     assert (policies.overlap, policies.consumer, policies.timeout) == ("queue", "billing", 7_200 * SECOND)
     assert policies.done_within == 5_400 * SECOND
-    assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax", "X-Target"})
+    assert [name for name, _value in policies.written] == sorted(
+        set(POLICY_NAMES) - {"X-Every", "X-Syntax", "X-Target"}
+    )
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
     assert bounds == Bounds(
@@ -240,6 +243,14 @@ WRONG = [
     (EVERY, "X-End", "2026-13-01T00:00:00Z", "is not a time: "),
     (EVERY, "X-Anchor", "2026-01-01T00:00:00.5Z", "has a fraction of a second"),
     (DAILY, "X-Anchor", "2026-01-01T00:00:00Z", "is where the grid of '@every' begins"),
+    (EVERY, "X-Every", "2w from 2026-01-05", "is for patterns of fields: '@every' fires on all days"),
+    (AT, "X-Every", "2w from 2026-01-05", "is for patterns of fields: '@at'"),
+    (DAILY, "X-Every", "2w", "is '2w': expected days or weeks from one of them on, such as '2w from 2026-01-05'"),
+    (DAILY, "X-Every", "2W from 2026-01-05", "is '2W from"),
+    (DAILY, "X-Every", "2w from 2026-02-29", "is '2w from 2026-02-29'"),
+    (DAILY, "X-Every", "1d from 2026-01-05", "is every 1d: expected 2d to 366d"),
+    (DAILY, "X-Every", "54w from 2026-01-05", "is every 54w: expected 2w to 53w"),
+    (DAILY, "X-Every", "٣d from 2026-01-05", "expected days or weeks"),
     (EVERY, "X-Limit", "0", f"expected 1 to {MAX_LIMIT:,}"),
     (EVERY, "X-Limit", "1001", f"expected 1 to {MAX_LIMIT:,}"),
     (EVERY, "X-Limit", "-1", "is not a number of fires"),
@@ -317,11 +328,13 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
         (EVERY, [("X-Except", "2026-01-01..9999-12-31")]),
         (DAILY, [("X-End", "2026-09-22T09:00:00Z")]),
         (DAILY, [("X-End", "2026-09-24T00:00:00Z"), ("X-Except", "2026-09-22..2026-09-23")]),
+        ("0 0 9 29 2 *", [("X-Every", "7d from 2026-01-05")]),
     ):
         fault = rejected(pattern, *policies)
         assert (fault.header, fault.value) == ("Nats-Schedule", pattern), policies
         assert fault.reason == (
-            "never fires between its X-Start and X-End, on days that X-Except leaves: expected a fire within 5 years"
+            "never fires between its X-Start and X-End, on days that X-Every and X-Except leave: "
+            "expected a fire within 5 years"
         )
     fault = rejected(EVERY, ("X-Start", "2026-12-01T00:00:00Z"), ("X-End", "2026-12-01T00:00:00Z"))
     assert fault.header == "Nats-Schedule-X-End"

@@ -133,9 +133,16 @@ def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
         "0 5/+050 * * * *": ("its minute 5/+050 begins anew in each hour, where it is 5,55", "use @every 50m"),
         "?/90 * * * * *": ("its second ?/90 begins anew in each minute, where it is 0", "use @every 90s"),
         "0 0 */48 * * *": ("its hour */48 begins anew in each day, where it is 0", "use @every 48h"),
-        "0 0 9 */10 * *": ("its day of month */10 begins anew in each month, where it is 1,11,21,31", "write 1,11"),
+        "0 0 9 */10 * *": (
+            "its day of month */10 begins anew in each month, where it is 1,11,21,31",
+            "use * with X-Every: 10d from a date, or write 1,11,21,31 if that is meant",
+        ),
+        "0 0 9 */367 * *": ("its day of month */367 begins anew in each month, where it is 1", "write 1 if"),
         "0 0 9 1 */5 *": ("its month */5 begins anew in each year, where it is 1,6,11", "write 1,6,11 if"),
-        "0 0 9 * * */2": ("its day of week */2 begins anew in each week, where it is 0,2,4,6", "write 0,2,4,6"),
+        "0 0 9 * * */2": (
+            "its day of week */2 begins anew in each week, where it is 0,2,4,6",
+            "use * with X-Every: 2d",
+        ),
     }
     for pattern, (what, command) in said.items():
         (found,) = before(block_of(pattern, {}), RULES, V2_11, FiredBy.SIDECAR)

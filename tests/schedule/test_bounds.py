@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import combinations, pairwise
 from zoneinfo import ZoneInfo
 
@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import MAX_EXCEPTED_POINTS, MAX_LIMIT, Bounded, Bounds
-from nats_scheduler.schedule.days import DayRows, Days
+from nats_scheduler.schedule.days import DayRows, Days, EveryNth
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.schedule.patterns import At, Every, Pattern, Syntax
+from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, Syntax
 from tests.harness.seeds import draws, generator
 from tests.schedule.reading import at, fires_until, read
 
@@ -28,6 +28,7 @@ PATTERNS = [
     ("0 30 2 * * *", "Europe/Berlin"),
     ("0 0 */5 * * *", "America/New_York"),
     ("0 15 0,23 * * *", "Pacific/Apia"),
+    ("0 30 1,2 1-20 * mon,thu", "Europe/Berlin"),
     ("@daily", None),
 ]
 
@@ -36,10 +37,30 @@ def day(text: str) -> int:
     return (date.fromisoformat(text) - EPOCH).days
 
 
-def is_excepted(fire: int, zone: str | None, bounds: Bounds) -> bool:
-    """Return whether a fire is on an excepted day of a clock, as Python's own zones see it."""
+def day_of(fire: int, zone: str | None) -> int:
+    """Return the day of a fire by a clock, as Python's own zones see it."""
     local = datetime.fromtimestamp(fire // SECOND, ZoneInfo(zone) if zone else UTC)
-    return any(days.first <= (local.date() - EPOCH).days <= days.last for days in bounds.excepted)
+    return (local.date() - EPOCH).days
+
+
+def is_excepted(day: int, bounds: Bounds) -> bool:
+    return any(days.first <= day <= days.last for days in bounds.excepted)
+
+
+def is_nth(day: int, every: EveryNth | None) -> bool:
+    """Return whether a day is one of each n-th day or week."""
+    if every is None:
+        return True
+    one, other = EPOCH + timedelta(day), EPOCH + timedelta(every.day)
+    if every.is_weeks:
+        one, other = (each - timedelta(each.weekday()) for each in (one, other))
+        return (one - other).days % (7 * every.number) == 0
+    return (one - other).days % every.number == 0
+
+
+def bounds_for(text: str, bounds: Bounds) -> Bounds:
+    """Return what a pattern may have of some bounds: an interval has no days."""
+    return replace(bounds, every=None) if text.startswith("@every") else bounds
 
 
 instants = st.integers(-2 * DAY, SPAN_DAYS * DAY).map(lambda after: STORED_AT + after)
@@ -51,6 +72,7 @@ some_bounds = st.builds(
     start=st.none() | instants,
     end=st.none() | instants,
     limit=st.none() | st.integers(1, 40),
+    every=st.none() | st.builds(EveryNth, st.integers(2, 9), st.booleans(), st.integers(0, 40_000)),
     excepted=st.lists(days, max_size=6).map(DayRows),
 )
 
@@ -60,14 +82,15 @@ some_bounds = st.builds(
 def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
     pattern: tuple[str, str | None], bounds: Bounds, asked: list[int]
 ) -> None:
-    base = read(*pattern)
+    base, bounds = read(*pattern), bounds_for(pattern[0], bounds)
     bounded, until = Bounded(base, bounds), STORED_AT + (SPAN_DAYS + 8) * DAY
     fires = [
         fire
         for fire in fires_until(base, STORED_AT, until)
         if (bounds.start is None or fire >= bounds.start)
         and (bounds.end is None or fire < bounds.end)
-        and not is_excepted(fire, pattern[1], bounds)
+        and is_nth(day_of(fire, pattern[1]), bounds.every)
+        and not is_excepted(day_of(fire, pattern[1]), bounds)
     ][: bounds.limit]
     assert fires_until(bounded, STORED_AT, until) == fires
     for instant in (*asked, *fires[:5]):
@@ -90,13 +113,14 @@ def test_the_fires_that_are_excepted_are_those_of_the_base_on_excepted_days(
     pattern: tuple[str, str | None], bounds: Bounds, one: int, other: int
 ) -> None:
     base = read(*pattern)
-    bounds = replace(bounds, limit=None, anchor=None)
+    bounds = bounds_for(pattern[0], replace(bounds, limit=None))
     after, until = max(min(one, other), STORED_AT), max(one, other, STORED_AT)
     begin, end = bounds.start or STORED_AT, bounds.end or until
     rows = list(Bounded(base, bounds).excepted_fires(after, until, STORED_AT))
     fires = [fire for fire in fires_until(base, STORED_AT, until - 1) if after < fire and begin <= fire < end]
-    wanted = [fire for fire in fires if is_excepted(fire, pattern[1], bounds)]
-    assert [fire for fire in fires if any(first <= fire <= last for first, last in rows)] == wanted
+    nth = [fire for fire in fires if is_nth(day_of(fire, pattern[1]), bounds.every)]
+    wanted = [fire for fire in nth if is_excepted(day_of(fire, pattern[1]), bounds)]
+    assert [fire for fire in nth if any(first <= fire <= last for first, last in rows)] == wanted
     assert all(first in wanted and last in wanted for first, last in rows)
 
 
@@ -182,6 +206,22 @@ def test_days_that_leave_nothing_for_five_years_leave_nothing() -> None:
             assert (bounded.first_fire(STORED_AT) is not None) is fires, (text, end)
     later = Bounds(start=at("2060-01-01T00:00:00Z"), excepted=DayRows([Days(day("2026-03-27"), day("2059-12-31"))]))
     assert Bounded(read("@daily"), later).first_fire(STORED_AT) == at("2060-01-01T00:00:00Z"), "counted from the start"
+
+
+def test_each_second_monday_and_each_third_day_keep_their_local_time_all_year() -> None:
+    start, end = at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z")
+    for text, every, distance, count in (
+        ("0 0 9 * * mon", EveryNth(2, True, day("2026-01-08")), 14, 26),  # a Thursday of the same week
+        ("0 0 9 * * *", EveryNth(3, False, day("2030-01-05")), 3, 122),
+    ):
+        fires = fires_until(Bounded(read(text, "Europe/Berlin"), Bounds(every=every)), start, end)
+        local = [
+            datetime.fromtimestamp(fire // SECOND, ZoneInfo("Europe/Berlin")).replace(tzinfo=None) for fire in fires
+        ]
+        assert {(later - earlier).days for earlier, later in pairwise(local)} == {distance}
+        assert ({one.hour for one in local}, len(local)) == ({9}, count)
+    never = Bounded(read("0 0 9 29 2 *"), Bounds(every=EveryNth(7, False, 0)))
+    assert never.first_fire(start) is None, "each 28 years, which is beyond the horizon"
 
 
 def test_an_interval_has_ended_if_its_points_lie_on_four_hundred_rows_of_days() -> None:
@@ -289,8 +329,11 @@ def test_the_counts_of_bounded_patterns_are_those_of_what_is_left() -> None:
                 end=NOW + random.randrange(DAY) if random.random() < 0.4 else None,
                 limit=random.randint(1, 30) if random.random() < 0.3 else None,
                 anchor=anchor if isinstance(pattern, Every) and random.random() < 0.5 else None,
+                every=EveryNth(random.randint(2, 3), random.random() < 0.5, today - random.randrange(99)),
                 excepted=DayRows(excepted if random.random() < 0.7 else ()),
             )
+            if random.random() < 0.5 or not isinstance(pattern, Cron):
+                bounds = replace(bounds, every=None)
             check_counts(Bounded(pattern, bounds), NOW, NOW + random.randrange(HOUR), random.choice([1, 2, 40]))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.days import DayRows, Days
+from nats_scheduler.schedule.days import DayRows, Days, EveryNth
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Syntax, parse_pattern
@@ -248,6 +248,16 @@ def test_bounds_are_named_after_the_pattern() -> None:
             Bounds(start=0, end=DAY, limit=1_000),
             "every day at 00:00 in UTC, not before 1970-01-01T00:00:00Z, not at or after 1970-01-02T00:00:00Z, "
             "at most 1,000 times",
+        ),
+        (
+            "0 0 9 * * mon",
+            Bounds(every=EveryNth(2, True, 3)),
+            "every Monday at 09:00 in UTC, only in every 2nd week, counted from that of 1970-01-04",
+        ),
+        (
+            "0 0 9 * * *",
+            Bounds(every=EveryNth(111, False, 0)),
+            "every day at 09:00 in UTC, only on every 111th day, counted from 1970-01-01",
         ),
         ("@every 1h", Bounds(anchor=DAY), "every hour, counted from 1970-01-02T00:00:00Z"),
         (

@@ -32,6 +32,9 @@ WORK_SECONDS = (0.01, 0.05, 0.3, 0.8, 2, 5, 12, 24)
 
 TARGETS = 12
 
+EVERY = [(2, "d", "2025-12-30"), (3, "w", "2026-01-04"), (53, "w", "2024-12-29"), (3, "d", "2025-12-31")]
+"""Days and weeks; the day of all simulated worlds, the first of January 2026, is among those of the first three."""
+
 
 def worker_of(target: str) -> str:
     """Return the name of the consumer of a target."""
@@ -101,6 +104,7 @@ class Publishers:
         """Draws the features that were added later, so that the worlds of existing seeds do not change."""
         self._landing = Random(f"what lands {scenario.seed}")
         self._bounding = Random(f"what is bounded {scenario.seed}")
+        self._dating = Random(f"which days are named {scenario.seed}")
         self._jittering = Random(f"what is jittered {scenario.seed}")
         self._naming = Random(f"what names a calendar {scenario.seed}")
         self._missing = Random(f"what is missed {scenario.seed}")
@@ -284,7 +288,7 @@ class Publishers:
         return replace(pattern, policies=replace(pattern.policies, done_within=within, consumer=worker_of(target)))
 
     def _policies(self, kind: str) -> Policies:
-        """Draw the bounds of a pattern that repeats; each leaves at least one fire."""
+        """Draw the bounds of a pattern that repeats; all but those of days leave at least one fire."""
         if not self._scenario.bounds or self._bounding.random() < 0.4:
             return NO_POLICIES
         draw, now = self._bounding, self._timeline.now // SECOND
@@ -293,6 +297,7 @@ class Publishers:
             end=now + draw.randint(35, 60) if draw.random() < 0.4 else None,
             limit=draw.randint(1, 4) if draw.random() < 0.5 else None,
             anchor=now + draw.randint(-30, 10) if kind == "every" and draw.random() < 0.5 else None,
+            every=self._dating.choice(EVERY) if kind == "cron" and self._dating.random() < 0.3 else None,
         )
 
     def _happens(self, operation: Operation, *, is_answered: bool) -> None:

@@ -17,6 +17,7 @@ WRONG = {
     "X-End": ("2026-02-30T00:00:00Z", "there is no day 2026-02-30"),
     "X-Limit": ("1001", "expected 1 to 1,000"),
     "X-Anchor": ("2027-01-01T00:00:00.5Z", "has a fraction of a second"),
+    "X-Every": ("1w from 2027-01-04", "expected 2w to 53w"),
     "X-Except": ("2026-12-32", "expected days such as"),
     "X-Syntax": ("unix", "expected crontab or quartz"),
     "X-Target": ("jobs.*", "is not a literal subject"),
