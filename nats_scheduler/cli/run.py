@@ -16,7 +16,7 @@ from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.monitoring_pages import MonitoringPages, listening
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.garbage_collector import collect_only_what_is_new
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
@@ -38,21 +38,26 @@ def command(resolved: ResolvedSettings) -> None:
     SIGTERM, Ctrl-C or a closed terminal ends it, after what is in flight is finished.
     Exit codes: 0 ended so, 1 something in flight was not finished, 2 wrong use, settings or files.
     """
+    serve(resolved, SystemClock())
+
+
+def serve(resolved: ResolvedSettings, clock: Clock) -> None:
+    """Serve by a clock of the machine until a signal ends it; raises `CommandError` unless all was finished."""
     settings = resolved.settings
     log_as_set(resolved)
     collect_only_what_is_new()
     try:
         check_credentials(settings.connection)
-        clean = run_punctually(_run(settings))
+        clean = run_punctually(_run(settings, clock))
     except (NotConnectedError, SettingsError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None
     if not clean:
         raise CommandError("not everything that was in flight could be finished; the next start repeats it")
 
 
-async def _run(settings: SidecarSettings) -> bool:
+async def _run(settings: SidecarSettings, clock: Clock) -> bool:
     metrics = Metrics()
-    sidecar = Sidecar(settings, SystemClock(), Reporter(metrics), examine_sidecar)
+    sidecar = Sidecar(settings, clock, Reporter(metrics), examine_sidecar)
     stop_on_signals(sidecar.stop)
     log = logger()
     log.info("starting", version=VERSION, servers=",".join(settings.connection.masked_servers))

@@ -18,11 +18,9 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from tests.nemesis.instance import Program
 from tests.nemesis.round import Outcome, play
 from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, drawn, in_cluster
 from tests.nemesis.tally import Tally, evidence
-from tests.release.last_version import last_version
 
 TOLD_EVERY = 50
 """Rounds between two intermediate tallies."""
@@ -33,12 +31,8 @@ def main() -> int:
     given = _arguments()
     seeds = _seeds(given) if given.round_seed is None else [given.round_seed]
     folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
-    last = last_version(folder) if given.updates else None
-    if isinstance(last, str):
-        print(last, file=sys.stderr)
-        return 2
     tally, crashed, begun = Tally(), 0, time.monotonic()
-    for number, (seed, outcome) in enumerate(_outcomes(seeds, given, folder, last), 1):
+    for number, (seed, outcome) in enumerate(_outcomes(seeds, given, folder), 1):
         if isinstance(outcome, str):
             crashed += 1
             print(f"round {seed} could not be played; logs in {folder / str(seed)}\n{outcome}", flush=True)
@@ -67,10 +61,8 @@ def played(seed: int, folder: Path, kind: dict[str, Any]) -> Outcome | str:
     return outcome
 
 
-def _outcomes(
-    seeds: list[int], given: argparse.Namespace, folder: Path, last: Program | None
-) -> Iterator[tuple[int, Outcome | str]]:
-    kind = {"cluster": given.cluster, "busy": given.busy, "last": last}
+def _outcomes(seeds: list[int], given: argparse.Namespace, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
+    kind = {"cluster": given.cluster, "busy": given.busy}
     if len(seeds) == 1 or given.jobs == 1:
         for seed in seeds:
             yield seed, played(seed, folder / str(seed), kind)
@@ -97,7 +89,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kind", choices=sorted({*KINDS, *CLUSTER_KINDS}), help="play rounds of this kind only")
     parser.add_argument("--busy", type=int, default=0, help="how many processes compute beside each of those rounds")
     parser.add_argument("--each", action="store_true", help="print a line for a round that kept every promise too")
-    parser.add_argument("--updates", action="store_true", help="play rolling updates from the last version, and back")
     return parser.parse_args()
 
 

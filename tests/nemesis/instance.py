@@ -2,7 +2,6 @@
 
 Its rule: a life begins when the process is started; it counts as broken until its first
 connection.
-Each life runs one program; an update ends it, and the next one runs the next program.
 It has the folder of the life before, unless a strike has done something to its file of schedules.
 """
 
@@ -13,7 +12,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -24,34 +22,18 @@ from tests.harness.processes import ChildProcess, clean_environment, sidecar_com
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
 from tests.judge.history import SECOND, FireAnswered, FireKey
-from tests.nemesis.altered import AHEAD
 from tests.nemesis.ground import ELSEWHERE, STREAM
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import UPDATE, Strike
+from tests.nemesis.scenario import Strike
+from tests.nemesis.shifted import AHEAD
 
 ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = ("--allowed-targets-elsewhere", f"{STREAM}={ELSEWHERE}>")
-STARTING = re.compile(r'^\{.*"event": ?"starting".*', re.M)
-"""The first line of a sidecar's log, which says its version."""
 CONTINUED = re.compile(rf'^\{{(?=.*"stream": ?"{STREAM}").*"event": ?"stream_continued"', re.M)
 FIRE_STORED = re.compile(r'^\{.*"event": ?"fire_stored".*', re.M)
 """A debug line about a fire that is stored, by an answer of the server."""
 START_SECONDS = 60.0
 """Longest wait for a process to connect, on a busy machine."""
-ALTERED = (sys.executable, "-m", "tests.nemesis.altered")
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A sidecar of some version: its command, and the folder in which Python looks for its modules first."""
-
-    command: tuple[str, ...]
-    modules: Path = ROOT
-
-
-def this_program(bug: str = "") -> Program:
-    """Name the sidecar of this checkout, with a bug planted in it if `bug` names one."""
-    return Program(tuple([*ALTERED, "--bug", bug] if bug else sidecar_command()))
 
 
 class Clock:
@@ -60,15 +42,15 @@ class Clock:
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(bytes(AHEAD.size))
-        self.options = ("--clock", str(file))
+        self.command = [sys.executable, "-m", "tests.nemesis.shifted", str(file)]
+        """The command of a sidecar that has it."""
         self._file = file
 
     def set_ahead(self, seconds: float, way: str) -> None:
         """Set the clocks ahead that the way of a strike names."""
         ahead = int(seconds * SECOND)
-        servers, wall, monotonic = (way.startswith(kinds) for kinds in ("servers", ("wall", "machine"), "machine"))
         with self._file.open("r+b") as opened:  # in place: the processes have mapped it
-            opened.write(AHEAD.pack(servers * ahead, wall * ahead, monotonic * ahead))
+            opened.write(AHEAD.pack(ahead, way.startswith("machine") * ahead))
 
 
 class Instance:
@@ -80,15 +62,14 @@ class Instance:
         servers: list[str],
         folder: Path,
         record: Record,
-        programs: tuple[Program, ...],
         *,
+        clock: Clock | None = None,
         options: tuple[str, ...] = (),
     ) -> None:
-        """Make a sidecar; it runs the first of the `programs`, and each update goes on to the next one."""
+        """Make a sidecar; with a `clock`, that is the one of its machine."""
         self.name = name
         self._options = options
-        self._programs = programs
-        self._updates = 0
+        self._command = [*sidecar_command(), "run"] if clock is None else clock.command
         self.is_struck = False
         self.process: ChildProcess | None = None
         self._proxies = [Proxy(server) for server in servers]
@@ -122,12 +103,12 @@ class Instance:
         servers = ",".join(proxy.url for proxy in self._proxies)
         self._born = now()
         self._record.history.found_no_checkpoint.append(self._born)  # it may have, and nothing here shows it
-        links, program = self._links, self._programs[self._updates % len(self._programs)]
+        links = self._links
         self.process = ChildProcess(
-            [*program.command, "run", "--server", servers, "--log-format", "json", *ALLOWED, *self._options],
+            [*self._command, "--server", servers, "--log-format", "json", *ALLOWED, *self._options],
             self._folder,
             name=f"{self.name}-life-{self._lives}",
-            env=clean_environment(self._folder) | {"PYTHONPATH": str(program.modules), "TMPDIR": str(self._temporary)},
+            env=clean_environment(self._folder) | {"PYTHONPATH": str(ROOT), "TMPDIR": str(self._temporary)},
         )
         self._starting = asyncio.create_task(self._note_the_start(links))
 
@@ -166,11 +147,9 @@ class Instance:
     def strike(self, strike: Strike) -> None:
         """Begin a strike."""
         assert self.process is not None, "it was started"
-        if strike.kind == "kill" or (strike.kind == UPDATE and strike.way == "kill"):
+        if strike.kind == "kill":
             self.end()
             self._harm(strike)
-        elif strike.kind == UPDATE:
-            self.process.ask_to_end()
         elif strike.kind == "stop":
             self.process.pause()
         elif strike.kind == "cut":
@@ -183,12 +162,7 @@ class Instance:
     def heal(self, strike: Strike) -> None:
         """End a strike."""
         assert self.process is not None, "it was started"
-        if strike.kind == UPDATE:
-            self._updates += 1
-            if strike.way != "kill":
-                self.end()
-            self.start()
-        elif strike.kind == "kill":
+        if strike.kind == "kill":
             self.start()
         elif strike.kind == "stop":
             self.process.resume()
@@ -229,12 +203,6 @@ class Instance:
     def _each(self, act: str) -> None:
         for proxy in self._proxies:
             getattr(proxy, act)()
-
-    @property
-    def versions(self) -> list[str]:
-        """The versions of the program that its lives ran, by their logs."""
-        lines = [found[0] for log in self._logs() if (found := STARTING.search(log))]
-        return [json.loads(line)["version"] for line in lines]
 
     @property
     def continued(self) -> int:

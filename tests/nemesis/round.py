@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from nats_scheduler.control.errors import SchedulerError
@@ -21,12 +22,12 @@ from tests.nemesis.beside import Beside
 from tests.nemesis.calendars import Editor
 from tests.nemesis.forger import forge
 from tests.nemesis.ground import BUCKET, ELSEWHERE, STREAM, Ground, ground_for
-from tests.nemesis.instance import ALTERED, Clock, Instance, Program, this_program
+from tests.nemesis.instance import Clock, Instance
 from tests.nemesis.machine import Machine
 from tests.nemesis.publishers import Publishers
 from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, rolling
+from tests.nemesis.scenario import FAULTS_OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster
 from tests.nemesis.workers import Workers
 
 LATE_SCHEDULES = 3
@@ -57,8 +58,6 @@ class Outcome:
     story: list[str] = field(default_factory=list)
     continued: int = 0
     """The number of lives of sidecars that continued from their file."""
-    versions: list[list[str]] = field(default_factory=list)
-    """Of each sidecar, the versions of the program that it ran, one after the other."""
     lost: list[str] = field(default_factory=list)
     """The messages that servers acknowledged and lost, by the files of all nodes."""
     log_lines: dict[str, list[str]] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class Outcome:
 class Round:
     """A round while it runs."""
 
-    def __init__(self, scenario: Scenario, ground: Ground, folder: Path, programs: tuple[Program, ...]) -> None:
+    def __init__(self, scenario: Scenario, ground: Ground, folder: Path) -> None:
         self.scenario = scenario
         self.record = Record(scenario.terms)
         self.done: list[str] = []
@@ -78,12 +77,11 @@ class Round:
         self._ground = ground
         names = [f"i{n}" for n in range(scenario.instances)]
         self._clocks = [Clock(folder / f"{name}-clock") for name in names] if scenario.is_loaded_cluster else []
-        options: list[tuple[str, ...]]
-        options = [(*clock.options, "--log-level", "debug") for clock in self._clocks] or [()] * len(names)
-        standing_by = ("--standbys", str(scenario.standbys)) if scenario.standbys is not None else ()
+        options: tuple[str, ...] = ("--log-level", "debug") if scenario.is_loaded_cluster else ()
+        options += ("--standbys", str(scenario.standbys)) if scenario.standbys is not None else ()
         self.instances = [
-            Instance(name, ground.urls, folder, self.record, programs, options=(*given, *standing_by))
-            for name, given in zip(names, options, strict=True)
+            Instance(name, ground.urls, folder, self.record, clock=clock, options=options)
+            for name, clock in zip_longest(names, self._clocks)
         ]
         self._publishers = Publishers(ground, self.record, scenario)
         self._editor = Editor(ground, self.record, scenario.seed)
@@ -157,7 +155,7 @@ class Round:
         await time_reached(time)
         if self.scenario.is_loaded_cluster:
             await self._amid_fires(strike)
-        if strike.kind in OF_SIDECARS:
+        if strike.kind in FAULTS_OF_SIDECARS:
             await self._strike_sidecar(strike)
         elif strike.kind == "bucket":
             await self._delete_bucket()
@@ -356,33 +354,14 @@ class Round:
         return end == max(life.end for life in self.record.history.lives if life.instance == instance)
 
 
-async def play(
-    seed: int,
-    folder: Path,
-    bug: str = "",
-    *,
-    cluster: bool = False,
-    busy: int = 0,
-    last: Program | None = None,
-) -> Outcome:
+async def play(seed: int, folder: Path, *, cluster: bool = False, busy: int = 0) -> Outcome:
     """Play the round of a seed and judge it; logs and stores are left in the folder.
 
-    `bug` names one of `tests.simulation.planted` to plant in all sidecars.
     With `cluster` it is a round of a loaded cluster, and `busy` processes compute beside it.
-    With `last` it is a rolling update from that version; an odd seed goes back to it.
     """
-    if last is not None:
-        both = (this_program(), last) if seed % 2 else (last, this_program())
-        return await play_scenario(rolling(seed), folder, both)
-    if cluster:
-        return await play_scenario(in_cluster(seed, busy), folder, (Program(ALTERED),))
-    return await play_scenario(drawn(seed), folder, (this_program(bug),))
-
-
-async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Program, ...]) -> Outcome:
-    """Play a round in which each sidecar runs these programs, one after the other, and judge it."""
+    scenario = in_cluster(seed, busy) if cluster else drawn(seed)
     async with ground_for(scenario, folder) as ground:
-        one = Round(scenario, ground, folder, programs)
+        one = Round(scenario, ground, folder)
         history = one.record.history
         try:
             with ExitStack() as beside:
@@ -408,7 +387,6 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
         strikes=one.done,
         story=sorted(one.record.story),
         continued=sum(instance.continued for instance in one.instances),
-        versions=[instance.versions for instance in one.instances],
         lost=[*losses.schedules.values(), *losses.fires.values()],
         log_lines={name: one.last_lines(name) for name in sorted({violation.schedule for violation in broken})},
     )

@@ -15,8 +15,6 @@ STRIKES = (
     "forged",
 )
 """The strikes that the nemesis can do."""
-UPDATE = "update"
-"""A sidecar is ended, and started again with another version of the program: see `rolling`."""
 KINDS = (*STRIKES, "mixed")
 """The subject of a round: one kind of strike, or all that its servers allow."""
 
@@ -26,7 +24,6 @@ CLUSTER_KINDS = ("clock", "node-stop", "two-stops", "node-kill", "two-kills", "s
 OF_SINGLE_SERVERS = ("server-kill", "server-restart")
 OF_CLUSTERS = ("node-kill", "quorum")
 FAULTS_OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow")
-OF_SIDECARS = (*FAULTS_OF_SIDECARS, UPDATE)
 PAUSES = ("node-stop", "two-stops")
 
 LONGEST = {
@@ -60,9 +57,9 @@ HARMS = ("", "", "", "folder-deleted", "file-cut", "file-flipped")
 LANES = ("to-server", "to-client", "both")
 SLOWEST = 400
 """The longest delay of a direction (ms)."""
-CLOCKS = ("servers-of-all", "machine-of-one", "machine-of-all", "machine-of-all", "wall-of-all")
-"""The clocks that are ahead, and of which sidecars: the server's, as they know it; all of their machine, the monotonic
-one too; or only the wall clock of their machine."""
+CLOCKS = ("machine-of-one", "machine-of-all", "machine-of-all", "wall-of-all")
+"""The clocks that are ahead, and of which sidecars: all of their machine, the monotonic one too; or only the wall clock
+of their machine."""
 MOST_AHEAD = 4.9
 """The most seconds of that lead: what is promised ends at 5 s."""
 LONGEST_GAP = 4.0
@@ -81,12 +78,8 @@ STEADY = 6
 """Schedules that fire each second from the beginning to the end."""
 CLUSTER_BREAKS_FOR = 20.0
 """Strikes on a loaded cluster begin within this time (s)."""
-UPDATED = 3
-"""Sidecars of a rolling update."""
 BESIDE = 19
 """Streams beside the one under test where sidecars share many."""
-UPDATE_PAUSE = 4.0
-"""Seconds between two updates: the one before serves again, and has its part."""
 REPEATING = 130
 """Schedules of a loaded cluster that fire from the beginning to the end, each second or less often."""
 SOON = 390
@@ -219,25 +212,6 @@ def in_cluster(seed: int, busy: int = 0) -> Scenario:
     return _harmed(loaded)
 
 
-def rolling(seed: int) -> Scenario:
-    """Draw a rolling update: the sidecars of one account go from one version of the program to another, one by one.
-
-    In between both versions share the bucket and own the streams. Of two sidecars, and then of the last one, the
-    update is a drain, as an orchestrator does it, or a kill; a sidecar of either version is killed meanwhile.
-    """
-    random = Random(f"update {seed}")
-    strikes = []
-    for number in range(UPDATED):
-        after = 0.5 + number * UPDATE_PAUSE
-        lasts, way = random.uniform(0.8, 1.2), random.choice(("drain", "drain", "kill"))
-        strikes.append(Strike(UPDATE, after, lasts, number, way))
-        if number < UPDATED - 1:
-            killed = random.choice([n for n in range(UPDATED) if n != number])
-            strikes.append(Strike("kill", after + random.uniform(2.5, 3.0), random.uniform(0.05, 0.3), killed))
-    version, consumes = random.choice([V2_11, V2_10]), random.random() < 0.5
-    return Scenario(seed, UPDATE, version, 1, UPDATED, consumes, tuple(strikes))
-
-
 def _cluster_strike(kind: str, after: float, random: Random) -> Strike:
     if kind == "mixed":
         kind = random.choice(CLUSTER_KINDS[:-1])
@@ -252,7 +226,7 @@ def _cluster_strike(kind: str, after: float, random: Random) -> Strike:
 
 def _shared(usual: Scenario) -> Scenario:
     """Draw how many of three sidecars stand by, and how many streams they share: one, or in a third of rounds many."""
-    if usual.instances < UPDATED:
+    if usual.instances < 3:
         return usual
     random = Random(f"standbys {usual.seed}")
     return replace(usual, standbys=random.choice([0, 1, 2]), beside=random.choice([0, 0, BESIDE]))

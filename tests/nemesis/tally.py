@@ -14,7 +14,7 @@ from tests.judge.history import SECOND, History
 from tests.nemesis.publishers import steady
 from tests.nemesis.record import MACHINE
 from tests.nemesis.round import Outcome
-from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, STEADY, UPDATE, Scenario
+from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, STEADY, Scenario
 
 PROMISES = ("Complete", "Unique", "Timely", "Faithful", "Latest", "Gone", "Live")
 
@@ -126,7 +126,6 @@ def command(scenario: Scenario) -> str:
     """Write the command that repeats a round."""
     more = " --cluster" if scenario.is_loaded_cluster else ""
     more += f" --busy {scenario.busy}" if scenario.busy else ""
-    more += " --updates" if scenario.kind == UPDATE else ""
     return f"python -m tests.nemesis{more} --round-seed {scenario.seed}"
 
 

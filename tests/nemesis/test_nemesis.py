@@ -1,4 +1,4 @@
-"""Real servers and real sidecars keep every promise, whatever breaks; and a bug in real sidecars is found.
+"""Real servers and real sidecars keep every promise, whatever breaks.
 
 With `TEST_EFFORT=N` or a `TEST_SEED`, N times as many rounds as usual are drawn, of all kinds.
 """
@@ -17,20 +17,16 @@ import pytest
 
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.version import VERSION
 from tests.harness.account import account_on
 from tests.harness.seeds import EFFORT, SEED, seeds
-from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, running_server
+from tests.harness.servers import EMULATED_VERSIONS, running_server
 from tests.judge.checkers import verdict
 from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves
 from tests.judge.reading import store_seen
-from tests.nemesis.altered import shift_clocks
 from tests.nemesis.calendars import NAMES
 from tests.nemesis.ground import STORE, STREAM
 from tests.nemesis.instance import Clock
 from tests.nemesis.publishers import steady
-from tests.nemesis.record import now
 from tests.nemesis.round import Outcome, play
 from tests.nemesis.scenario import (
     CLOCKS,
@@ -39,29 +35,17 @@ from tests.nemesis.scenario import (
     KINDS,
     SOON,
     STRIKES,
-    UPDATE,
     drawn,
     in_cluster,
-    rolling,
 )
+from tests.nemesis.shifted import ShiftedClock
 from tests.nemesis.tally import evidence
-from tests.release.last_version import LAST_VERSION, last_version
 
 USUAL = (22, 1, 14, 59, 5, 51)
 """A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
-UPDATES = (2, 3)
-"""To this version on a work queue of 2.10, and back from it on a stream of 2.11 that keeps its fires."""
-PLANTED = {
-    "silent_after_an_outage": (2, {"Live", "Complete"}),
-    "fire_sent_early": (2, {"Timely"}),
-    "fire_before_ignored": (2, {"Overlap"}),
-    "edits_not_followed": (57, {"Unique"}),
-}
-"""Bugs of the simulation: the seed of a round, and the promises that it breaks."""
 AT_ONCE = 8
-ATTEMPTS = 2
 
-Outcomes = dict[tuple[int, str], Outcome]
+Outcomes = list[Outcome]
 
 Result = TypeVar("Result")
 
@@ -78,9 +62,9 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return result
 
 
-def rounds(usual: tuple[int, ...]) -> list[int]:
+def rounds() -> list[int]:
     """Return the seeds of the rounds to play."""
-    return list(usual) if (SEED, EFFORT) == (0, 1) else list(seeds(len(usual)))
+    return list(USUAL) if (SEED, EFFORT) == (0, 1) else list(seeds(len(USUAL)))
 
 
 @pytest.fixture(scope="module")
@@ -88,38 +72,22 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all rounds, some at a time: most of a round is waiting."""
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def played(seed: int, bug: str) -> Outcome:
+    async def played(seed: int) -> Outcome:
         async with places:
-            folder: Path = tmp_path_factory.mktemp(f"round-{seed}-{bug}")
-            return await play(seed, folder, bug)
+            return await play(seed, tmp_path_factory.mktemp(f"round-{seed}"))
 
     async def all_played() -> Outcomes:
-        wanted = [(seed, "") for seed in rounds(USUAL)] + [(seed, bug) for bug, (seed, _promises) in PLANTED.items()]
-        found = await asyncio.gather(*(played(seed, bug) for seed, bug in wanted))
-        return dict(zip(wanted, found, strict=True))
+        return await asyncio.gather(*map(played, rounds()))
 
     return run(all_played())
 
 
 def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
-    rounds = [outcome for (_seed, bug), outcome in outcomes.items() if not bug]
-    failed = "\n".join(evidence(outcome) for outcome in rounds if outcome.violations)
+    failed = "\n".join(evidence(outcome) for outcome in outcomes if outcome.violations)
     assert not failed, failed
-    for outcome in rounds:
+    for outcome in outcomes:
         assert outcome.strikes, f"nothing was struck in {outcome.scenario}"
         assert len(outcome.history.fires) > 20, f"hardly anything fired in {outcome.scenario}"
-
-
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_bug_that_is_planted_in_real_sidecars_is_found(outcomes: Outcomes, bug: str, tmp_path: Path) -> None:
-    """A bug shows only at some moments of a strike, so a round that was unlucky is played again."""
-    seed, promises = PLANTED[bug]
-    outcome = outcomes[seed, bug]
-    for number in range(ATTEMPTS):
-        if promises & {promise for promise, _evidence in outcome.violations}:
-            return
-        outcome = run(play(seed, tmp_path / str(number), bug))
-    assert promises & {promise for promise, _evidence in outcome.violations}
 
 
 def loses_a_fire(history: History) -> None:
@@ -167,7 +135,7 @@ FALSIFIED: list[tuple[Callable[[History], None], str]] = [
 def test_what_is_falsified_in_a_real_history_is_found(
     outcomes: Outcomes, falsify: Callable[[History], None], promise: str
 ) -> None:
-    sound = [outcome for outcome in outcomes.values() if not outcome.violations]
+    sound = [outcome for outcome in outcomes if not outcome.violations]
     assert sound, "there is a round that kept every promise"
     found = []
     for outcome in sound:
@@ -183,31 +151,6 @@ def fires_of_one(history: History) -> list[FireSeen]:
     return [fire for fire in history.fires if fire.schedule == steady(0)]
 
 
-# -- updates ---------------------------------------------------------------------------------------------------------
-
-
-async def test_no_promise_is_broken_by_a_rolling_update_or_its_reverse(tmp_path: Path) -> None:
-    last = last_version(tmp_path)
-    if isinstance(last, str):
-        pytest.skip(last)
-    places = asyncio.Semaphore(2)
-
-    async def played(seed: int) -> Outcome:
-        async with places:
-            return await play(seed, tmp_path / str(seed), last=last)
-
-    outcomes = dict(zip(rounds(UPDATES), await asyncio.gather(*map(played, rounds(UPDATES))), strict=True))
-    failed = "\n".join(evidence(outcome) for outcome in outcomes.values() if outcome.violations)
-    assert not failed, failed
-    for seed, outcome in outcomes.items():
-        first, second = (VERSION, LAST_VERSION) if seed % 2 else (LAST_VERSION, VERSION)
-        for versions in outcome.versions:
-            assert (versions[0], versions[-1]) == (first, second)
-            assert versions == sorted(versions, reverse=seed % 2 == 1), "it does not go back in between"
-        assert outcome.strikes.count(UPDATE) == len(outcome.versions)
-        assert len(outcome.history.fires) > 20
-
-
 # -- what is drawn and recorded --------------------------------------------------------------------------------------
 
 
@@ -218,10 +161,6 @@ def test_the_seeds_strike_in_every_way() -> None:
     assert {strike.kind for scenario in scenarios for strike in scenario.strikes} == set(STRIKES)
     assert {(scenario.nodes, scenario.version[:4]) for scenario in scenarios} == {(1, "2.10"), (1, "2.11"), (3, "2.11")}
     assert {scenario.instances for scenario in scenarios} == {1, 2, 3}
-    updates = [rolling(seed) for seed in UPDATES]
-    assert {seed % 2 for seed in UPDATES} == {0, 1}
-    assert {(one.version, one.consumes) for one in updates} == {(V2_10, True), (V2_11, False)}
-    assert {strike.way for one in updates for strike in one.strikes if strike.kind == UPDATE} == {"drain", "kill"}
 
 
 def test_the_seeds_of_loaded_clusters_break_everything_on_both_versions() -> None:
@@ -258,24 +197,15 @@ async def test_the_files_of_a_server_show_what_it_ever_stored(version: str, tmp_
     assert seen.last() == 4
 
 
-def test_the_clocks_of_a_sidecar_are_ahead_by_what_a_file_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for owner, name in ((ServerClock, "now"), (SystemClock, "now"), (SystemClock, "monotonic")):
-        monkeypatch.setattr(owner, name, getattr(owner, name))  # undone in the end, whatever is put there
-    clock, ours = Clock(tmp_path / "clock"), SystemClock()
-    shift_clocks(Path(clock.options[1]))
-    servers, begun = ServerClock(ours), ours.monotonic() - now()
-    servers.received(now(), servers.monotonic())
+def test_the_clocks_of_a_sidecar_are_ahead_by_what_a_file_says(tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "clock")
+    shifted, ours = ShiftedClock(tmp_path / "clock"), SystemClock()
 
     def ahead() -> list[int]:
-        shown = (servers.now(), ours.now(), ours.monotonic() - begun)
-        return [round((instant - now()) / SECOND / 100) for instant in shown]
+        return [round((shifted.now() - ours.now()) / SECOND), round((shifted.monotonic() - ours.monotonic()) / SECOND)]
 
-    assert ahead() == [0, 0, 0]
+    assert ahead() == [0, 0]
     clock.set_ahead(300, "wall-of-all")
-    assert ahead() == [0, 3, 0]
-    clock.set_ahead(300, "servers-of-all")
-    assert ahead() == [3, 0, 0]
+    assert ahead() == [300, 0]
     clock.set_ahead(300, "machine-of-one")
-    assert ahead() == [3, 3, 3], "until the server reports its time"
-    servers.received(now(), servers.monotonic())
-    assert ahead() == [0, 3, 3]
+    assert ahead() == [300, 300]

@@ -12,12 +12,14 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
 
 from nats_scheduler.engine.holding import scheduled, table
 from nats_scheduler.engine.holding.table import checksum, prepare
@@ -49,10 +51,21 @@ MOST_COPIES = 3
 COPIED = 0.05
 """The share of commits after which an older copy of the file is kept."""
 
-Change = tuple[Any, str, Any]
+Limit = tuple[Any, str, Any]
+"""A module, the name of one of its limits, and another value of it."""
 
 
-def near(seed: int) -> Iterable[Change]:
+@contextmanager
+def limited(limits: Iterable[Limit]) -> Iterator[None]:
+    """Give modules other limits while the block runs, so that a small world reaches them."""
+    with pytest.MonkeyPatch.context() as changed:
+        for module, name, value in limits:
+            assert name.isupper(), f"{name} is no limit"
+            changed.setattr(module, name, value)
+        yield
+
+
+def near(seed: int) -> Iterable[Limit]:
     """Have few schedules as objects, and few looked up at once, in half of the worlds: all worlds end soon."""
     if seed % 2 == 0:
         return ()
@@ -66,7 +79,7 @@ def near(seed: int) -> Iterable[Change]:
     )
 
 
-def hasty(seed: int) -> Iterable[Change]:
+def hasty(seed: int) -> Iterable[Limit]:
     """Have files written often, and a few rows at a time."""
     draw = Random(f"commits {seed}")
     return (

@@ -19,6 +19,7 @@ from tests.simulation.instance import Instance
 from tests.simulation.network import UnheardError
 from tests.simulation.scenario import drawn
 from tests.simulation.server import ELSEWHERE, Server
+from tests.simulation.sidecar import REAL, Parts
 from tests.simulation.timeline import Timeline
 from tests.simulation.world import silent
 
@@ -46,10 +47,11 @@ class LeaderlessBucket(BucketServer):
 class SimulatedFleet:
     """Instances on one server, where nothing breaks by itself."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, parts: Parts = REAL, **changes: Any) -> None:
         plain = replace(drawn(1), elects=True, kinds=(), reads_for=0, lags=False, disagrees=False, asks=True)
         scenario = replace(plain, **changes)
         self.timeline = Timeline()
+        self._parts = parts
         self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
         self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
         self.instances: list[Instance] = []
@@ -64,7 +66,7 @@ class SimulatedFleet:
 
     def boot(self, name: str) -> Instance:
         """Start an instance."""
-        instance = Instance(name, self.server, Random(name), silent)
+        instance = Instance(name, self.server, Random(name), silent, self._parts)
         self.instances.append(instance)
         instance.boot("latest")
         return instance

@@ -14,7 +14,7 @@ from tests.simulation.files import Machine
 from tests.simulation.network import Weather
 from tests.simulation.process import Doom, Point, Process
 from tests.simulation.server import Server
-from tests.simulation.sidecar import Sidecar
+from tests.simulation.sidecar import REAL, Parts, Sidecar
 from tests.simulation.timeline import Timeline
 
 
@@ -38,7 +38,9 @@ class SkewedClock:
 class Instance:
     """One instance: a process at a time, on a machine with a clock and a network."""
 
-    def __init__(self, name: str, server: Server, random: Random, trace: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, server: Server, random: Random, trace: Callable[[str], None], parts: Parts = REAL
+    ) -> None:
         self.name = name
         self.clock = SkewedClock(server.timeline)
         self.weather = Weather(random, server.timeline)
@@ -53,6 +55,7 @@ class Instance:
         self._server = server
         self._random = random
         self._trace = trace
+        self._parts = parts
         self._lives = 0
         self._doom: Doom | None = None
         self.is_leaving = False
@@ -172,8 +175,8 @@ class Instance:
         return process
 
     async def _live(self, name: str, process: Process, memory: str) -> None:
-        machine = self.machine
-        self._sidecar = Sidecar(name, process, self.clock, self._server, self.weather, self._random, memory, machine)
+        machine, weather = (self.machine, self._parts), self.weather
+        self._sidecar = Sidecar(name, process, self.clock, self._server, weather, self._random, memory, *machine)
         self._sidecar.notify_of_loss = lambda: self.lost_file(self)
         await self._sidecar.run()
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats_scheduler.control.errors import ConnectionLostError, RefusedError, SchedulerError
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired, purge_after
@@ -212,6 +212,20 @@ class SimulatedContact(AgreedContact):
         self._tell(fact)
 
 
+class Parts(NamedTuple):
+    """What a sidecar is made of: the real parts, unless a world gets one with a mistake in its place."""
+
+    contact: type[SimulatedContact] = SimulatedContact
+    bucket: type[SimulatedBucket] = SimulatedBucket
+    service: type[StreamService] = StreamService
+    owners: type[Owners] = Owners
+    order: type[Order] = Order
+    clock: Callable[[Clock], Clock] = lambda clock: clock
+
+
+REAL = Parts()
+
+
 class Sidecar:
     """The parts that one process runs, from its start to its end."""
 
@@ -225,8 +239,11 @@ class Sidecar:
         random: Random,
         memory: str,
         machine: Machine | None,
+        parts: Parts = REAL,
     ) -> None:
         self._process = process
+        self._parts = parts
+        clock = parts.clock(clock)
         self.file = None if machine is None else MachineFile(machine, process, clock, self._file_is_lost)
         self._reporter: Any = Traces(process.note) if self.file is None else Reports(process.note, self.file)
         self._writing: asyncio.Task[None] | None = None
@@ -237,7 +254,7 @@ class Sidecar:
         self._random = random
         self._memory = memory
         self._able = V2_11 if server.stream.guard else V2_10
-        self._owners = Owners(name, order=Order(server.standbys))
+        self._owners = parts.owners(name, order=parts.order(server.standbys))
         # Drawn from the state, and not the generator, so that the worlds of existing seeds do not change.
         self._content_memory = Random(f"contents {name} {random.getstate()}").choice(CONTENT_MEMORIES)
         self._clock = clock
@@ -326,7 +343,7 @@ class Sidecar:
                 return Link(self._process, self._weather)
 
     async def _serve(self, link: Link) -> None:
-        self._bucket = bucket = SimulatedBucket(self._server.bucket, link, self._memory, self._random)
+        self._bucket = bucket = self._parts.bucket(self._server.bucket, link, self._memory, self._random)
         bucket.broken = self._broken
         api = Information(self._server, link)
         if not await self._is_prepared(bucket):
@@ -447,7 +464,7 @@ class Sidecar:
     def _new_service(self, state: StreamState) -> StreamService:
         process = self._able, SETTINGS, self._clock, self._report
         memory = ContentMemory(self._content_memory)
-        service = StreamService(state, Mode.EMULATED, *process, memory=memory, file=self.file)
+        service = self._parts.service(state, Mode.EMULATED, *process, memory=memory, file=self.file)
         service.read_calendars(self._calendars, is_followed=False)
         return service
 
@@ -460,7 +477,7 @@ class Sidecar:
     def _contact(
         self, link: Link, config: Config, tell: Notify, tasks: asyncio.TaskGroup, **_how: Any
     ) -> SimulatedContact:
-        return SimulatedContact(self._server, link, tell, self._clock)
+        return self._parts.contact(self._server, link, tell, self._clock)
 
     async def _restore(self) -> None:
         self.service.report_again()

@@ -4,17 +4,16 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
-from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.engine.fire import Fire
 from tests.harness.seeds import seeds
-from tests.simulation.planted import BUGS, around, planted
+from tests.simulation.planted import BUGS
 from tests.simulation.process import OF_FILES, Point
 from tests.simulation.scenario import DRAWS, KINDS, drawn, with_files
+from tests.simulation.sidecar import Parts, SimulatedContact
 from tests.simulation.timeline import EndlessError
 from tests.simulation.world import World, judged
 
@@ -25,7 +24,7 @@ TIERS = [
     pytest.param(USUAL[3:], id="slow", marks=pytest.mark.slow),
     pytest.param(SEEDS[len(USUAL) :], id="deep", marks=[pytest.mark.slow, pytest.mark.deep]),
 ]
-SEND_DELAY_NS = 40 * MILLISECOND
+SEND_DELAY_SECONDS = 0.04
 """Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
 
 
@@ -37,15 +36,15 @@ def test_no_promise_is_broken_whatever_breaks(some: range, option: str) -> None:
         assert not broken, f"repeat it: python -m tests.simulation --seed {seed} --trace {option}\n{broken}"
 
 
-def delayed(original: Any, held: Held, fire_time: int) -> int:
-    return int(original(held, fire_time)) if held.jitters else fire_time + SEND_DELAY_NS
+class Delayed(SimulatedContact):
+    def publish(self, fires: Sequence[Fire]) -> None:
+        asyncio.get_running_loop().call_later(SEND_DELAY_SECONDS, super().publish, fires)
 
 
 @pytest.mark.slow
 def test_no_promise_is_broken_if_fires_are_sent_after_their_fire_times() -> None:
-    with planted(around(Held, "send_time_of", delayed)):
-        for seed in USUAL[:8]:
-            assert judged(drawn(seed)) == [], f"seed {seed}"
+    for seed in USUAL[:8]:
+        assert judged(drawn(seed), parts=Parts(contact=Delayed)) == [], f"seed {seed}"
 
 
 @pytest.mark.slow
@@ -54,8 +53,7 @@ def test_a_planted_bug_is_found_in_its_seed_and_nothing_without_it(promise: str)
     bugs = {name: bug for name, bug in BUGS.items() if bug.promise == promise}
     not_found = []
     for name, bug in bugs.items():
-        with planted(bug.changes):
-            broken = {violation.promise for violation in judged(bug.draw(bug.seed))}
+        broken = {violation.promise for violation in judged(bug.draw(bug.seed), parts=bug.parts)}
         if promise not in broken:
             not_found.append(name)
     assert not_found == [], "if the draws changed, look for other seeds"
@@ -96,33 +94,24 @@ def test_processes_die_at_every_point_where_they_may() -> None:
     assert not missing
 
 
-def turns_without_end(_original: Any, self: StreamDriver, _given: Any) -> None:
-    """Let a driver ask for another turn in each turn."""
-    loop = asyncio.get_running_loop()
+class TurnsWithoutEnd(SimulatedContact):
+    """Asks for another turn in each turn."""
 
-    def again() -> None:
-        loop.call_soon(again)
-
-    again()
+    def publish(self, fires: Sequence[Fire]) -> None:
+        asyncio.get_running_loop().call_soon(self.publish, fires)
 
 
-def wakes_without_end(_original: Any, self: StreamDriver, _given: Any) -> None:
-    """Let a driver wake again and again, a moment later each time."""
-    loop = asyncio.get_running_loop()
+class WakesWithoutEnd(SimulatedContact):
+    """Wakes again and again, a moment later each time."""
 
-    def again() -> None:
-        loop.call_later(1e-9, again)
-
-    again()
+    def publish(self, fires: Sequence[Fire]) -> None:
+        asyncio.get_running_loop().call_later(1e-9, self.publish, fires)
 
 
-@pytest.mark.parametrize("without_end", [turns_without_end, wakes_without_end])
-def test_a_world_that_steps_without_end_is_stopped_and_named(without_end: Any) -> None:
-    with (
-        planted(around(StreamDriver, "_wake_at", without_end)),
-        pytest.raises(EndlessError, match="50,000 steps") as stopped,
-    ):
-        World(drawn(7)).run()
+@pytest.mark.parametrize("contact", [TurnsWithoutEnd, WakesWithoutEnd])
+def test_a_world_that_steps_without_end_is_stopped_and_named(contact: type[SimulatedContact]) -> None:
+    with pytest.raises(EndlessError, match="50,000 steps") as stopped:
+        World(drawn(7), parts=Parts(contact=contact)).run()
     assert "Scenario(seed=7, " in stopped.value.__notes__[0]
 
 

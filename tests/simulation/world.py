@@ -7,16 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from random import Random
 
 from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.clients import Forger, Publishers, Workers
-from tests.simulation.files import BEFALLS, hasty, near
+from tests.simulation.files import BEFALLS, hasty, limited, near
 from tests.simulation.instance import Instance
-from tests.simulation.planted import planted
 from tests.simulation.process import OF_FILES, Point
 from tests.simulation.scenario import (
     CLOCK_OFF,
@@ -30,6 +28,7 @@ from tests.simulation.scenario import (
     Scenario,
 )
 from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
+from tests.simulation.sidecar import REAL, Parts
 from tests.simulation.timeline import EndlessError, Timeline
 
 SHARED = ("lossy", "slow", "refusing", "cut")
@@ -51,7 +50,7 @@ def silent(_line: str) -> None:
 class World:
     """One seed, from its beginning to its end."""
 
-    def __init__(self, scenario: Scenario, trace: Trace = silent) -> None:
+    def __init__(self, scenario: Scenario, trace: Trace = silent, parts: Parts = REAL) -> None:
         self.scenario = scenario
         self.timeline = Timeline()
         start = self.timeline.now
@@ -76,7 +75,7 @@ class World:
         if scenario.overlaps or scenario.deadlines:
             self.workers = Workers(self.server, scenario.seed)
         self.instances = [
-            Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written)
+            Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written, parts)
             for n in range(scenario.instances)
         ]
         self.server.listeners += self.instances
@@ -106,7 +105,7 @@ class World:
     def run(self) -> History:
         """Break everything, heal everything, and return what happened; what is raised names the scenario."""
         seed = self.scenario.seed
-        with planted(partial(near, seed)), planted(partial(hasty, seed) if self.scenario.files else tuple):
+        with limited(near(seed)), limited(hasty(seed) if self.scenario.files else ()):
             try:
                 return self._run()
             except Exception as error:
@@ -412,6 +411,6 @@ class World:
         instance.step_clock(self._random.randint(-CLOCK_OFF, CLOCK_OFF))
 
 
-def judged(scenario: Scenario, trace: Trace = silent) -> list[Violation]:
+def judged(scenario: Scenario, trace: Trace = silent, parts: Parts = REAL) -> list[Violation]:
     """Run a world, and return what it shows to be broken."""
-    return verdict(World(scenario, trace).run())
+    return verdict(World(scenario, trace, parts).run())
