@@ -130,7 +130,8 @@ class ConsumerFollower:
         window = config.get("duplicate_window")
         self._is_standby = is_standby if window is None or window >= MIN_WINDOW_FOR_REST_NS else (lambda: False)
         self._loop = asyncio.get_running_loop()
-        self._stages = FollowerStages()
+        self.stages = FollowerStages()
+        """What it does, by the table of `jetstream.follower_stages`."""
         self._bodies = FollowedBodies(config, are_wanted=wanted.get("headers_only") is False if wanted else None)
         self._burst = Burst(api, self._stream, in_flight, self._deliver_others)
         self._last = 0
@@ -155,24 +156,24 @@ class ConsumerFollower:
         Ends by cancellation, with `ConnectionLostError`, or with another `SchedulerError` if none can be created.
         """
         self._last = after
-        self._stages.move(FollowerEvent.BEGUN)
+        self.stages.move(FollowerEvent.BEGUN)
         try:
             await self._follow()
         except RefusedError as error:
             if error.code != CONSUMER_LIMIT_REACHED:
                 raise
             self._end_walk()
-            self._stages.move(FollowerEvent.LIMITED)
+            self.stages.move(FollowerEvent.LIMITED)
             await self._otherwise()
         finally:
             self._end_walk()
             self._burst.end()
-            self._stages.move(FollowerEvent.ENDED)
+            self.stages.move(FollowerEvent.ENDED)
 
     def acknowledged(self, sequences: Sequence[int]) -> None:
         """Note that fires of this sidecar were stored under these sequences."""
         self._burst.acknowledged(sequences)
-        if self._stages.now is FollowerStage.BURST or self._burst.is_known_after(self._last):
+        if self.stages.now is FollowerStage.BURST or self._burst.is_known_after(self._last):
             self._call_after_this_chunk()
 
     # -- consumers, one after the other --------------------------------------------------------------------------
@@ -185,16 +186,16 @@ class ConsumerFollower:
             try:
                 await consumer.open(self._consumer_config(), waits[attempt])
             except DeadlineError:
-                self._stages.move(FollowerEvent.NOT_CREATED)
+                self.stages.move(FollowerEvent.NOT_CREATED)
                 self._begin_walk()
-                is_read = self._stages.now in (FollowerStage.WALKING, FollowerStage.WALKING_LIVE)
+                is_read = self.stages.now in (FollowerStage.WALKING, FollowerStage.WALKING_LIVE)
                 if not is_read and attempt == len(waits) - 1:
                     raise
                 attempt = min(attempt + 1, len(waits) - 1)
                 continue
             attempt = 0
             self._end_walk()
-            self._stages.move(FollowerEvent.CREATED)
+            self.stages.move(FollowerEvent.CREATED)
             await self._read_through(consumer)
         raise ConnectionLostError(self._connection.lost.result())
 
@@ -215,30 +216,30 @@ class ConsumerFollower:
             if not consumer.ended.done():
                 self._ask(consumer, self._pull_size)
             reason = await self._reason_of_end(consumer)
-            if self._stages.now in CONSUMING:
-                self._stages.move(FollowerEvent.LOST)
+            if self.stages.now in CONSUMING:
+                self.stages.move(FollowerEvent.LOST)
                 self._notify(ContactLost(reason))
         finally:
             self._end_pause()
             self._consumer = None
             await self._close(consumer)
-        if self._stages.now is FollowerStage.BURST:
+        if self.stages.now is FollowerStage.BURST:
             await self._follow_burst()
         else:
-            self._stages.move(FollowerEvent.CLOSED)
+            self.stages.move(FollowerEvent.CLOSED)
 
     async def _reason_of_end(self, consumer: PulledConsumer) -> str:
         """Return why the consumer, or the connection, has ended, or that its node is behind."""
         ends = (consumer.ended, self._connection.lost)
         checks = 0
-        while self._stages.now in BEFORE_ALL_IS_READ:
+        while self.stages.now in BEFORE_ALL_IS_READ:
             before = self._last
             done, _pending = await asyncio.wait(
                 ends, timeout=CONSUMER_CHECK_INTERVAL_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
                 return str(done.pop().result())
-            is_waiting = self._last == before and self._stages.now is FollowerStage.READING
+            is_waiting = self._last == before and self.stages.now is FollowerStage.READING
             checks = checks + 1 if is_waiting else 0
             if checks:
                 await self._check_what_is_left(consumer)
@@ -254,7 +255,7 @@ class ConsumerFollower:
         except SchedulerError as error:
             consumer.end(str(error))
             return
-        if is_all_read and self._stages.now in BEFORE_ALL_IS_READ:
+        if is_all_read and self.stages.now in BEFORE_ALL_IS_READ:
             self._note_all_read(consumer)
 
     async def _leader_last_sequence(self) -> int:
@@ -279,7 +280,7 @@ class ConsumerFollower:
 
     async def _close(self, consumer: PulledConsumer) -> None:
         """Delete a consumer; the answer is not awaited if its node may be dead, or a burst has begun."""
-        if self._connection.is_lost or consumer.is_silent or self._stages.now is FollowerStage.BURST:
+        if self._connection.is_lost or consumer.is_silent or self.stages.now is FollowerStage.BURST:
             consumer.close()
             return
         try:
@@ -298,9 +299,9 @@ class ConsumerFollower:
     def _handle_chunk(self) -> None:
         """Deliver what came in one read of the socket, and go on as the stage says."""
         self._is_call_due = False
-        if self._stages.now is FollowerStage.BURST:
+        if self.stages.now is FollowerStage.BURST:
             self._deliver_others()
-        elif self._consumer is not None and self._stages.now in CONSUMING:
+        elif self._consumer is not None and self.stages.now in CONSUMING:
             self._deliver(self._consumer)
             self._go_on(self._consumer)
 
@@ -311,7 +312,7 @@ class ConsumerFollower:
             if not messages:
                 continue
             self._last = messages[-1].sequence
-            self._stages.move(FollowerEvent.DELIVERED)
+            self.stages.move(FollowerEvent.DELIVERED)
             self._notify(MessagesRead(messages))
             if self._bodies.are_delivered and self._are_costly(messages):
                 self._replace(consumer)
@@ -323,27 +324,27 @@ class ConsumerFollower:
 
     def _go_on(self, consumer: PulledConsumer) -> None:
         """Do what follows from what is read."""
-        stage = self._stages.now
+        stage = self.stages.now
         if stage in BEFORE_ALL_IS_READ and consumer.has_delivered_all and self._last >= self._leader_last:
             self._note_all_read(consumer)
-            stage = self._stages.now
+            stage = self.stages.now
         if consumer.ended.done():
             return
         if stage not in BEFORE_ALL_IS_READ and self._burst.is_known_after(self._last):
-            self._stages.move(FollowerEvent.BURST_KNOWN)
+            self.stages.move(FollowerEvent.BURST_KNOWN)
             self._burst.begin(self._last)
             consumer.end("a burst is read by its acknowledgements")
         elif consumer.to_come <= self._batch // 2:
             self._ask_for_more(consumer)
 
     def _note_all_read(self, consumer: PulledConsumer) -> None:
-        self._stages.move(FollowerEvent.ALL_READ)
+        self.stages.move(FollowerEvent.ALL_READ)
         self._notify(CaughtUp())
         if self._bodies.begin():
             self._replace(consumer)
 
     def _replace(self, consumer: PulledConsumer) -> None:
-        self._stages.move(FollowerEvent.REPLACED)
+        self.stages.move(FollowerEvent.REPLACED)
         consumer.end("from here on messages are read with their bodies, or without")
 
     # -- how many messages are asked for, and when ---------------------------------------------------------------
@@ -351,7 +352,7 @@ class ConsumerFollower:
     @property
     def _batch(self) -> int:
         """The messages of the next pull."""
-        is_paced = self._stages.now is FollowerStage.LIVE and self._is_standby()
+        is_paced = self.stages.now is FollowerStage.LIVE and self._is_standby()
         return min(self._pull_size, STANDBY_PULL_BATCH) if is_paced else self._pull_size
 
     @property
@@ -361,17 +362,17 @@ class ConsumerFollower:
 
     def _ask_for_more(self, consumer: PulledConsumer) -> None:
         """Ask for more messages, unless the engine has to receive some first, or a standby leaves them to the owner."""
-        stage = self._stages.now
+        stage = self.stages.now
         if stage is FollowerStage.BEHIND and consumer.pending < STANDBY_PULL_BATCH:
-            stage = self._stages.move(FollowerEvent.NEARLY_READ)
+            stage = self.stages.move(FollowerEvent.NEARLY_READ)
         if stage not in ASKING:
             return
         now = self._loop.time()
         if self._backlog > MAX_BACKLOG_MESSAGES:
-            self._stages.move(FollowerEvent.FULL)
+            self.stages.move(FollowerEvent.FULL)
             self._await_backlog(consumer)
         elif stage is FollowerStage.LIVE and self._is_standby() and now - self._asked_at < STANDBY_BURST_SECONDS:
-            self._stages.move(FollowerEvent.BURST_OF_OTHERS)
+            self.stages.move(FollowerEvent.BURST_OF_OTHERS)
             self._rest(consumer, now + STANDBY_REST_SECONDS)
         else:
             self._ask(consumer, self._batch)
@@ -385,7 +386,7 @@ class ConsumerFollower:
         if self._backlog > MAX_BACKLOG_MESSAGES // 2:
             self._pause = self._loop.call_later(BACKLOG_CHECK_SECONDS, self._await_backlog, consumer)
             return
-        self._stages.move(FollowerEvent.RECEIVED)
+        self.stages.move(FollowerEvent.RECEIVED)
         self._ask(consumer, self._pull_size)
 
     def _rest(self, consumer: PulledConsumer, until: float) -> None:
@@ -393,7 +394,7 @@ class ConsumerFollower:
         if self._loop.time() < until and self._is_standby():
             self._pause = self._loop.call_later(STANDBY_REST_CHECK_SECONDS, self._rest, consumer, until)
             return
-        self._stages.move(FollowerEvent.REST_OVER)
+        self.stages.move(FollowerEvent.REST_OVER)
         self._ask(consumer, self._pull_size)
 
     def _end_pause(self) -> None:
@@ -409,7 +410,7 @@ class ConsumerFollower:
             if self._walk.done():
                 self._walk.result()  # raises: it ends only with a mistake of the code
         elif self._connection.server.cluster and not self._extra_config:
-            self._stages.move(FollowerEvent.WALK_BEGUN)
+            self.stages.move(FollowerEvent.WALK_BEGUN)
             self._walk = self._loop.create_task(self._read_one_by_one())
 
     def _end_walk(self) -> None:
@@ -424,19 +425,19 @@ class ConsumerFollower:
                 async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
                     message = await self._api.message(self._stream, seq=self._last + 1, next_by_subj=">")
             except (SchedulerError, TimeoutError) as error:
-                if self._stages.now is not FollowerStage.WALKING_SILENT:
-                    self._stages.move(FollowerEvent.WALK_SILENT)
+                if self.stages.now is not FollowerStage.WALKING_SILENT:
+                    self.stages.move(FollowerEvent.WALK_SILENT)
                     silence = f"the next message was not answered within {WALK_ANSWER_DEADLINE_SECONDS} s"
                     self._notify(ContactLost(str(error) or silence))
                 await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
                 continue
             if message is not None:
                 self._last = message.sequence
-                self._stages.move(FollowerEvent.DELIVERED)
+                self.stages.move(FollowerEvent.DELIVERED)
                 self._notify(MessagesRead([message._replace(body=None)]))
                 continue
-            if self._stages.now is not FollowerStage.WALKING_LIVE:
-                self._stages.move(FollowerEvent.WALK_LIVE)
+            if self.stages.now is not FollowerStage.WALKING_LIVE:
+                self.stages.move(FollowerEvent.WALK_LIVE)
                 self._notify(CaughtUp())
             await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
 
@@ -445,7 +446,7 @@ class ConsumerFollower:
         messages, through = self._burst.pop_others()
         if through > self._last:
             self._last = through
-            self._stages.move(FollowerEvent.DELIVERED)
+            self.stages.move(FollowerEvent.DELIVERED)
             self._notify(MessagesRead(messages, through))
 
     async def _follow_burst(self) -> None:
@@ -453,4 +454,4 @@ class ConsumerFollower:
         await self._burst.wait_until_over()
         self._deliver_others()
         self._burst.end()
-        self._stages.move(FollowerEvent.BURST_OVER)
+        self.stages.move(FollowerEvent.BURST_OVER)

@@ -78,15 +78,18 @@ class MonitoringPages:
         loop: asyncio.AbstractEventLoop,
         not_ready: Callable[[], Sequence[str]],
         notes: Callable[[], Sequence[str]] = tuple,
+        rest: Callable[[float], None] = time.sleep,
     ) -> None:
         """Answer from `registry`; `not_ready` is called on `loop` and returns why the process is not ready.
 
         `notes`, also called there, returns what an operator should know although it is ready.
+        `rest` makes the pauses of a scrape, each of so many seconds.
         """
         self._registry = registry
         self._loop = loop
         self._not_ready = not_ready
         self._notes = notes
+        self._rest = rest
         self._scrapes = ThreadPoolExecutor(MAX_SCRAPES, "scrape")
         self._checks = ThreadPoolExecutor(MAX_CHECKS, "check")
 
@@ -135,7 +138,7 @@ class MonitoringPages:
     def _metrics(self, accepts: str, names: Sequence[str]) -> HttpAnswer:
         encode, content_type = choose_encoder(accepts)
         registry: Any = self._registry.restricted_registry(names) if names else self._registry
-        return HttpAnswer(HTTPStatus.OK, _encoded(registry, encode), content_type)
+        return HttpAnswer(HTTPStatus.OK, _encoded(self._rest, registry, encode), content_type)
 
     def _on_loop(self, check: Callable[[], Sequence[str]]) -> Sequence[str] | None:
         """Call `check` on the event loop and return its result; None if the loop does not call it in time."""
@@ -154,7 +157,7 @@ class MonitoringPages:
             return None
 
 
-def _encoded(registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]:
+def _encoded(rest: Callable[[float], None], registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]:
     """Return the text of all metrics, encoded one after the other, with pauses: the event loop waits meanwhile."""
     parts, made = list[bytes](), count(1)
 
@@ -162,7 +165,7 @@ def _encoded(registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]
         """Yield samples, with a pause after each `SAMPLES_PER_SLICE` of the scrape."""
         for sample in samples:
             if next(made) % SAMPLES_PER_SLICE == 0:
-                time.sleep(REST_SECONDS)
+                rest(REST_SECONDS)
             yield sample
 
     for family in registry.collect():

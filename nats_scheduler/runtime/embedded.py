@@ -179,7 +179,9 @@ class EmbeddedServer:
         config: str = "",
         tls_first: bool = False,
         ready_seconds: float = READY_LIMIT_SECONDS,
+        offer_port: Callable[[], int] = free_port,
     ) -> None:
+        """Use the port that is given, or else the first one that `offer_port` returns and nobody uses."""
         self.store_dir = store_dir
         self.log = store_dir / "nats-server.log"
         self.name = name or f"embedded-{secrets.token_hex(4)}"
@@ -187,6 +189,7 @@ class EmbeddedServer:
         self._config = config
         self._ready_seconds = ready_seconds
         self._any_port = port <= 0
+        self._offer_port = offer_port
         self._port = port
         self._tls = _unverified_tls() if tls_first else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -227,7 +230,7 @@ class EmbeddedServer:
             raise RuntimeError(f"{self.name} is running already, as process {self.pid}")
         for attempt in range(1, MAX_PORT_ATTEMPTS + 1):
             if self._any_port:
-                self._port = free_port()
+                self._port = self._offer_port()
             try:
                 await self._start_once()
             except EmbeddedServerError as error:

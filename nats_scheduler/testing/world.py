@@ -207,11 +207,14 @@ class ScheduleWorld:
 
     # -- what happens to the sidecar -----------------------------------------------------------------------------
 
-    def restart(self, after: Duration = 0, *, with_checkpoint: bool = True) -> None:
-        """Kill the sidecar, let time pass without it, and start another one."""
+    def restart(
+        self, after: Duration = 0, *, with_checkpoint: bool = True, calendars: Mapping[str, str] | None = None
+    ) -> None:
+        """Kill the sidecar, let time pass without it, and start another one; `calendars` are edited meanwhile."""
         self._contacts[-1].end("the sidecar was killed")
         self._wake = None
         self._pass(_duration(after), self._deliver)
+        self._calendars.update(calendars or {})
         if not with_checkpoint:
             self.checkpoint = NOTHING_SETTLED
         self._boot()

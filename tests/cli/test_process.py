@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
-from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.settings.connection_settings import ConnectionSettings
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_with
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FLAGGED
 from tests.harness.log_lines import capture_logs
@@ -219,35 +219,23 @@ async def test_a_sidecar_that_fires_has_imported_nothing_that_it_does_not_need(
     assert [name for name in imported if name.startswith(NEEDLESS)] == []
 
 
-async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer) -> None:
     """It may be raised in the preparation, while it serves, or in a task that runs concurrently."""
     server = await start_server(V2_11)
-    parts = [LookupError("while it divides")]
-    errors = [LookupError("while it prepares"), ExceptionGroup("while it serves", [LookupError("inside")])]
-    prepare, serve = Account.prepare, Account.serve
+    mistakes = ["registry_bucket", "portable_streams", "failures_max_age"]
 
-    async def prepares(account: Account) -> Any:
-        if len(errors) == 2:
-            raise errors.pop(0)
-        return await prepare(account)
+    class MistakenSettings(SidecarSettings):
+        """Settings that raise once when they are read: at the preparation, to serve, and in a task."""
 
-    async def serves(account: Account, *more: Any) -> None:
-        if errors:
-            raise errors.pop(0)
-        await serve(account, *more)
+        def __getattribute__(self, name: str) -> Any:
+            if name in mistakes:
+                mistakes.remove(name)
+                raise LookupError(name)
+            return super().__getattribute__(name)
 
-    take_part = Instances.take_part
-
-    async def takes_part(instances: Instances) -> None:
-        if parts:
-            raise parts.pop()
-        await take_part(instances)
-
-    monkeypatch.setattr(Account, "prepare", prepares)
-    monkeypatch.setattr(Account, "serve", serves)
-    monkeypatch.setattr(Instances, "take_part", takes_part)
+    settings = MistakenSettings(connection=ConnectionSettings(servers=(server.url,)))
     with capture_logs() as said:
-        async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        async with sidecar_with(settings) as running, account_on(server.url) as account:
             await account.create("S")
             await running.ready("S")
             headers = {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"}

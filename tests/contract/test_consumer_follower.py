@@ -273,15 +273,28 @@ async def test_a_standby_reads_what_it_left_after_its_rest_and_what_is_stored_sl
 STREAM = "S"
 
 
+class OfACluster:
+    """A connection whose server reports that it is part of a cluster."""
+
+    server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C", has_jetstream=True)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
 class Nodes:
     """Nodes of a cluster on which consumers are placed; they send no heartbeat.
 
     Subscriptions on a real server play the API: a node that died is one without its subscription.
     """
 
-    def __init__(self, connection: Connection, prefix: str) -> None:
+    def __init__(self, connection: Connection, prefix: str, *, is_cluster: bool = False) -> None:
         self._connection = connection
         self._prefix = prefix
+        self._followed: Any = OfACluster(connection) if is_cluster else connection
         self._listening: dict[str, int] = {}
         self.dead_places = 0
         """The number of next consumers that are placed on a node that has died."""
@@ -337,7 +350,7 @@ class Nodes:
         received: list[Input] = []
         api = JetStreamApi(self._connection, self._prefix)
         config = {"name": STREAM}
-        follower = ConsumerFollower(self._connection, api, config, received.append, otherwise=asyncio.Event().wait)
+        follower = ConsumerFollower(self._followed, api, config, received.append, otherwise=asyncio.Event().wait)
         following = asyncio.create_task(follower.follow(0))
         yield received
         following.cancel()
@@ -349,6 +362,13 @@ async def nodes(shared_server: SharedServer, stream_name: str) -> AsyncIterator[
     """Run nodes of a cluster behind a prefix of the test's own."""
     async with account_on((await shared_server(V2_11)).url) as account:
         yield Nodes(account.connection, stream_name)
+
+
+@pytest.fixture
+async def clustered(shared_server: SharedServer, stream_name: str) -> AsyncIterator[Nodes]:
+    """Run the same, where the server that the follower is connected to is one of them."""
+    async with account_on((await shared_server(V2_11)).url) as account:
+        yield Nodes(account.connection, stream_name, is_cluster=True)
 
 
 async def received_so_far(received: list[Input], *kinds: type[Input]) -> None:
@@ -372,47 +392,37 @@ async def test_a_consumer_whose_node_died_is_noticed_by_asking(nodes: Nodes, mon
     assert len(nodes.placed) == 2
 
 
-@pytest.fixture
-def of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the server report that it is part of a cluster."""
-    server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C", has_jetstream=True)
-    monkeypatch.setattr(Connection, "server", property(lambda _self: server))
-
-
-@pytest.mark.usefixtures("of_a_cluster")
-async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_made(nodes: Nodes) -> None:
-    nodes.dead_places, nodes.has_stream = len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
-    async with nodes.followed() as received:
+async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_made(clustered: Nodes) -> None:
+    clustered.dead_places, clustered.has_stream = len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
+    async with clustered.followed() as received:
         await received_so_far(received, CaughtUp)
-    assert len(set(nodes.placed)) == len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS)
+    assert len(set(clustered.placed)) == len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS)
 
 
-@pytest.mark.usefixtures("of_a_cluster")
 async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    clustered: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_follower, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 0.2))
-    nodes.dead_places, nodes.stored = 1_000_000, 2
-    async with nodes.followed() as received:
+    clustered.dead_places, clustered.stored = 1_000_000, 2
+    async with clustered.followed() as received:
         await received_so_far(received, MessagesRead, MessagesRead, CaughtUp)
-        await eventually(lambda: len(nodes.placed) > 4, describe="consumers are asked for")
-        nodes.stored = 3
+        await eventually(lambda: len(clustered.placed) > 4, describe="consumers are asked for")
+        clustered.stored = 3
         await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead)
         read = [message for given in received if isinstance(given, MessagesRead) for message in given.messages]
         assert [(message.sequence, message.body) for message in read] == [(1, None), (2, None), (3, None)]
-        nodes.dead_places = 0
+        clustered.dead_places = 0
         await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead, CaughtUp)
 
 
-@pytest.mark.usefixtures("of_a_cluster")
 async def test_while_messages_cannot_be_asked_for_either_contact_is_lost(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    clustered: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_follower, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 30.0))
-    nodes.dead_places = 1_000_000
-    async with nodes.followed() as received:
+    clustered.dead_places = 1_000_000
+    async with clustered.followed() as received:
         await received_so_far(received, CaughtUp)
-        nodes.has_stream = False
+        clustered.has_stream = False
         await received_so_far(received, CaughtUp, ContactLost)
-        nodes.has_stream, nodes.stored = True, 1
+        clustered.has_stream, clustered.stored = True, 1
         await received_so_far(received, CaughtUp, ContactLost, MessagesRead, CaughtUp)

@@ -51,8 +51,10 @@ QUICKER: dict[Any, dict[str, Any]] = {
 class RecordedStages(FollowerStages):
     """The stages of a follower, which are noted."""
 
-    seen: set[FollowerStage]
-    events: list[FollowerEvent]
+    def __init__(self, seen: set[FollowerStage], events: list[FollowerEvent]) -> None:
+        super().__init__()
+        self.seen = seen
+        self.events = events
 
     def move(self, event: FollowerEvent) -> FollowerStage:
         following = super().move(event)
@@ -174,7 +176,7 @@ class Attacked:
 
         So it is too if it was left to look-ups, which read nothing here, and consumers are allowed again.
         """
-        is_left = self.follower._stages.now is FollowerStage.LOOKED_UP and not self.stream.is_limited
+        is_left = self.follower.stages.now is FollowerStage.LOOKED_UP and not self.stream.is_limited
         if self.following is None or self.following.done() or is_left:
             await self.restart()
 
@@ -209,16 +211,14 @@ async def attacked(rng: Random) -> AsyncIterator[Attacked]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quicker")
-async def test_whatever_happens_nothing_is_missed_and_all_is_read_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whatever_happens_nothing_is_missed_and_all_is_read_in_the_end() -> None:
     rng, seen, events = generator("a follower is attacked"), set[FollowerStage](), list[FollowerEvent]()
-    monkeypatch.setattr(RecordedStages, "seen", seen, raising=False)
-    monkeypatch.setattr(RecordedStages, "events", events, raising=False)
-    monkeypatch.setattr(consumer_follower, "FollowerStages", RecordedStages)
     rounds = 0
     while rounds < MIN_ROUNDS * draws(1) or seen != set(FollowerStage):
         rounds += 1
         assert rounds <= MAX_ROUNDS * draws(1), f"not seen: {set(FollowerStage) - seen}"
         async with attacked(rng) as one:
+            one.follower.stages = RecordedStages(seen, events)
             await one.restart()
             for _ in range(FAULTS_A_ROUND):
                 await one.attack()
@@ -229,4 +229,4 @@ async def test_whatever_happens_nothing_is_missed_and_all_is_read_in_the_end(mon
             await eventually(one.has_read_all, describe=lambda: f"all is read; the last events: {events[-20:]}")
             one.check()
             await one.end()
-            assert one.follower._stages.now is FollowerStage.IDLE
+            assert one.follower.stages.now is FollowerStage.IDLE

@@ -6,20 +6,14 @@ Every test ends with the same account: each fire that came due is stored, and no
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from nats_scheduler.engine.events import StreamReady
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.runtime import this_instance
-from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.service.client import ANSWER_SECONDS, ask
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds
 from tests.harness.flagged import FLAG, FlaggedStream
 from tests.harness.fleet import values
 from tests.harness.processes import ChildProcess, sidecar
@@ -172,33 +166,3 @@ async def test_an_owner_without_a_standby_ends_when_another_one_has_read_its_str
         stays.kill()
         group.start(0)
         await group.served_by(1, 0)
-
-
-async def test_streams_are_read_on_if_the_next_owner_is_killed_as_it_takes_them_over(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the wait of 2 s: here the killed one is known to be gone when it is asked whether they may be left."""
-    original, may_end = Instances.may_end_reading, list[bool]()
-    monkeypatch.setattr(this_instance, "GONE_AFTER_NS", 0)
-
-    async def killed_first(self: Instances, key: str) -> bool:
-        group.processes[-1].kill()
-        await eventually(lambda: self._owners.is_owner(key), describe=f"{key} is owned again")
-        may_end.append(await original(self, key))
-        return may_end[-1]
-
-    monkeypatch.setattr(Instances, "may_end_reading", killed_first)
-    async with a_group(start_server, tmp_path) as group, sidecar_on(group.url, standbys=0) as first:
-        while True:
-            await group.served_by(1, 0)
-            group.start(0)
-            lives = await eventually(partial(group.lives, 2))
-            if any(order_of(f"emulated.{name}", lives)[0] != first.sidecar.instance for name in STREAMS):
-                break  # it is the next owner of some streams
-            group.processes[-1].kill()
-        await eventually(lambda: may_end)
-        await group.served_by(1, 0)
-        await group.schedule_all()
-        await group.expect_fires()
-        assert not any(may_end)
-        assert [len(first.of(name, StreamReady)) for name in STREAMS] == [1] * len(STREAMS)

@@ -273,8 +273,7 @@ def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery(with_checkpoi
     world = world_holding({**EVERY_6H, "Nats-Schedule-X-Limit": "20"}, calendars={"work": ""})
     world.advance("30h")
     before = len(world.generated)
-    world._calendars["work"] = "2026-01-01..2026-01-02"
-    world.restart("3h", with_checkpoint=with_checkpoint)
+    world.restart("3h", with_checkpoint=with_checkpoint, calendars={"work": "2026-01-01..2026-01-02"})
     world.advance("24h")
     assert events(world, FireForged) == []
     assert days(world)[before:] == [3, 3]
@@ -285,8 +284,7 @@ def test_a_day_that_passed_while_it_was_excepted_is_not_made_up_after_a_restart(
     world = world_holding(DAILY, calendars={"work": "2026-01-03"})
     world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
     world.advance("60h")
-    world._calendars["work"] = ""
-    world.restart("1h", with_checkpoint=with_checkpoint)
+    world.restart("1h", with_checkpoint=with_checkpoint, calendars={"work": ""})
     world.advance("24h")
     world.generated = [one for one in world.generated if one.subject == "t.out"]
     assert days(world) == ([1, 2, 4] if with_checkpoint else [1, 2, 3, 4])
@@ -295,8 +293,7 @@ def test_a_day_that_passed_while_it_was_excepted_is_not_made_up_after_a_restart(
 def test_of_what_an_outage_missed_the_new_days_decide() -> None:
     world = world_holding(DAILY, calendars={"work": ""})
     world.advance("10h")
-    world._calendars["work"] = "2026-01-04"
-    world.restart("72h")
+    world.restart("72h", calendars={"work": "2026-01-04"})
     assert days(world) == [1, 3]
     assert missed(world) == [(2, 3)]
 
@@ -536,8 +533,7 @@ def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back_also_du
     assert endings(world) == []
     world.delete_calendar("work")
     world.advance("30h")
-    world._calendars["work"] = ""
-    world.restart("1h")
+    world.restart("1h", calendars={"work": ""})
     assert days(world) == [1, 2, 4, 5]
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from nats_scheduler.engine.firing import fetching, machine
+from nats_scheduler.engine.firing import machine
 from nats_scheduler.engine.firing.machine import TABLE, Act, Event, happen, may_happen, stage_of
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import Held
@@ -86,7 +86,8 @@ def test_a_stage_that_may_not_follow_raises(monkeypatch: pytest.MonkeyPatch) -> 
     def kept(state: EngineState, held: Held, **_how: object) -> None:
         state.enter(held, Stage.KEPT)
 
-    monkeypatch.setattr(fetching, "fetch", kept)
+    follow = TABLE[Stage.WAITING, Event.WOKEN][1]
+    monkeypatch.setattr(machine, "TABLE", {**TABLE, (Stage.WAITING, Event.WOKEN): (kept, follow)})
     with pytest.raises(AssertionError, match="WOKEN led from WAITING to KEPT"):
         happen(desk.engine._state, desk.held(), Event.WOKEN)
 

@@ -16,7 +16,6 @@ import pytest
 from nats_scheduler.engine.actions import Action, PublishFires, WakeAt
 from nats_scheduler.engine.events import FireForged, FireStored
 from nats_scheduler.engine.fire import AwaitProposals, FetchContent, FetchDuplicate, Fire
-from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -463,9 +462,3 @@ def found_in(seed: int) -> list[int]:
 def test_each_fire_is_stored_once_and_in_time_whatever_identities_are_taken() -> None:
     for seed in seeds(20):
         assert found_in(seed)[: len(DUE_TIMES)] == DUE_TIMES, f"seed {seed}"
-
-
-def test_it_would_be_stored_twice_if_another_identity_was_used_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "free_soon", lambda *_arguments: None)
-    found = found_in(5)  # a seed that shows it
-    assert len(set(found)) < len(found)

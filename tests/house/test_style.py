@@ -275,6 +275,43 @@ def test_nothing_is_mocked() -> None:
     assert mocks == [], "use the in-memory JetStream and the manual clock of nats_scheduler.testing"
 
 
+OF_THE_MACHINE = {"sys", "sysconfig", "tempfile"}
+"""Modules of which a test may say that the machine is another one."""
+
+
+def patches(module: Path) -> list[str]:
+    """List where a module patches anything but a limit: a constant, by its name, or the environment."""
+    found = []
+    for node in ast.walk(syntax_tree(module)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            first, *more = node.args
+            text = ast.unparse(first)
+            name = more[0] if isinstance(first, ast.Name | ast.Attribute) else first
+            is_limit = not isinstance(name, ast.Constant) or str(name.value).rpartition(".")[2].isupper()
+            if not (is_limit or text in OF_THE_MACHINE):
+                found.append(place(module, node))
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            places = [target.value if isinstance(target, ast.Subscript) else target for target in targets]
+            found += [place(module, node) for one in places if is_private_of_another(one)]
+    return found
+
+
+def is_private_of_another(node: ast.expr) -> bool:
+    """Return whether this is a private attribute of something else than `self`."""
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and ast.unparse(node.value) not in ("self", "cls")
+    )
+
+
+def test_nothing_but_limits_is_patched() -> None:
+    found = [one for module in modules(TESTS) for one in patches(module)]
+    assert found == [], "pass another part to the constructor, or an adapter to a port"
+
+
 def avoided() -> set[str]:
     """Return the words of the column "not" that can be searched for."""
     rows = [

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -149,8 +150,13 @@ def test_the_default_is_the_same_folder_for_the_same_settings_and_another_for_ot
 
 def test_without_a_temporary_directory_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/nowhere"])
-    assert default_folder(SidecarSettings()).parent == Path("/tmp", f"nats-scheduler-{os.geteuid()}")  # noqa: S108
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # nothing can be written into any directory
+    try:
+        folder = default_folder(SidecarSettings())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert folder.parent == Path("/tmp", f"nats-scheduler-{os.geteuid()}")  # noqa: S108
 
 
 def test_in_a_shared_directory_no_link_and_nothing_that_others_may_write_is_used(shared: Path, tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from nats_scheduler.runtime import embedded
-from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server
+from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server, free_port
 from tests.conftest import StartServer
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import CACHE, V2_10, V2_11, V2_15, running_server, server_binary
@@ -93,7 +92,7 @@ async def test_a_server_that_does_not_start_shows_its_log_or_is_ended(tmp_path: 
 
 
 async def test_a_port_in_use_is_an_error_if_it_was_asked_for_and_is_chosen_anew_otherwise(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+    start_server: StartServer,
 ) -> None:
     first = await start_server()
     second = EmbeddedServer(server_binary(V2_11), first.store_dir.parent / "second", port=first.port)
@@ -101,9 +100,10 @@ async def test_a_port_in_use_is_an_error_if_it_was_asked_for_and_is_chosen_anew_
         await second.start()
     assert "\n" not in str(caught.value), "one sentence, and not what the server printed"
     assert first.pid is not None
-    offers = iter([first.port, embedded.free_port()])
-    monkeypatch.setattr(embedded, "free_port", lambda: next(offers))
-    assert (await start_server()).port != first.port
+    offers = iter([first.port, free_port()])
+    third = EmbeddedServer(server_binary(V2_11), first.store_dir.parent / "third", offer_port=lambda: next(offers))
+    async with third:
+        assert third.port != first.port
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")

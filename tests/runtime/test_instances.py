@@ -13,7 +13,6 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.order import Order, order_of
 from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, NO_OWNER, Owners, Reason, Record
-from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.value_formats import UnknownFormatError
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
@@ -172,23 +171,18 @@ async def test_after_a_reconnect_all_streams_and_their_changes_are_found(streams
 
 
 async def test_a_stream_in_trouble_is_found_after_each_of_its_steps_and_after_one_that_fails(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch
+    streams: Streams,
 ) -> None:
-    served = ServicesByKey(streams.services)
+    served, ownership = ServicesByKey(streams.services), streams.services["ORDERS"].engine.ownership
     served.take_changed()
-    with monkeypatch.context() as trouble:
-        trouble.setattr(StreamEngine, "is_troubled", True)
-        for _ in range(2):
-            await streams.step("ORDERS")
-            assert served.take_changed() == [ORDERS]
+    ownership.denied = Denied(0, "may not publish")
+    for _ in range(2):
+        await streams.step("ORDERS")
+        assert served.take_changed() == [ORDERS]
+    ownership.denied = None
     await streams.step("ORDERS")
     served.take_changed()
-
-    def fail(*_: object) -> None:
-        raise ValueError("planted")
-
-    monkeypatch.setattr(StreamEngine, "step", fail)
-    await streams.step("ORDERS")
+    await streams.step("ORDERS", "no input")
     assert isinstance(await streams.ended("ORDERS"), EngineFailedError)
     assert served.take_changed() == [ORDERS]
 

@@ -107,25 +107,36 @@ async def test_only_some_requests_are_in_work_at_once() -> None:
     assert [part.data for part in await asyncio.gather(*asking)] == [ANSWER] * number
 
 
-async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loop, passed = asyncio.get_running_loop(), 0.0
-    time = loop.time
-    monkeypatch.setattr(loop, "time", lambda: time() + passed)
+class AheadLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock is ahead."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost() -> None:
+    with asyncio.Runner(loop_factory=AheadLoop) as runner:
+        runner.run(asked_again_after_a_pause())
+
+
+async def asked_again_after_a_pause() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, AheadLoop)
     usual = replace(HEALTH, pause_factor=PAUSE_FACTOR)
     silence = DeadlineError("silence")
     for question, outcome, factor in ((usual, ANSWER, PAUSE_FACTOR), (usual, silence, 1), (HEALTH, ANSWER, 1)):
         sidecar = Sidecar()
         asking = asyncio.create_task(sidecar.answers.get(question, patience=None))
         await sidecar.asked()
-        passed += 1_000  # longer than an answer is fresh in any case, and than this test takes
+        loop.ahead += 1_000  # longer than an answer is fresh in any case, and than this test takes
         sidecar.give(outcome)
         await asking
-        passed += 1_000 * factor - 500
+        loop.ahead += 1_000 * factor - 500
         await sidecar.answers.get(question, patience=None)
         assert sidecar.waiting == [], outcome
-        passed += 1_000 * factor
+        loop.ahead += 1_000 * factor
         again = asyncio.create_task(sidecar.answers.get(question, patience=None))
         await sidecar.asked()
         sidecar.give(ANSWER)
