@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -30,10 +30,6 @@ Message = tuple[bytes, bytes, bytes]
 """A message as a consumer delivers it: the subject, the reply with the sequence and the time, and the headers."""
 
 
-TargetOf = Callable[[str], str]
-"""The target of the schedule with a subject."""
-
-
 class Fire(NamedTuple):
     """One generated message."""
 
@@ -47,15 +43,15 @@ class WrongFiresError(Exception):
     """The generated messages are not one for each schedule, on its target, at its time or later."""
 
 
-def fire_in(message: Message, expected: TargetOf = target_of) -> Fire:
+def fire_in(message: Message) -> Fire:
     """Return the fire that a message is; raises `WrongFiresError` if it is none, or not on its schedule's target."""
     subject, reply, block = message
     target, named = subject.decode(), _SCHEDULE.search(block)
     if named is None:
         raise WrongFiresError(f"a message on the target {target} names no schedule")
     schedule = named[1].decode()
-    if target != expected(schedule):
-        raise WrongFiresError(f"a fire of {schedule} was stored on {target}, expected {expected(schedule)}")
+    if target != target_of(schedule):
+        raise WrongFiresError(f"a fire of {schedule} was stored on {target}, expected {target_of(schedule)}")
     return Fire(int(schedule.rpartition(".")[2]), int(reply.split(b".")[-2]))
 
 
@@ -64,7 +60,6 @@ async def read_fires(
     api: JetStreamApi,
     stream: str = STREAM,
     group: str = GROUP,
-    target: TargetOf = target_of,
 ) -> list[Fire]:
     """Return every generated message on the targets of a group, in the order of the stream."""
     name = f"bench-{uuid.uuid4().hex}"
@@ -96,7 +91,7 @@ async def read_fires(
     finally:
         connection.unsubscribe(number)
         await api.delete_consumer(stream, name)
-    return [fire_in(message, target) for message in found]
+    return [fire_in(message) for message in found]
 
 
 async def read_fires_of(

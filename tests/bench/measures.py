@@ -21,10 +21,6 @@ class Measure:
     unit: str
     decimals: int = 2
     more_is_better: bool = False
-    grain: float = 0.0
-    """A difference below this is noise, also if it is large relative to a small figure."""
-    is_compared: bool = True
-    """True if it measures the scheduler, and not the load or the server."""
 
     def text(self, value: float) -> str:
         """Print a figure."""
@@ -62,80 +58,75 @@ def _declared(name: str, unit: str, decimals: int = 2, **more: Any) -> Measure:
     return measure
 
 
-def _cpu_each(name: str, is_compared: bool = True) -> CpuMeasure:
+def _cpu_each(name: str) -> CpuMeasure:
     """Declare the CPU in µs for one fire or schedule."""
-    return _cpu(name, "µs", 1, 1_000_000, is_compared=is_compared)
+    return _cpu(name, "µs", 1, 1_000_000)
 
 
-def _cpu_share(name: str, decimals: int, grain: float) -> CpuMeasure:
+def _cpu_share(name: str, decimals: int) -> CpuMeasure:
     """Declare the CPU in percent of a core."""
-    return _cpu(name, "% of a core", decimals, 100, grain=grain)
+    return _cpu(name, "% of a core", decimals, 100)
 
 
-def _cpu(name: str, unit: str, decimals: int, factor: float, **more: Any) -> CpuMeasure:
+def _cpu(name: str, unit: str, decimals: int, factor: float) -> CpuMeasure:
     parts = ("sum", "scheduler", "server", "kernel")
-    both, scheduler, server, kernel = (_declared(f"{name}, {part}", unit, decimals, **more) for part in parts)
+    both, scheduler, server, kernel = (_declared(f"{name}, {part}", unit, decimals) for part in parts)
     return CpuMeasure(both, scheduler, server, kernel, factor)
 
 
 HIGHEST_RATE = _declared("highest rate", "1/s", 0, more_is_better=True)
-P50 = _declared("lateness p50", "ms", grain=0.5)
-P99 = _declared("lateness p99", "ms", grain=1.0)
-LAST = _declared("last stored after", "ms", grain=2.0)
-PURGED = _declared("last purged after", "ms", 0, grain=20.0)
-FIRE_RATE = _declared("stored per second", "1/s", 0, more_is_better=True, is_compared=False)
+P50 = _declared("lateness p50", "ms")
+P99 = _declared("lateness p99", "ms")
+LAST = _declared("last stored after", "ms")
+PURGED = _declared("last purged after", "ms", 0)
+FIRE_RATE = _declared("stored per second", "1/s", 0, more_is_better=True)
 LOAD_RATE = _declared("loaded per second", "1/s", 0, more_is_better=True)
-FOLLOWED = _declared("ready after the load", "ms", 0, grain=50.0)
+FOLLOWED = _declared("ready after the load", "ms", 0)
 CPU_ACCEPT = _cpu_each("CPU per schedule accepted")
 CPU_FIRE = _cpu_each("CPU per fire")
-CPU_PURGE = _cpu_each("CPU per purge", is_compared=False)  # the native one purges as it fires
+CPU_PURGE = _cpu_each("CPU per purge")
 CPU_FIRE_PURGE = _cpu_each("CPU per fire and purge")
-MEMORY = _declared("memory", "MB", 0, grain=5.0)
-MEMORY_RESTARTED = _declared("memory after a restart", "MB", 0, grain=5.0)
+MEMORY = _declared("memory", "MB", 0)
+MEMORY_RESTARTED = _declared("memory after a restart", "MB", 0)
 SCHEDULE_BYTES = _declared("memory per schedule", "bytes", 0)
-SERVER_MEMORY = _declared("server memory", "MB", 0, grain=10.0)
-RESTART = _declared("start until it fires", "s", grain=0.3)
-BARE_RESTART = _declared("start until it fires, no file", "s", grain=0.3)
+SERVER_MEMORY = _declared("server memory", "MB", 0)
+RESTART = _declared("start until it fires", "s")
+BARE_RESTART = _declared("start until it fires, no file", "s")
 RESTART_EACH = _declared("start, per schedule", "µs", 1)
-IDLE_CPU = _cpu_share("idle CPU", 2, grain=0.2)
-OTHERS_RATE = _declared("other messages", "1/s", 0, more_is_better=True, is_compared=False)
-ONE_CPU = _cpu_share("CPU, one stream", 1, grain=1.0)
-MANY_CPU = _cpu_share("CPU, many streams", 1, grain=1.0)
-MANY_OVER_ONE = _declared("CPU, many streams ÷ one", "×", grain=0.2)
-MANY_IDLE_CPU = _cpu_share("idle CPU, many streams", 1, grain=1.0)
-ONE_BURST_P99 = _declared("burst, one stream, p99", "ms", grain=5.0)
-MANY_BURST_P99 = _declared("burst, many streams, p99", "ms", grain=5.0)
-ONE_SPREAD_P99 = _declared("spread, one stream, p99", "ms", grain=1.0)
-P99_MANY_OVER_ONE = _declared("spread p99, many streams ÷ one", "×", grain=0.5)
-SERVED = _declared("start until all streams are served", "s", grain=0.5)
-TAKEOVER = _declared("longest wait for a fire", "s", grain=0.2)
-TAKEOVER_P50 = _declared("wait of those that waited for a takeover, p50", "s", grain=0.2)
+IDLE_CPU = _cpu_share("idle CPU", 2)
+OTHERS_RATE = _declared("other messages", "1/s", 0, more_is_better=True)
+ONE_CPU = _cpu_share("CPU, one stream", 1)
+MANY_CPU = _cpu_share("CPU, many streams", 1)
+MANY_OVER_ONE = _declared("CPU, many streams ÷ one", "×")
+MANY_IDLE_CPU = _cpu_share("idle CPU, many streams", 1)
+ONE_BURST_P99 = _declared("burst, one stream, p99", "ms")
+MANY_BURST_P99 = _declared("burst, many streams, p99", "ms")
+ONE_SPREAD_P99 = _declared("spread, one stream, p99", "ms")
+P99_MANY_OVER_ONE = _declared("spread p99, many streams ÷ one", "×")
+SERVED = _declared("start until all streams are served", "s")
+TAKEOVER = _declared("longest wait for a fire", "s")
+TAKEOVER_P50 = _declared("wait of those that waited for a takeover, p50", "s")
 
 
 def _of_an_instance(who: str) -> tuple[Measure, Measure, Measure, Measure]:
     """Declare how long it takes until all is read, and the share, memory and CPU of an instance then."""
     return (
-        _declared(f"start until read, {who}", "s", grain=0.5),
-        _declared(f"most streams of an instance, {who}", "%", 0, grain=5.0),
-        _declared(f"memory of an instance, {who}", "MB", 0, grain=5.0),
-        _declared(f"CPU of an instance, {who}", "% of a core", 1, grain=1.0),
+        _declared(f"start until read, {who}", "s"),
+        _declared(f"most streams of an instance, {who}", "%", 0),
+        _declared(f"memory of an instance, {who}", "MB", 0),
+        _declared(f"CPU of an instance, {who}", "% of a core", 1),
     )
 
 
 READ_BY_ALL = _of_an_instance("all read all")
 READ_BY_FEW = _of_an_instance("few read each")
-ONE_OWNER_P99 = _declared("one stream, one owner, p99", "ms", grain=1.0)
-TWO_OWNERS_P99 = _declared("divided, two owners, p99", "ms", grain=1.0)
-ONE_OWNER_CPU = _cpu_each("CPU per fire, one owner")
-TWO_OWNERS_CPU = _cpu_each("CPU per fire, two owners")
-LARGEST_SHARE = _declared("most streams of an instance", "%", 0, is_compared=False)
-FIRING_CPU = _cpu_share("CPU while schedules fire", 1, grain=1.0)
-READ_AGAIN = _declared("after a kill, read again after", "s", grain=0.5)
-QUIET_SPREAD_P99 = _declared("spread, not asked, p99", "ms", grain=1.0)
-ASKED_SPREAD_P99 = _declared("spread, asked, p99", "ms", grain=1.0)
-QUIET_BURST_P99 = _declared("burst, not asked, p99", "ms", grain=5.0)
-ASKED_BURST_P99 = _declared("burst, asked, p99", "ms", grain=5.0)
-PAGE_SECONDS = _declared("a page takes", "s", grain=0.1)
+FIRING_CPU = _cpu_share("CPU while schedules fire", 1)
+READ_AGAIN = _declared("after a kill, read again after", "s")
+QUIET_SPREAD_P99 = _declared("spread, not asked, p99", "ms")
+ASKED_SPREAD_P99 = _declared("spread, asked, p99", "ms")
+QUIET_BURST_P99 = _declared("burst, not asked, p99", "ms")
+ASKED_BURST_P99 = _declared("burst, asked, p99", "ms")
+PAGE_SECONDS = _declared("a page takes", "s")
 
 
 def figures(pairs: Iterable[tuple[Measure, float]]) -> dict[str, float]:

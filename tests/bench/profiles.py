@@ -5,12 +5,11 @@ A name is a family and a number, as in `herd-20000`; any number will do.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.bench.scenarios.asked import Asked, Searched, Watched
+from tests.bench.scenarios.asked import Asked
 from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
-from tests.bench.scenarios.partition import Partition
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
 from tests.bench.scenarios.streams import HandOver, Streams, Takeover
@@ -32,8 +31,6 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "loaded": Loaded,
     "held": Held,
     "asked": Asked,
-    "searched": Searched,
-    "watched": Watched,
     "ordinary": Ordinary,
     "takeover": Takeover,
     "handover": HandOver,
@@ -41,7 +38,6 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "streams": Streams,
     "divided": Divided,
     "fleet": lambda streams: Divided(streams, family="fleet", is_one_each=True),
-    "partition": Partition,
 }
 """The families; the number in a name counts schedules, messages, either a second (`rate`: at most), ms, or streams."""
 
@@ -53,7 +49,6 @@ DEFAULT = (
     *("held-1000", "held-10000", "held-100000", "busy-20000", "sampling-2000"),
     *("takeover-2000", "handover-2000"),
     *("streams-100", "streams-1000", "streams-takeover-1000", "fleet-1000"),
-    *("partition-2000", "partition-4000"),
 )
 MILLION = (
     *DEFAULT,
@@ -63,8 +58,6 @@ MILLION = (
         "loaded-1000000",
         "held-1000000",
         "asked-1000000",
-        "searched-1000000",
-        "watched-1000000",
         "ordinary-1000000",
         "divided-1000000",
     ),

@@ -310,14 +310,14 @@ async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float
 
 @asynccontextmanager
 async def running(
-    kind: Kind, folder: Path, draw: Random, sidecars: int | None = None, flags: tuple[str, ...] = (), config: str = ""
+    kind: Kind, folder: Path, draw: Random, sidecars: int | None = None, flags: tuple[str, ...] = ()
 ) -> AsyncIterator[Side]:
     """Run one side with an empty stream; `draw` draws when its load is due.
 
-    `sidecars` is their number, by default that of the kind, `flags` are their settings, and `config` is the server's.
+    `sidecars` is their number, by default that of the kind, `flags` are their settings.
     """
     binary = find_server(kind.server, CACHE)
-    async with EmbeddedServer(binary, folder / kind.name, config=config, ready_seconds=READY_SECONDS) as server:
+    async with EmbeddedServer(binary, folder / kind.name, ready_seconds=READY_SECONDS) as server:
         side = Side(kind, folder, server, *await _connect(server), draw, flags)
         side.forget_files()
         try:

@@ -64,7 +64,7 @@ def _value(run: Run, scenario: str, measure: str, side: str) -> str:
 
 def _ratio(run: Run, scenario: str, measure: str, side: str) -> str:
     found = run.ratio(scenario, measure, side)
-    if found is None or not MEASURES[measure].is_compared:
+    if found is None:
         return "–"
     if found.least == found.most:
         return ratio_text(found.median)

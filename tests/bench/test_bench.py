@@ -12,12 +12,11 @@ from tests.bench.fires import WrongFiresError, read_fires
 from tests.bench.load import at_pattern, schedule, subject_of, target_of
 from tests.bench.runner import run
 from tests.bench.runs import Run
-from tests.bench.scenarios.asked import Asked, Searched, Watched
+from tests.bench.scenarios.asked import Asked
 from tests.bench.scenarios.divided import Divided
 from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
-from tests.bench.scenarios.partition import Partition
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
 from tests.bench.scenarios.streams import HandOver, Streams, Takeover
@@ -50,14 +49,6 @@ TINY: list[tuple[Scenario, tuple[m.Measure, ...]]] = [  # the longest first
     ),
     (
         Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
-        (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
-    ),
-    (
-        Searched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
-        (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
-    ),
-    (
-        Watched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
         (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
     ),
     (Budget(50, per_second=20, seconds=1.0), (*LATENESS, *m.CPU_FIRE.measures)),
@@ -149,15 +140,6 @@ async def test_many_streams_of_few_schedules_idle_and_fire_among_several_instanc
     for measure in (m.IDLE_CPU.sum, m.FIRING_CPU.sum, m.TAKEOVER):
         assert found.values(fleet.name, measure.name, EMULATED.name)
         assert not found.values(fleet.name, measure.name, PAIR.name), "it says itself how many instances there are"
-
-
-async def test_a_load_is_divided_by_a_mapping_into_streams_of_two_owners() -> None:
-    found = await measured(Partition(20, seconds=2.0, lead_seconds=LEAD_SECONDS), (NATIVE, EMULATED, PORTABLE))
-    for kind in (EMULATED, PORTABLE):
-        assert 50 <= (found.value("partition-20", m.LARGEST_SHARE.name, kind.name) or 0.0) < 100
-        for measure in (m.ONE_OWNER_P99, m.TWO_OWNERS_P99, m.ONE_OWNER_CPU.sum, m.TWO_OWNERS_CPU.sum):
-            assert found.values("partition-20", measure.name, kind.name)
-    assert found.value("partition-20", m.TWO_OWNERS_P99.name, NATIVE.name) is None
 
 
 async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:

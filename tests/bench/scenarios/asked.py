@@ -1,8 +1,8 @@
 """Fires while the micro service is asked all the time, beside fires of the same sidecar while it is not.
 
-In one go: many schedules are held, then a spread load and a burst fire without requests, then the same with one
-requester. `Asked` asks for a page of 1,000 as soon as it has got the last one, and `Searched` for some of a target that
-none has; `Watched` is an open status page.
+In one go: many schedules are held, then a spread load and a burst fire without requests, then the same with three
+requesters: one asks for a page of 1,000 as soon as it has got the last one, one searches for what none is, and one is
+an open status page.
 The rule: both are measured in the same process, one after the other, so that they differ in the requests alone.
 Limit: a server that schedules by itself is not asked: there is nobody to ask.
 """
@@ -26,6 +26,12 @@ from tests.bench.sides import Side
 PAGE_LENGTH = 1_000
 ANSWER_SECONDS = 60.0
 """Longest wait for a page."""
+REFRESH_SECONDS = 2.0
+ENDPOINTS = (
+    *("streams.list", "activity.list", "fires.recent", "timeline.list", "failures.list", "instances.list"),
+    "health.get",
+)
+"""The endpoints that a page asks."""
 
 
 async def answer(side: Side, endpoint: str, **request: object) -> dict[str, Any]:
@@ -75,14 +81,15 @@ class Asked(Scenario):
 
     @asynccontextmanager
     async def _asking(self, side: Side, answered: list[float]) -> AsyncIterator[None]:
-        """Ask all the time; `answered` gets how long (s) each answer took."""
-        asking = asyncio.create_task(self._ask(side, answered))
+        """Ask all the time; `answered` gets how long (s) each page took."""
+        asking = [asyncio.create_task(one) for one in (self._ask(side, answered), self._search(side), self._show(side))]
         try:
             yield
-            assert not asking.done(), "it was asked all the time"
+            assert not any(task.done() for task in asking), "it was asked all the time"
         finally:
-            asking.cancel()
-            await asyncio.wait((asking,))
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
 
     async def _ask(self, side: Side, answered: list[float]) -> None:
         """Ask for one page after the other."""
@@ -93,62 +100,14 @@ class Asked(Scenario):
             cursor = page["cursor"]
             answered.append(time.perf_counter() - began)
 
-
-FEW = 50
-TARGET_OF_NONE = "t.none"
-"""A target that no schedule has: all rows are looked at to find that out."""
-
-
-@dataclass(frozen=True)
-class Searched(Asked):
-    """`count` schedules are held and searched for what none of them is; a spread load and a burst fire beside them."""
-
-    FAMILY = "searched"
-
-    @property
-    def title(self) -> str:
-        return (
-            f"a search for {FEW} out of {self.count:,} held that has to look at all of them; {self.spread:,} spread "
-            f"and a burst of {self.burst:,}"
-        )
-
-    async def _ask(self, side: Side, answered: list[float]) -> None:
-        """Search again and again."""
+    async def _search(self, side: Side) -> None:
+        """Search again and again for a target that no schedule has: all rows are looked at to find that out."""
         while True:
-            began = time.perf_counter()
-            page = await answer(side, "schedules.list", stream=STREAM, limit=FEW, target=TARGET_OF_NONE)
+            page = await answer(side, "schedules.list", stream=STREAM, limit=PAGE_LENGTH, target="t.none")
             assert page["schedules"] == []
-            answered.append(time.perf_counter() - began)
 
-
-REFRESH_SECONDS = 2.0
-ENDPOINTS = (
-    "streams.list",
-    "activity.list",
-    "fires.recent",
-    "timeline.list",
-    "failures.list",
-    "instances.list",
-    "health.get",
-)
-"""The endpoints that a page asks."""
-
-
-@dataclass(frozen=True)
-class Watched(Asked):
-    """`count` schedules are held and watched; a spread load and a burst fire beside them."""
-
-    FAMILY = "watched"
-
-    @property
-    def title(self) -> str:
-        return f"an open page over {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
-
-    async def _ask(self, side: Side, answered: list[float]) -> None:
-        """Ask for all that a page shows, again and again; what takes longer than a refresh is asked again at once."""
+    async def _show(self, side: Side) -> None:
+        """Ask for all that an open page shows, at each refresh."""
         while True:
-            began = time.perf_counter()
             await asyncio.gather(*(answer(side, endpoint) for endpoint in ENDPOINTS))
-            took = time.perf_counter() - began
-            answered.append(took)
-            await asyncio.sleep(max(REFRESH_SECONDS - took, 0.0))
+            await asyncio.sleep(REFRESH_SECONDS)

@@ -28,8 +28,6 @@ class Scenario(ABC):
     FAMILY: ClassVar[str] = ""
     sidecars: ClassVar[int | None] = None
     """The number of instances of the sidecar that serve the stream at the start; None: as many as the side has."""
-    server_config: ClassVar[str] = ""
-    """What the configuration of the server has besides."""
 
     count: int
     """The number in its name: of schedules, messages or streams, or of either a second."""
