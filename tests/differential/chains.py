@@ -12,47 +12,36 @@ many schedules at once, and each with a worker that acknowledges a fire and acts
 - `creates`: store the next one by `Schedules.create`, and take `AlreadyExistsError` for *armed already*.
 - `cancels`: purge the schedule's subject. `"purged": 1` says that the job was cancelled in time, which is wrong.
 - `removes`: cancel the schedule by `Schedules.cancel`. Any answer but `NotFoundError` says that, too.
-- `looks`: look until the schedule is gone; how long after the fire was stored is the figure.
 
-`python -m tests.differential.chains` prints, for each system and retention, how many chains lived to the end of how
-many, how many cancels were wrong, and after how many milliseconds the schedules were gone. With `--work` a worker acts
-some time after it was given the fire, as one does that does something first.
-Cost: a chain of six takes six times `STEP`. Limit of `looks`: its figures are rounded up to the pause between two
-looks (`_Looks.pause`), and they contain the time until this process is given the fire.
+Cost: a chain of six takes six times `STEP`.
 """
 
 import asyncio
 import json
 import re
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import click
 import nats
-from nats.aio.client import Client
 
-from nats_scheduler.cli.output import print_table
 from nats_scheduler.client import AlreadyExistsError, NotFoundError, Schedules, at
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import parse_identity
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.sides import fresh_name
 from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.blocks import block_of
-from tests.harness.cluster import running_cluster
 from tests.harness.flagged import Delivered
 from tests.harness.processes import ChildProcess, sidecar
-from tests.harness.servers import V2_10, V2_11, V2_15, running_server
+from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
 LENGTH = 6
@@ -87,27 +76,6 @@ SYSTEMS = (NATIVE, System("emulated-2.11", V2_11), System("emulated-2.10", V2_10
 
 
 @dataclass
-class Outcome:
-    """The result of one program on one system."""
-
-    at_once: int
-    right: int
-    """Chains that lived to their end; cancels that found nothing to cancel; schedules that were seen to be gone."""
-    waits: list[int] = field(default_factory=list)
-    """The times (ns) from the storage of a fire until its schedule was gone, where the program looks for it."""
-
-    @property
-    def wrong(self) -> int:
-        """Chains that died, and cancels of what had fired."""
-        return self.at_once - self.right
-
-    def wait(self, share: float) -> float:
-        """Return a percentile of the times, in ms."""
-        ordered = sorted(self.waits)
-        return ordered[min(int(share * len(ordered)), len(ordered) - 1)] / MILLISECOND
-
-
-@dataclass
 class Stage:
     """One stream of one system, served, with a consumer of its fires."""
 
@@ -115,8 +83,8 @@ class Stage:
     account: Account
     retention: str
     name: str
-    nats: Client
-    replicas: int
+    schedules: Schedules
+    """What a program uses of the client: it is asked for before anything fires."""
 
     def schedule(self, number: int) -> str:
         """Return the subject of a schedule."""
@@ -146,9 +114,9 @@ class Program:
         self.apart = apart
         self.work = work
         self.right = 0
+        """Chains that lived to their end, and cancels that found nothing to cancel."""
         self.concluded = 0
         """Schedules of which the result is known."""
-        self.waits: list[int] = []
         self.unexpected: list[dict[str, Any]] = []
         """Answers that have nothing to do with what is tried."""
         self.begin = 0
@@ -160,15 +128,14 @@ class Program:
         """Return when the schedule with this number is due for its fire with this number, from 0 on."""
         return self.begin + number * self.apart + fire * STEP
 
-    async def run(self) -> Outcome:
-        """Store the schedules, act on their fires, and return what came of it."""
+    async def run(self) -> int:
+        """Store the schedules, act on their fires, and return how many came out right."""
         fires = self._connection.inbox(f"{self.stage.name}.fires")
         numbers = [
             self._connection.subscribe(fires, self._delivered),
             self._connection.subscribe(f"{self._answers}.>", self._was_answered),
         ]
         await self._consume(fires)
-        await self.prepare()
         self.begin = CLOCK.now() + LEAD
         async with asyncio.TaskGroup() as self.tasks:
             await asyncio.gather(*(self._store(number) for number in range(self.at_once)))
@@ -179,16 +146,13 @@ class Program:
         for number in numbers:
             self._connection.unsubscribe(number)
         assert not self.unexpected, self.unexpected
-        return Outcome(self.at_once, self.right, self.waits)
-
-    async def prepare(self) -> None:
-        """Prepare what the program needs beside the consumer."""
+        return self.right
 
     def fired(self, number: int, fire: Delivered) -> None:
         """Act on a fire, which is acknowledged."""
         raise NotImplementedError
 
-    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+    def answered(self, number: int, answer: dict[str, Any]) -> None:
         """Take the answer to what was asked about a schedule."""
         raise NotImplementedError
 
@@ -225,8 +189,8 @@ class Program:
         else:
             self.fired(number, fire)
 
-    def _was_answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        self.answered(_number(subject), json.loads(body) if body.startswith(b"{") else {}, block)
+    def _was_answered(self, subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
+        self.answered(_number(subject), json.loads(body) if body.startswith(b"{") else {})
 
 
 class _Chain(Program):
@@ -263,7 +227,7 @@ class _ArmsAtZero(_Chain):
         block = self.stage.block(number, self.due(number, self.fires[number]), expected)
         self.ask(number, self.stage.schedule(number), block, b"next")
 
-    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+    def answered(self, number: int, answer: dict[str, Any]) -> None:
         if "error" not in answer:
             return
         if answer["error"]["err_code"] == UNDECIDED:
@@ -300,9 +264,6 @@ class _ArmsAfter(_ArmsAtZero):
 
 
 class _Creates(_Chain):
-    async def prepare(self) -> None:
-        self.schedules = await Schedules.on(self.stage.nats, self.stage.name)
-
     def arm(self, number: int, fire: Delivered) -> None:
         self.tasks.create_task(self._create(number, self.due(number, self.fires[number])))
 
@@ -310,7 +271,7 @@ class _Creates(_Chain):
         subject, target = self.stage.schedule(number), self.stage.target(number)
         when = at(datetime.fromtimestamp(due / SECOND, UTC))
         try:
-            await self.schedules.create(subject, when, b"next", target=target)
+            await self.stage.schedules.create(subject, when, b"next", target=target)
         except AlreadyExistsError:
             self.conclude(right=False)
 
@@ -320,50 +281,21 @@ class _Cancels(Program):
         body = json.dumps({"filter": self.stage.schedule(number)}).encode()
         self.ask(number, f"$JS.API.STREAM.PURGE.{self.stage.name}", b"", body)
 
-    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
+    def answered(self, number: int, answer: dict[str, Any]) -> None:
         self.conclude(right=answer["purged"] == 0)
 
 
 class _Removes(Program):
-    async def prepare(self) -> None:
-        self.schedules = await Schedules.on(self.stage.nats, self.stage.name)
-
     def fired(self, number: int, fire: Delivered) -> None:
         self.tasks.create_task(self._remove(self.stage.schedule(number)))
 
     async def _remove(self, subject: str) -> None:
         try:
-            await self.schedules.cancel(subject)
+            await self.stage.schedules.cancel(subject)
         except NotFoundError:
             self.conclude(right=True)
         else:
             self.conclude(right=False)
-
-
-class _Looks(Program):
-    def __init__(self, stage: Stage, at_once: int, apart: int, work: int) -> None:
-        super().__init__(stage, at_once, apart, work)
-        self.pause = 0.0005 * max(at_once / 20, 1)
-        """The time (s) between two looks at one schedule: many looks would slow down what is looked at."""
-        self.stored_at = [0] * at_once
-
-    def fired(self, number: int, fire: Delivered) -> None:
-        self.stored_at[number] = int(fire.reply.split(".")[-2])
-        self._look(number)
-
-    def _look(self, number: int) -> None:
-        name, schedule = self.stage.name, self.stage.schedule(number)
-        if self.stage.replicas == 1:  # it waits for no other request; with more replicas, one that is behind may answer
-            self.ask(number, f"$JS.API.DIRECT.GET.{name}.{schedule}", b"", b"")
-        else:
-            self.ask(number, f"$JS.API.STREAM.MSG.GET.{name}", b"", json.dumps({"last_by_subj": schedule}).encode())
-
-    def answered(self, number: int, answer: dict[str, Any], block: bytes) -> None:
-        if block.startswith(b"NATS/1.0 404") or "error" in answer:
-            self.waits.append(CLOCK.now() - self.stored_at[number])
-            self.conclude(right=True)
-        else:
-            asyncio.get_running_loop().call_later(self.pause, self._look, number)
 
 
 PROGRAMS: dict[str, type[Program]] = {
@@ -372,7 +304,6 @@ PROGRAMS: dict[str, type[Program]] = {
     "creates": _Creates,
     "cancels": _Cancels,
     "removes": _Removes,
-    "looks": _Looks,
 }
 
 
@@ -400,7 +331,9 @@ async def stages(
         if process is not None:
             for name in names:
                 await process.wait_for_line(f'"stream": "{name}".*"event": "stream_ready"')
-        yield [Stage(system, account, *place, client, replicas) for place in zip(retentions, names, strict=True)]
+        clients = [await Schedules.on(client, name) for name in names]
+        places = zip(retentions, names, clients, strict=True)
+        yield [Stage(system, account, *place) for place in places]
         assert process is None or await process.terminate() == 0
 
 
@@ -411,79 +344,11 @@ def _sidecar(system: System, url: str, folder: Path, streams: Sequence[str]) -> 
     return sidecar(*arguments, folder=folder)
 
 
-async def played(program: str, stage: Stage, at_once: int, apart: int = 0, work: int = 0) -> Outcome:
-    """Run a program on a stream, which is empty again afterwards; times are in ns."""
-    outcome = await PROGRAMS[program](stage, at_once, apart, work).run()
+async def played(program: str, stage: Stage, at_once: int, apart: int = 0, work: int = 0) -> int:
+    """Run a program on a stream, which is empty again afterwards; return how many were right. Times are in ns."""
+    right = await PROGRAMS[program](stage, at_once, apart, work).run()
     call = stage.account.api.call
     for name in (await call(f"CONSUMER.NAMES.{stage.name}")).get("consumers") or []:
         await call(f"CONSUMER.DELETE.{stage.name}.{name}")
     await call(f"STREAM.PURGE.{stage.name}")
-    return outcome
-
-
-def _row(stage: Stage, program: str, outcome: Outcome) -> list[str]:
-    shown = [f"{outcome.wait(share):.1f}" for share in (0.5, 0.99, 1.0)] if outcome.waits else ["-"] * 3
-    counts = map(str, (outcome.at_once, outcome.right, outcome.wrong))
-    return [stage.system.name, stage.retention, program, *counts, *shown]
-
-
-@asynccontextmanager
-async def _servers(version: str, folder: Path, nodes: int) -> AsyncIterator[str]:
-    """Run one server, or a cluster of three; return where to connect."""
-    if nodes == 1:
-        async with running_server(version, folder) as server:
-            yield server.url
-    else:
-        async with running_cluster(version, folder) as cluster:
-            yield cluster.nodes[0].url
-
-
-async def table(
-    systems: Sequence[System],
-    retentions: Sequence[str],
-    programs: Sequence[str],
-    at_once: Sequence[int],
-    apart: int,
-    work: int,
-    nodes: int,
-) -> list[list[str]]:
-    """Run all programs on all systems, one after the other; return the rows."""
-    rows = []
-    for system in systems:
-        with tempfile.TemporaryDirectory(prefix="chains-") as folder:
-            async with (
-                _servers(system.version, Path(folder) / "server", nodes) as url,
-                stages(system, url, Path(folder) / "sidecar", retentions, nodes) as made,
-            ):
-                for stage, program, number in product(made, programs, at_once):
-                    rows.append(_row(stage, program, await played(program, stage, number, apart, work)))
-                    click.echo("  ".join(rows[-1]), err=True)
-    return rows
-
-
-@click.command()
-@click.option("--system", multiple=True, type=click.Choice([one.name for one in SYSTEMS]))
-@click.option("--retention", multiple=True, type=click.Choice(RETENTIONS))
-@click.option("--program", multiple=True, type=click.Choice(list(PROGRAMS)))
-@click.option("--at-once", multiple=True, type=click.IntRange(min=1), default=[20], show_default=True)
-@click.option("--apart", type=click.IntRange(min=0), default=0, show_default=True, help="ms between two due times.")
-@click.option("--work", type=click.IntRange(min=0), default=0, show_default=True, help="ms from a fire to the act.")
-@click.option("--nodes", type=click.Choice([1, 3]), default=1, show_default=True, help="One server, or a cluster.")
-def main(
-    system: Sequence[str],
-    retention: Sequence[str],
-    program: Sequence[str],
-    at_once: Sequence[int],
-    apart: int,
-    work: int,
-    nodes: int,
-) -> None:
-    """Run the programs and print a table; without options all of them, everywhere."""
-    systems = [one for one in SYSTEMS if not system or one.name in system]
-    times = apart * MILLISECOND, work * MILLISECOND
-    rows = asyncio.run(table(systems, retention or RETENTIONS, program or list(PROGRAMS), at_once, *times, nodes))
-    print_table(["system", "retention", "program", "of", "right", "wrong", "gone p50 ms", "p99", "last"], rows)
-
-
-if __name__ == "__main__":
-    main()
+    return right

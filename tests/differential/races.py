@@ -4,20 +4,14 @@ Its rule: what was acknowledged counts. A fire that is stored behind the mark of
 replacement that was acknowledged and is not there any more is *lost*.
 The mark is the sequence of what ended the schedule; where that has none (a delete, a purge), of a message published the
 moment its answer came.
-
-`python -m tests.differential.races` runs all races of 3,000 schedules on a native server and beside two older ones. It
-prints how many fires were stored behind the acknowledged end of their schedule (stale), how late the latest of them
-was, and how many acknowledged replacements were lost.
 """
 
 import asyncio
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -26,7 +20,7 @@ from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import Asked, Burst
 from tests.harness.processes import sidecar
-from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15, running_server
+from tests.harness.servers import V2_10
 from tests.harness.waiting import instant_reached
 
 ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool]]] = {
@@ -44,10 +38,6 @@ PARTS = 20
 LEAD, SETTLED = SECOND, SECOND // 2
 """The time (ns) before its instant at which a herd is loaded, and the time behind it at which all has been tried."""
 
-TABLE_HERD = 3_000
-TABLE_LASTS = (0, 60)
-"""The times (ms) for which the acts of the table go on behind the instant."""
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -57,8 +47,6 @@ class Tally:
     fired: int
     stale: int
     lost: int
-    window: int = 0
-    """The longest time (ns) from the end of a schedule to the storage of a stale fire, where the end is still there."""
 
     @property
     def was_close(self) -> bool:
@@ -147,14 +135,12 @@ class Race:
 
     async def _tally(self, ends: dict[int, int], *, replaced: bool) -> Tally:
         fires = await asyncio.gather(*(self._last(f"t.{number}") for number in range(self.herd)))
-        stale = {n: fire for n, fire in enumerate(fires) if fire is not None and 0 < ends[n] < fire.sequence}
-        marks = {n: await self.account.api.message(self.name, seq=ends[n]) for n in stale}
-        windows = [stale[n].stored_at - mark.stored_at for n, mark in marks.items() if mark is not None]
+        stale = [fire for n, fire in enumerate(fires) if fire is not None and 0 < ends[n] < fire.sequence]
         lost = 0
         if replaced:
             last = await asyncio.gather(*(self._last(f"s.{number}") for number in range(self.herd)))
             lost = sum(one is None or one.sequence != ends[number] for number, one in enumerate(last))
-        return Tally(self.herd, sum(fire is not None for fire in fires), len(stale), lost, max(windows, default=0))
+        return Tally(self.herd, sum(fire is not None for fire in fires), len(stale), lost)
 
     async def _last(self, rest: str) -> StoredMessage | None:
         return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")
@@ -178,24 +164,3 @@ async def raced(url: str, act: str, lasts: int, folder: Path | None = None, *, h
                 assert await process.terminate() == 0
         await account.api.call(f"STREAM.DELETE.{name}")
     return tally
-
-
-async def row(version: str, act: str, lasts: int) -> list[str]:
-    """Race on a fresh server; return a row of the table."""
-    with tempfile.TemporaryDirectory(prefix="race-") as folder:
-        async with running_server(version, Path(folder) / "server") as server:
-            beside = Path(folder) / "sidecar" if version in EMULATED_VERSIONS else None
-            tally = await raced(server.url, act, lasts, beside, herd=TABLE_HERD)
-    window = f"{tally.window / MILLISECOND:.1f}" if tally.window else "-"
-    return [version, act, *map(str, (lasts, tally.herd, tally.fired, tally.stale)), window, str(tally.lost)]
-
-
-async def main() -> None:
-    """Run every race on every side."""
-    versions = (V2_15, V2_11, V2_10)
-    rows = [await row(version, act, lasts) for act in ACTS for lasts in TABLE_LASTS for version in versions]
-    print_table(["server", "each is", "within ms", "of", "fired", "stale", "latest ms", "lost"], rows)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

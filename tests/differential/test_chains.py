@@ -45,7 +45,7 @@ async def counts(
     async with stages(system, url, folder, retentions, replicas) as made:
         for program in programs:
             outcomes = await asyncio.gather(*(played(program, stage, at_once, apart, work) for stage in made))
-            right |= {(program, stage.retention): one.right for stage, one in zip(made, outcomes, strict=True)}
+            right |= {(program, stage.retention): one for stage, one in zip(made, outcomes, strict=True)}
     return right
 
 
