@@ -69,16 +69,3 @@ async def test_all_that_stores_or_shows_it_says_so(
             (found,) = json.loads(answer.body)["findings"]
             assert (found["code"], found["severity"]) == ("schedule_ends_by_age", "warning")
             assert f"{found['what']}; {found['command']}" == REMOVED + helps
-
-
-@pytest.mark.parametrize("version", [V2_11, V2_15])
-async def test_nothing_is_said_of_one_that_stays(
-    cli: Cli, shared_server: SharedServer, stream_name: str, version: str
-) -> None:
-    server, name = await shared_server(version), stream_name
-    async with prompt_on(cli, server.url) as prompt:
-        await prompt.create(name, max_age=HOUR_NS, allow_msg_ttl=True)
-        add = f"add {name} {name}.s --every 1m --target {name}.out -H"
-        assert "max_age" not in (await prompt.says(add, "Nats-TTL: never")).output
-        assert "max_age (" not in await prompt.shows(f"ls {name}")
-        assert "removed    never by the stream" in await prompt.shows(f"info {name} {name}.s")

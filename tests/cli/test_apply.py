@@ -14,13 +14,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import with_header
 from tests.cli.changing_site import PORTABLE, Site
-from tests.cli.prompt import FAR, NEVER, Cli, at_a_terminal
+from tests.cli.prompt import FAR, NEVER
 from tests.harness.blocks import block_of
 from tests.harness.flagged import FLAGGED
 from tests.harness.processes import sidecar, sidecar_command
@@ -195,28 +194,6 @@ async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site,
     await done(orders, "diff", str(file))
 
 
-@pytest.mark.parametrize("answer", ["y", ""])
-async def test_an_edit_after_the_question_is_reported_and_without_an_answer_nothing_is_done(
-    orders: Site, tmp_path: Path, answer: str
-) -> None:
-    file = tmp_path / "schedules.json"
-    file.write_text(file_of(orders, 3))
-    await done(orders, "apply", str(file), "--yes")
-    file.write_text(file_of(orders, 3, body="new"))
-    async with at_a_terminal("apply", str(file), "--server", orders.url, folder=tmp_path) as terminal:
-        await terminal.wait_for("make 3 changes? [y/N]")
-        theirs = await orders.publish("s.1", NEVER)
-        terminal.press(f"{answer}\n")
-        assert await terminal.end() == 1
-        if answer:
-            await terminal.wait_for("2 edited, 1 failed")
-            assert f"{orders.subject('s.1')}: " in terminal.text
-    bodies = {subject: body for subject, (_block, body) in (await stored(orders)).items()}
-    ours = b"new" if answer else b""
-    assert bodies == {orders.subject(f"s.{at}"): b"body" if at == 1 else ours for at in range(3)}
-    assert (await orders.stored("s.1")).sequence == theirs
-
-
 async def test_the_files_of_a_directory_and_of_standard_input_are_read(orders: Site, tmp_path: Path) -> None:
     folder = tmp_path / "schedules"
     await publish_all(orders, schedules(orders))
@@ -267,9 +244,3 @@ async def test_what_cannot_be_applied_is_left_out_and_named(orders: Site) -> Non
     assert json.loads(said.stdout)["schedules"] == []
     assert f"{orders.subject('wrong')} is left out: Nats-Schedule of '@often' is not a valid pattern" in said.stderr
     assert "is left out: its subject is not UTF-8" in said.stderr
-
-
-def test_the_schema_is_printed(cli: Cli) -> None:
-    schema = json.loads(cli("files", "schema").stdout)
-    assert schema["$schema"].startswith("https://json-schema.org/")
-    assert {"stream", "schedules"} <= schema["properties"].keys()

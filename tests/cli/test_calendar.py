@@ -44,16 +44,6 @@ async def test_a_calendar_is_made_edited_shown_and_deleted(any_prompt: Prompt) -
     assert (again.exit_code, "there is no calendar work" in again.stderr) == (1, True)
 
 
-async def test_next_leaves_out_the_days_of_a_calendar(any_prompt: Prompt) -> None:
-    await any_prompt.create()
-    x = "X-" if (await any_prompt.document("stream ls"))["streams"][0]["mode"] == "native" else ""
-    await any_prompt.schedule("ORDERS.s", "0 0 9 1 1 *", x=x, X_Except="calendar:work")
-    assert "no_calendar" in await any_prompt.shows("ls ORDERS")
-    await any_prompt.shows("calendar set work 2027-01-01")
-    fires = (await any_prompt.document("next ORDERS ORDERS.s"))["fires"]
-    assert [one["utc"][:4] for one in fires][:2] == ["2028", "2029"]
-
-
 async def test_a_file_is_taken_with_its_comments_and_does_not_grow_beyond_what_can_be_read(
     prompt: Prompt, tmp_path: Path
 ) -> None:

@@ -5,20 +5,15 @@ That edits of many at once are all kept is shown where it is decided: `control/c
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from nats_scheduler.message.schedule_form import BESIDE_PATTERN
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.changing_site import PORTABLE, Site
 from tests.cli.prompt import FAR, NEVER
 from tests.harness.account import CLOCK
-from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
-from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
+from tests.harness.servers import V2_10, V2_11, V2_12
 from tests.harness.waiting import eventually
 
 WITHOUT_TTLS = {V2_10}
@@ -102,54 +97,6 @@ async def test_what_the_server_gets_a_little_wrong_stays_with_it_if_no_sidecar_r
         await eventually(exact, describe="the command finds the sidecar")
 
 
-async def test_what_would_be_rejected_is_refused_with_the_code_of_the_server(orders: Site) -> None:
-    for options, error in (
-        (("--every", "500ms"), "(server code 10189)\n"),
-        (("--cron", "often"), "Nats-Schedule of 'often' is not a valid pattern"),
-        (("--cron", "@daily", "--tz", "Nowhere"), "Nats-Schedule-Time-Zone of 'Nowhere' is not a time zone"),
-        (("--at", FAR, "--target", "elsewhere"), "Nats-Schedule-Target of 'elsewhere' is not a subject of stream"),
-        (("--at", FAR, "--source", "S.*"), "Nats-Schedule-Source of 'S.*' is not a literal subject"),
-        (("--at", FAR, "--ttl", "soon"), "Nats-Schedule-TTL of 'soon' is not a duration"),
-        (
-            ("--at", FAR, "--policy", "limit=0", "--portable"),
-            "expected 1 to 1,000 (a rule of nats-scheduler, not of the server)\n",
-        ),
-    ):
-        await orders.refuses(1, error, "add", ".s", "--target", orders.subject("out"), *options)
-    assert await orders.last("s") is None
-
-
-@pytest.mark.parametrize("name", HIDING)
-async def test_a_value_that_hides_a_header_is_refused(orders: Site, name: str) -> None:
-    form, words = HIDING[name], ["--cron", "@daily"]
-    for field in BESIDE_PATTERN:
-        value = getattr(form, field.name)
-        words += [] if value is None else [f"--{field.typed}"] if field.on else [f"--{field.typed}", value]
-    words += [word for policy, value in form.policies for word in ("--policy", f"{policy}={value}")]
-    words += [word for header, value in form.headers for word in ("-H", f"{header}: {value}")]
-    said = await orders.refuses(1, " from the server: expected a value without this name", "add", ".s", *words)
-    assert re.search(HIDES, said), said
-    assert await orders.last("s") is None
-
-
-async def test_what_looks_like_a_policy_and_is_none_is_refused(orders: Site) -> None:
-    words = ("add", ".s", "--every", "1h", "--target", orders.subject("out"))
-    for name in ("Limmit", "Nats-Schedule-Limit"):
-        fault = f"--policy: {name} of '2' is no policy: X-Limit may be meant"
-        await orders.refuses(2, fault, *words, "--policy", f"{name}=2")
-    await orders.refuses(2, "X-Limit of '3' is given twice", *words, "--policy", "limit=2", "--policy", "X-Limit=3")
-    header = "Nats-Schedule-Limit of '2' is no header of a schedule, and has no effect: Nats-Schedule-X-Limit may be"
-    await orders.refuses(1, header, *words, "-H", "Nats-Schedule-Limit: 2")
-    assert await orders.last("s") is None
-
-
-async def test_an_edit_that_would_hide_a_header_is_refused(orders: Site) -> None:
-    sequence = await orders.publish("s", NEVER, TTL="5m")
-    said = await orders.refuses(1, "Nats-Schedule-Target of ", "edit", ".s", "--target", TARGET_HIDING_TTL)
-    assert re.search(HIDES, said), said
-    assert (await orders.stored("s")).sequence == sequence
-
-
 async def test_a_dry_run_says_what_would_be_done_and_the_first_fire_and_stores_nothing(
     orders: Site, tmp_path: Path
 ) -> None:
@@ -198,16 +145,6 @@ async def test_only_what_is_named_is_changed(site: Site) -> None:
     assert (again["change"], again["sequence"]) == ("unchanged", edited["sequence"])
 
 
-async def test_the_phase_of_an_interval_stays_unless_the_server_fires_it(site: Site) -> None:
-    added = await site.done("add", ".s", "--every", "1h", "--target", site.subject("out"))
-    edited = await site.done("edit", ".s", "new body")
-    fired_by_server = site.kind in (V2_14, V2_15)
-    assert any("X-Anchor" in name for name in await site.headers("s")) is not fired_by_server
-    assert any("begins anew" in note for note in edited["notes"]) is fired_by_server
-    if not fired_by_server:
-        assert len({one["next_fire"]["nanoseconds"] % HOUR for one in (added, edited)}) == 1
-
-
 async def test_a_body_and_headers_are_changed_and_removed(orders: Site) -> None:
     await orders.publish("s", NEVER, X_Note="old", Rollup="sub")
     await orders.done("edit", ".s", "new body", "-H", "Own: 1", "--unset", "rollup", "--unset", "x-note")
@@ -231,12 +168,3 @@ async def test_what_an_edit_would_break_or_is_not_there_as_expected_is_refused(o
         await orders.refuses(1, error, "edit", *words)
     assert (await orders.stored("s")).sequence == second
     assert (await orders.done("edit", ".s", "new body", "--expect", str(second)))["change"] == "edited"
-
-
-async def test_a_paused_schedule_is_edited_and_stays_paused(orders: Site) -> None:
-    await orders.publish("s", NEVER)
-    await orders.done("pause", ".s")
-    edited = await orders.done("edit", ".s", "--at", OTHER)
-    assert (edited["change"], edited["paused"], edited["next_fire"]) == ("edited", True, None)
-    target = {f"{orders.x}-Target": orders.subject("out")}
-    assert await orders.headers("s") == {f"{orders.x}-X-Paused": f"@at {OTHER}", **target}

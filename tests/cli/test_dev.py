@@ -107,25 +107,6 @@ async def test_the_tour_with_a_server_that_fires_shows_its_fires_and_each_comman
     assert dev.stderr == ""
 
 
-@pytest.mark.deep
-async def test_the_demo_works_on_native_servers_and_says_who_fires(tmp_path: Path) -> None:
-    async def demo_on(version: str) -> str:
-        flags = ("--demo", "--version", str(server_binary(version)))
-        with sidecar("dev", *flags, folder=tmp_path / version) as dev:
-            await all_kinds(dev)
-            assert await dev.terminate() == 0
-        assert dev.stderr == ""
-        return dev.stdout
-
-    only_at, all_patterns = await asyncio.gather(demo_on(V2_12), demo_on(V2_14))
-    native = "stream DEMO is native: the server fires for Nats-Schedule, the sidecar for X-Nats-Schedule\n"
-    assert native in only_at
-    assert native in all_patterns
-    assert "natively it supports only @at" in only_at
-    assert re.search(r"@every 2s \(X-Nats-Schedule\) +-> demo\.heartbeats", only_at)
-    assert "(X-Nats-Schedule)" not in all_patterns
-
-
 async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
     (temporary := tmp_path / "tmp").mkdir()
     with sidecar("dev", "--demo", folder=tmp_path, env={"TMPDIR": str(temporary)}) as dev:

@@ -27,19 +27,6 @@ def test_the_words_come_first_and_then_the_fires_with_the_clock_changes(cli: Cli
     ]
 
 
-def test_a_time_that_exists_twice_is_marked_twice(cli: Cli) -> None:
-    shown = cli("explain", "0 10 2 * * *", "--time-zone", "Australia/Lord_Howe", "--after", "2026-04-04T12:00:00Z")
-    assert "first of two: the clock goes back 30 minutes" not in shown.stdout
-    shown = cli("explain", "0 40 1 * * *", "--time-zone", "Australia/Lord_Howe", "--after", "2026-04-04T12:00:00Z")
-    assert "first of two: the clock goes back 30 minutes" in shown.stdout
-    assert "second of two: the clock goes back 30 minutes" in shown.stdout
-
-
-def test_several_skipped_times_are_one_row(cli: Cli) -> None:
-    shown = cli("explain", "0 */15 * * * *", "--tz", "Europe/Berlin", "--after", "2026-03-29T00:50:00Z", "--count", "1")
-    assert "2026-03-29T02:00:00 to 02:45:00" in shown.stdout
-
-
 def test_a_whole_day_that_is_skipped_is_shown_with_its_date(cli: Cli) -> None:
     shown = cli("explain", "0 0 9,12 * * *", "--tz", "Pacific/Apia", "--after", "2011-12-29T10:00:00Z", "--count", "9")
     assert "2011-12-30T09:00:00 to 12:00:00" in shown.stdout

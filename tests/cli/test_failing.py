@@ -16,15 +16,11 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, in_seconds, sidecar_on
-from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
 from tests.harness.waiting import eventually
 
-NO_RESOURCES = 10002
-"""The server's code where an account holds as much as it may."""
 DENIED = 403
-ROOM = 200_000
-"""The limit (bytes) of an account that is to be full."""
 BUCKET = "KV_nats_scheduler"
 KEY = f"$KV.nats_scheduler.{FAILING}"
 
@@ -111,28 +107,6 @@ async def test_a_schedule_whose_fires_are_denied_is_shown_as_failing_until_they_
         await prompt.account.wait_for("ORDERS", "orders.late")
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_a_schedule_on_a_stream_that_is_full_is_shown_as_failing(
-    cli: Cli, start_server: StartServer, version: str
-) -> None:
-    limits = f"{{ max_mem: {ROOM}, max_file: 1G }}"
-    config = f"accounts {{ A {{ jetstream: {limits}, users: [{{ user: u, password: p }}] }} }}\n"
-    server = await start_server(version, config=config)
-    url = server.url.replace("nats://", "nats://u:p@")
-    async with prompt_on(cli, url) as prompt, sidecar_on(url) as running:
-        account = prompt.account
-        await account.create("FULL")
-        await running.ready("FULL")
-        await account.publish("FULL.fill", body=b"x" * (ROOM - 4_000))
-        await prompt.schedule("FULL.s", f"@at {in_seconds(1)}", body=b"x" * 2_000)
-        found = schedule(await listed_with(prompt, 1), "FULL.s")
-        assert (found["state"], found["failing"]["err_code"]) == ("failing", NO_RESOURCES)
-        assert found["failing"]["description"]
-        await account.api.call("STREAM.PURGE.FULL", {"filter": "FULL.fill"})
-        await listed_with(prompt, 0)
-        assert len(await account.wait_for("FULL", "FULL.out")) == 1
-
-
 @pytest.mark.parametrize("service", [True, False], ids=["asked", "read"])
 async def test_of_more_than_fit_a_sidecar_that_answers_names_all_and_else_the_number_is_shown(
     cli: Cli, start_server: StartServer, service: bool
@@ -159,56 +133,6 @@ async def test_of_more_than_fit_a_sidecar_that_answers_names_all_and_else_the_nu
 
         # A sidecar that does not answer in time, on a busy machine, is read instead.
         await eventually(is_shown, describe="all that fail are shown")
-
-
-async def test_what_is_shared_is_written_when_it_changes_and_removed_with_its_instance(
-    cli: Cli, start_server: StartServer
-) -> None:
-    async with denied(cli, start_server) as (prompt, server):
-        account = prompt.account
-        sequence = await prompt.schedule("orders.s.never", NEVER, "orders.out")
-        await prompt.schedule("orders.s.fine", "@every 1s", "orders.out")
-        await account.wait_for("ORDERS", "orders.out", 2)
-        assert await account.api.message(BUCKET, last_by_subj=KEY) is None, "nothing fails"
-        rows = {"reasons": [{"code": 403, "description": "no", "schedules": [[sequence, 1]]}], "more": 5}
-        killed = {"streams": {"emulated.ORDERS": rows}, "more": 7}
-        await account.publish(KEY, body=json.dumps({"killed": killed}).encode())
-        document = await prompt.document("ls")
-        assert (document["failing"], schedule(document, "orders.s.never")["state"]) == (0, "waiting")
-        await prompt.schedule("orders.s.denied", "@every 1s", "orders.denied")
-        await listed_with(prompt, 1)
-        (name,) = await shared(account)
-        assert name in (await prompt.document("ls"))["sidecars"]
-        written = await account.api.message(BUCKET, last_by_subj=KEY)
-        fired = len(await account.messages("ORDERS", "orders.out"))
-        await account.wait_for("ORDERS", "orders.out", fired + 3)
-        assert await account.api.message(BUCKET, last_by_subj=KEY) == written, "it was refused all the time"
-    async with prompt_on(cli, url_of(server.url, "admin-0")) as prompt:
-        assert await shared(prompt.account) == {}, "an instance that ends removes its own"
-        document = await prompt.document("ls")
-        assert (document["failing"], document["sidecars"]) == (0, [])
-
-
-async def test_what_another_instance_fires_does_not_fail(cli: Cli, start_server: StartServer) -> None:
-    """One of two may not publish to the target: it gives the stream up to the other one."""
-    users = [granted_to(V2_11, f"orders.{targets}") for targets in ("out", ">")]
-    server = await start_server(V2_11, config=shared_account(users))
-    async with (
-        prompt_on(cli, url_of(server.url, "admin-0")) as prompt,
-        sidecar_on(url_of(server.url, "sidecar-0")) as first,
-    ):
-        await prompt.account.create("ORDERS", subjects=["orders.>"])
-        await first.ready("ORDERS")
-        for number in range(20):
-            await prompt.schedule(f"orders.s.{number}", "@every 2s", "orders.denied")
-        await listed_with(prompt, 20)
-        async with sidecar_on(url_of(server.url, "sidecar-1")) as second:
-            await second.ready("ORDERS")
-            await prompt.account.wait_for("ORDERS", "orders.denied", 20)
-            await listed_with(prompt, 0)
-            for each in (first, second):
-                await each.healthy()
-            assert not first.sidecar.served["ORDERS"].is_owner, "it is ready without a stream, since another owns it"
 
 
 async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_server: StartServer) -> None:

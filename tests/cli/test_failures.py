@@ -8,14 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nats_scheduler.cli.kept_advisories import NOT_OF_THE_SERVER
-from nats_scheduler.control.changed_parts import read_parts
-from nats_scheduler.observe.texts import parts_text, what_happened
 from tests.cli.changing_site import Site, site_on
 from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
@@ -105,12 +102,6 @@ async def test_what_is_no_advisory_is_passed_over_and_a_stream_that_is_not_there
     assert (await prompt.document("failures S S.>"))["failures"] == []
 
 
-def test_a_row_says_what_happened_in_a_few_words() -> None:
-    refused = {"code": 10054, "reason": "too large", "due": "2026-01-01T00:00:00Z", "seq": 7}
-    assert what_happened(refused) == "code 10054; too large; due 2026-01-01T00:00:00Z"
-    assert what_happened({"lateness": "1m30s"}) == "late by 1m30s"
-
-
 # -- who changed what ------------------------------------------------------------------------------------------
 
 
@@ -172,32 +163,3 @@ async def test_each_change_is_kept_with_its_author_and_its_reason(keeping: Site)
     assert table.stdout.splitlines()[-1] == "2 changes, newest first"
     failures = await asyncio.to_thread(keeping.cli, "failures", "--json", "--server", keeping.url)
     assert json.loads(failures.stdout)["failures"] == []
-
-
-async def test_each_change_says_what_it_made_of_the_schedule(keeping: Site, tmp_path: Path) -> None:
-    """By an edit, a replacement, a pause and a file; of the body only that it is another one."""
-    await keeping.done("add", "S.a", "secret", "--cron", "0 0 7 * * *", "--target", "S.out", "--portable")
-    await keeping.done("edit", "S.a", "--cron", "0 0 8 * * *", "--policy", "Limit=3", "-H", "Kind:secret")
-    await keeping.done("edit", "S.a", "more secret", "--unset", "X-Limit")
-    await keeping.done("add", "S.a", "secret", "--cron", "0 0 8 * * *", "--target", "S.new", "--portable", "--replace")
-    await keeping.done("pause", "S.a")
-    file = tmp_path / "schedules.yaml"
-    file.write_text(
-        "stream: S\nschedules:\n  - {subject: S.a, every: 3h, target: S.new, body: secret, policies: {Note: tea}}\n"
-    )
-    by = ("--yes", "--by", "ops", "--server", keeping.url)
-    applied = await asyncio.to_thread(keeping.cli, "apply", str(file), *by)
-    assert applied.exit_code == 0, applied.output
-    found = await changes(keeping, count=6)
-    assert "secret" not in json.dumps([one["parts"] for one in found])
-    texts = [parts_text(read_parts(one["parts"])) for one in reversed(found)]
-    assert texts[:4] == [
-        "",
-        "pattern: 0 0 7 * * * → 0 0 8 * * *, X-Limit: none → 3, header Kind",
-        "X-Limit: 3 → none, body",
-        "target: S.out → S.new, header Kind, body",
-    ]
-    assert texts[4] == ""
-    assert "pattern: 0 0 8 * * * → @every 3h" in texts[5]
-    table = await asyncio.to_thread(keeping.cli, "changes", "--wide", "--server", keeping.url)
-    assert "  X-Limit: 3 → none, body  " in table.stdout

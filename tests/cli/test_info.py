@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from click.testing import Result
 
 from nats_scheduler.cli.contents import MAX_BODY_LINES
-from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, at_a_terminal, prompt_on
-from tests.conftest import StartServer
-from tests.harness.account import sidecar_on
-from tests.harness.servers import V2_14
+from tests.cli.prompt import NEVER, WRONG, Prompt, at_a_terminal
 from tests.harness.terminal import COLUMNS
-from tests.harness.waiting import eventually
 
 DAILY = {
     "Nats-Schedule": "0 30 9 * * mon-fri",
@@ -82,34 +76,6 @@ async def test_it_shows_all_headers_and_the_body_whatever_is_in_them(prompt: Pro
     assert {one["name"]: one["sent"] for one in message["headers"]} == {**dict.fromkeys(DAILY, False), "Kind": True}
 
 
-async def test_it_says_that_fires_copy_a_source_in_place_of_the_body(prompt: Prompt) -> None:
-    await prompt.create()
-    await prompt.schedule("ORDERS.s", "@every 1h", Source="ORDERS.last")
-    shown = await prompt.shows("info ORDERS ORDERS.s")
-    assert "Its body (text, 4 bytes; its fires copy the last message on ORDERS.last):\n\n  body\n" in shown
-
-
-async def test_an_interval_counts_from_when_it_was_stored_and_a_jitter_says_when_fires_are_sent(prompt: Prompt) -> None:
-    await prompt.create()
-    sequence = await prompt.schedule("ORDERS.s", "@every 90m", X_Jitter="10m")
-    stored = await prompt.account.api.message("ORDERS", seq=sequence)
-    assert stored is not None
-    anchor = (stored.stored_at + 5 * 10**8) // 10**9 * 10**9
-    shown = await prompt.document("info ORDERS ORDERS.s --count 2")
-    counted = f"every 1 hour 30 minutes, counted from {format_rfc3339(anchor)}"
-    assert shown["words"] == f"{counted}, each sent up to 10m0s later, before the next"
-    first, second = (fire["nanoseconds"] for fire in shown["next_fires"])
-    assert ((first - anchor) % (5_400 * 10**9), second - first) == (0, 5_400 * 10**9)
-    for fire in (shown["schedule"]["next_fire"], *shown["next_fires"]):
-        delay = delay_of("ORDERS.s", sequence, fire["nanoseconds"], 600 * 10**9)
-        assert fire["sent"] == format_rfc3339(fire["nanoseconds"] + delay)
-    said = await prompt.says("info ORDERS ORDERS.s --wide")
-    assert re.fullmatch(r"waiting, next fire at \S+, sent at \S+, in \S+", labelled(said)["state"])
-    table = said.stdout.partition("Its next fires:\n\n")[2].splitlines()
-    assert "sent (UTC)" in table[0]
-    assert shown["next_fires"][0]["sent"] in table[1]
-
-
 async def test_what_ends_it_before_its_fire_is_in_capitals_and_fits_a_terminal(prompt: Prompt, tmp_path: Path) -> None:
     await prompt.create(max_age=3600 * 10**9)
     headers = {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out", "Some": " ".join(["words"] * 40)}
@@ -154,56 +120,3 @@ async def test_a_paused_schedule_is_shown_with_its_pattern_since_when_and_how_to
     schedule = document["schedule"]
     assert (schedule["state"], schedule["next_fire"], document["next_fires"]) == ("paused", None, [])
     assert schedule["pattern"] == DAILY["Nats-Schedule"]
-
-
-async def test_its_last_fires_are_shown_with_their_lateness(prompt: Prompt) -> None:
-    await prompt.create()
-    await prompt.schedule("ORDERS.s", "@every 1s")
-    assert (await prompt.shows("info ORDERS ORDERS.s")).splitlines()[-1] == "No fire of it is stored."
-    async with sidecar_on(prompt.url) as running:
-        await running.ready("ORDERS")
-        await prompt.account.wait_for("ORDERS", "ORDERS.out")
-    shown = await prompt.shows("info ORDERS ORDERS.s")
-    past = shown.partition("Its last fires, newest first:\n\n")[2].splitlines()
-    assert past[0].split()[:3] == ["fire", "time", "(UTC)"]
-    [fire] = (await prompt.document("info ORDERS ORDERS.s --count 1"))["fires"]
-    assert (fire["schedule"], fire["target"], fire["fired_by"]) == ("ORDERS.s", "ORDERS.out", "sidecar")
-    assert past[1].startswith(fire["fire_time"])
-
-
-async def test_who_fires_it_is_named(cli: Cli, start_server: StartServer) -> None:
-    """A native stream has schedules of the server, and portable ones that a sidecar fires."""
-    server = await start_server(V2_14)
-    portable = {f"X-{name}": value for name, value in DAILY.items()}
-
-    async with prompt_on(cli, server.url) as prompt:
-        account = prompt.account
-
-        async def fired_by(stream: str, name: str) -> tuple[str, str | None]:
-            line = f"info {stream} {stream}.{name}"
-            shown, document = await prompt.says(line), await prompt.says(f"{line} --json")
-            if shown.exit_code or document.exit_code:  # the settings of the sidecar are not shared yet
-                return "", None
-            return labelled(shown)["fired by"], json.loads(document.stdout)["owner"]
-
-        await account.create("ORDERS")
-        await account.publish("ORDERS.server", DAILY)
-        await account.publish("ORDERS.portable", portable)
-        nothing = "no sidecar is running: nothing fires the schedules of ORDERS with X-Nats-Schedule"
-        assert await fired_by("ORDERS", "portable") == (nothing, None)
-        async with sidecar_on(server.url, portable_streams=("JOBS",)) as running:
-            await account.create("JOBS", allow_msg_schedules=False)
-            await account.publish("JOBS.portable", {**portable, "X-Nats-Schedule-Target": "JOBS.out"})
-            me = running.sidecar.instance
-            for stream in ("ORDERS", "JOBS"):
-
-                async def is_named(name: str = stream) -> bool:
-                    said, owner = await fired_by(name, "portable")
-                    is_mine = said.startswith(f"the sidecar {me}, which owns the stream since 20")
-                    return is_mine and said.endswith("Z (the first owner); no other one stands by") and owner == me
-
-                await eventually(is_named, describe=f"the owner of {stream}")
-            assert await fired_by("ORDERS", "server") == (f"the server itself (version {V2_14})", None)
-            request = json.dumps({"stream": "ORDERS", "subject": "ORDERS.portable"}).encode()
-            answer = json.loads((await account.connection.request("nats_scheduler.v1.schedules.get", request)).body)
-            assert (answer["owner"], answer["schedule"]["fired_by"]) == (me, "sidecar")

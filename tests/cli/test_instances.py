@@ -6,17 +6,13 @@ It tests `runtime/fleet.py` too.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.engine.ownership.owners import GONE_AFTER_NS
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
-from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.cli.prompt import NEVER, Prompt
-from tests.harness.account import CLOCK, Account, sidecar_on
+from tests.harness.account import Account, sidecar_on
 from tests.harness.waiting import eventually
 
 KEY = f"$KV.nats_scheduler.{SETTINGS}"
@@ -32,51 +28,6 @@ async def listed(prompt: Prompt) -> dict[str, Any]:
 async def streams_listed(prompt: Prompt) -> dict[str, Any]:
     """Return the streams by their names."""
     return {one["stream"]: one for one in (await prompt.document("instances"))["streams"]}
-
-
-async def test_each_is_listed_with_what_it_owns_and_stands_by(prompt: Prompt) -> None:
-    began = CLOCK.now()
-    async with sidecar_on(prompt.url) as one, sidecar_on(prompt.url) as other:
-        ids = (one.sidecar.instance, other.sidecar.instance)
-        await prompt.account.create("ORDERS")
-        await one.ready("ORDERS")
-        await other.ready("ORDERS")
-        owner, standby = order_of("emulated.ORDERS", ids)
-
-        async def are_listed() -> tuple[dict[str, Any], dict[str, Any]] | None:
-            stream = (await streams_listed(prompt)).get("ORDERS", {})
-            if (stream.get("owner"), stream.get("standbys")) != (owner, [standby]):
-                return None
-            found = await listed(prompt)
-            since = [part["since"] for part in found[owner]["owns"]]
-            return (stream, found) if since == [stream["owner_since"]] else None
-
-        # It may change its owner while one of the two is listed.
-        wanted = "the first in the order owns it, the other one stands by, and both lists say so"
-        stream, found = await eventually(are_listed, describe=wanted)
-        assert (stream["mode"], stream["lost_owner"], stream["lacks_standby"]) == ("emulated", None, False)
-        assert stream["takeover_reason"] in ("first", "order", "not_ready"), "the first that has read it"
-        assert [part["stream"] for part in found[owner]["owns"]] == ["ORDERS"]
-        assert (found[owner]["stands_by"], found[standby]["owns"]) == ([], [])
-        assert found[standby]["stands_by"] == [{"stream": "ORDERS", "mode": "emulated"}]
-        for each in found.values():
-            assert each["serves"] == ["emulated.ORDERS"]
-            assert 0 <= each["age_nanoseconds"] < GONE_AFTER_NS
-            since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["last_heartbeat"])
-            assert isinstance(since, int)
-            assert isinstance(heartbeat_at, int)
-            assert began - MINUTE < since <= heartbeat_at
-        shown = (await prompt.shows("instances")).splitlines()
-        assert [part.split() for part in re.split("  +", shown[0])] == [
-            *(["instance"], ["state"], ["since", "(UTC)"], ["heartbeat"], ["owns"], ["stands", "by"], ["unable"]),
-        ]
-        rows = {line.split()[0]: line.split()[-3:] for line in shown[1:3]}
-        assert rows == {owner: ["1", "0", "0"], standby: ["0", "1", "0"]}
-        assert shown[3:5] == ["2 in all: 2 alive", ""]
-        assert shown[5].split() == ["stream", "mode", "owner", "since", "(UTC)", "reason", "standbys"]
-        assert (shown[6].split()[:3], shown[6].split()[-1]) == (["ORDERS", "emulated", owner], standby)
-        assert "." not in shown[6].split()[3], "seconds"
-        assert len(shown) == 7, "nothing is wrong"
 
 
 async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Prompt) -> None:
@@ -111,21 +62,6 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Pr
     assert (jobs["owner"], jobs["lost_owner"], jobs["standbys"]) == (None, "xyz", [])
     shown = (await prompt.shows("instances")).splitlines()
     assert shown[-1] == "JOBS has no owner, since xyz is not alive: nothing fires its schedules"
-
-
-async def test_a_stream_without_a_standby_is_shown_if_another_instance_could_be_it(prompt: Prompt) -> None:
-    """The other one is forged: it is alive, and serves nothing."""
-    async with sidecar_on(prompt.url) as running:
-        await prompt.account.create("ORDERS")
-        await running.ready("ORDERS")
-        me = running.sidecar.instance
-
-        async def is_shown() -> bool:
-            await prompt.account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": []}')
-            line = f"ORDERS has no standby: if {me} goes, another instance has to read it first"
-            return line in (await prompt.shows("instances")).splitlines()
-
-        await eventually(is_shown, describe="it has no standby")
 
 
 async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(prompt: Prompt) -> None:

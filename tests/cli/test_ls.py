@@ -9,17 +9,13 @@ import re
 
 import pytest
 
-from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import in_seconds, sidecar_on
-from tests.harness.blocks import block_to_send
-from tests.harness.servers import EMULATED_VERSIONS, V2_14, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.account import in_seconds
+from tests.harness.servers import EMULATED_VERSIONS
 
 
 @pytest.mark.clause("listing")
@@ -93,31 +89,6 @@ async def test_json_says_everything_about_a_schedule(cli: Cli, start_server: Sta
     }
 
 
-@pytest.mark.clause("listing")
-async def test_json_says_what_is_wrong_with_a_schedule(prompt: Prompt) -> None:
-    await prompt.create()
-    sequence = await prompt.schedule("ORDERS.fast", "@every 1ms", x="X-")
-    (invalid,) = (await prompt.document("ls"))["invalid"]
-    assert invalid.pop("stored")
-    assert invalid == {
-        "stream": "ORDERS",
-        "subject": "ORDERS.fast",
-        "pattern": "@every 1ms",
-        "target": "ORDERS.out",
-        "sequence": sequence,
-        "dialect": "portable",
-        "mode": "emulated",
-        "error": {
-            "code": 400,
-            "err_code": 10189,
-            "description": "message schedules pattern is invalid",
-            "header": "X-Nats-Schedule",
-            "value": "@every 1ms",
-            "reason": "is not a valid pattern: an interval is at least 1s",
-        },
-    }
-
-
 async def test_tables_show_the_soonest_first_and_leave_out_what_nobody_uses(prompt: Prompt) -> None:
     assert (await prompt.shows("ls")).startswith("no stream carries schedules")
     await prompt.create()
@@ -176,50 +147,6 @@ async def test_what_is_listed_is_chosen(prompt: Prompt) -> None:
     assert "ORDERS.b.often" not in await prompt.shows("ls --invalid")
 
 
-async def test_paused_schedules_are_listed_as_such(prompt: Prompt) -> None:
-    await prompt.create()
-    await prompt.schedule("ORDERS.a", "@every 1h")
-    for rest, x in (("b", ""), ("c", "X-")):
-        headers = {f"{x}Nats-Schedule-X-Paused": "@every 1h", f"{x}Nats-Schedule-Target": "ORDERS.out"}
-        await prompt.account.publish(f"ORDERS.{rest}", headers)
-    document = await prompt.document("ls ORDERS --state paused")
-    assert [(one["subject"], one["state"], one["dialect"]) for one in document["schedules"]] == [
-        ("ORDERS.b", "paused", "adr51"),
-        ("ORDERS.c", "paused", "portable"),
-    ]
-    everything = await prompt.document("ls ORDERS")
-    assert everything["streams"][0]["schedules"]["states"] == {"paused": 2, "waiting": 1}
-    assert (everything["invalid"], everything["misnamed"]) == ([], [])
-    shown = await prompt.shows("ls ORDERS")
-    assert [line.split()[0] for line in shown.splitlines()[1:4]] == ["ORDERS.a", "ORDERS.b", "ORDERS.c"]
-    assert "3 schedules; 2 of them are paused" in shown
-
-
-@pytest.mark.parametrize("version", [*EMULATED_VERSIONS, V2_15])
-async def test_a_schedule_whose_fire_before_is_unfinished_is_listed_as_such(
-    cli: Cli, start_server: StartServer, version: str
-) -> None:
-    server = await start_server(version)
-    async with prompt_on(cli, server.url) as prompt, sidecar_on(server.url) as running:
-        await prompt.create(retention="workqueue")
-        await running.ready("ORDERS")
-        await prompt.schedule("ORDERS.queued", "@every 1s", "ORDERS.out", "X-", X_Overlap="queue")
-        await prompt.schedule("ORDERS.plain", "@every 1h", "ORDERS.other", "X-")
-
-        async def is_unfinished() -> bool:
-            found = (await prompt.document("ls ORDERS --state unfinished"))["schedules"]
-            return [one["subject"] for one in found] == ["ORDERS.queued"]
-
-        await eventually(is_unfinished, describe="the fire before is unfinished")
-        shown = await prompt.shows("ls")
-        assert re.search(r"ORDERS\.queued .*  unfinished, \d+s\n", shown), shown
-        assert re.search(r"ORDERS\.plain .*  [\dms]+\n", shown), shown
-        assert "2 schedules; 1 of them is unfinished\n" in shown
-        only = await prompt.shows("ls --state unfinished")
-        assert re.search(r"ORDERS\.queued .*  unfinished, \d+s\n", only), only
-        assert "ORDERS.plain" not in only
-
-
 async def test_times_are_shown_in_the_zone_of_the_reader(prompt: Prompt) -> None:
     await prompt.create()
     await prompt.schedule("ORDERS.s", "@at 2100-07-01T10:00:00Z", "ORDERS.out")
@@ -263,39 +190,3 @@ async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(p
         said = await prompt.says(f"ls {name}")
         error = f"nats-scheduler: error: stream {name} {why}\n"
         assert (said.exit_code, said.stdout, said.stderr) == (1, "", error)
-
-
-async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_14)
-    async with prompt_on(cli, server.url) as prompt:
-        await prompt.account.create("ORDERS", allow_msg_ttl=True)
-        await prompt.schedule("ORDERS.native", "@hourly", TTL="5m")
-        await prompt.schedule("ORDERS.ours", NEVER, x="X-")
-        columns = ("subject", "dialect", "mode", "fired_by", "ttl")
-        rows = [tuple(one[name] for name in columns) for one in (await prompt.document("ls"))["schedules"]]
-        alone = await prompt.shows("ls")
-        examined = await prompt.says("doctor")
-        async with sidecar_on(server.url) as running:
-            await running.ready("ORDERS")
-            served = await prompt.shows("ls")
-    unserved = "no sidecar is running: nothing fires the schedules of ORDERS with X-Nats-Schedule (1)"
-    assert alone.splitlines()[-2:] == [f"{unserved}; nats-scheduler run (no_sidecar)", SERVER_ALONE]
-    assert (unserved in served, SERVER_ALONE in served) == (False, False)
-    assert unserved in examined.stdout
-    assert (examined.exit_code, examined.stdout.endswith(f"{SERVER_ALONE}\n")) == (1, True)
-    assert rows == [
-        ("ORDERS.native", "adr51", "native", "server", "5m"),
-        ("ORDERS.ours", "portable", "native", "sidecar", None),
-    ]
-
-
-async def test_thousands_of_schedules_are_listed(prompt: Prompt) -> None:
-    count = 12_000
-    await prompt.create("MANY")
-    block = block_to_send({"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "MANY.out"})
-    for number in range(1, count + 1):
-        if number % 1000:
-            prompt.account.connection.write(frame(f"MANY.{number}", "", block, b""))
-        else:  # wait for the server now and then: it drops messages when more than 10,000 are in flight
-            await prompt.schedule(f"MANY.{number}", "@every 1h")
-    assert len((await prompt.shows("ls MANY")).splitlines()) == count + 4

@@ -1,6 +1,8 @@
 """`pause`, `resume`, `rm`, `fire` and `backfill`: on one schedule, on what a wildcard matches, and on many.
 
 What a sidecar does meanwhile is in `e2e/test_control.py`.
+
+It tests `cli/changing.py` too.
 """
 
 from __future__ import annotations
@@ -9,25 +11,21 @@ import asyncio
 import json
 import os
 import signal
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.changing import error_about
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.each import FIRST_PAUSE_SECONDS, MAX_AT_ONCE, MAX_UNANSWERED, change_each
-from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, UnknownOutcomeError
+from nats_scheduler.control.errors import NotFoundError, UnknownOutcomeError
 from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.changing_site import Site
 from tests.cli.prompt import FAR, NEVER, at_a_terminal
 from tests.conftest import StartServer
 from tests.control.memory_schedules import Fault, MemorySchedules
-from tests.harness.account import CLOCK, account_on
+from tests.harness.account import account_on
 from tests.harness.flagged import FLAG
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11
@@ -50,21 +48,6 @@ async def test_a_schedule_is_paused_and_resumed_byte_for_byte(site: Site) -> Non
     assert [one["change"] for one in resumed["changes"]] == ["resumed"]
     assert await site.headers("s") == original
     await site.refuses(1, "is not paused", "resume", ".s")
-
-
-async def test_a_time_that_has_passed_fires_at_once_or_is_dropped(site: Site) -> None:
-    for rest in ("s", "t"):
-        headers = {f"{site.x}-X-Paused": f"@at {PAST}", f"{site.x}-Target": site.subject("out")}
-        await site.account.publish(site.subject(rest), headers)
-    dropped = await site.done("resume", ".t", "--drop")
-    assert (dropped["changes"][0]["change"], dropped["changes"][0]["sequence"]) == ("removed", None)
-    assert await site.last("t") is None
-    async with nullcontext() if site.is_native else site.served():
-        would = await site.done("resume", ".s", "--dry-run")
-        assert "fires at once" in would["changes"][0]["notes"][0]
-        assert await site.last("out") is None
-        await site.done("resume", ".s")
-        assert len(await site.account.wait_for(site.stream, site.subject("out"))) == 1
 
 
 async def test_what_a_wildcard_matches_is_paused_resumed_and_removed(site: Site) -> None:
@@ -127,38 +110,6 @@ async def test_a_wildcard_is_counted_and_confirmed_on_a_terminal(
 
 
 # -- fire and backfill -----------------------------------------------------------------------------------------
-
-
-async def test_a_schedule_fires_once_and_is_not_changed(site: Site) -> None:
-    sequence = await site.publish("s", NEVER)
-    would = await site.done("fire", ".s", "--dry-run")
-    assert (would["change"], await site.last("out")) == ("fired", None)
-    fired = await site.done("fire", ".s", "--reason", "the consumer lost it")
-    assert (fired["change"], fired["sequence"], len(fired["fires"])) == ("fired", sequence, 1)
-    [fire] = await site.fires()
-    assert fire.body == b"body"
-    said = await site.run("fire", ".s")
-    assert said.stdout.splitlines()[0].startswith(f"{site.subject('s')} fired once, beside its schedule, with the fire")
-    assert len(await site.fires()) == 2
-    assert (await site.stored("s")).sequence == sequence
-    await site.refuses(1, "server code 10037", "fire", ".gone")
-
-
-async def test_missing_fires_are_stored_once(site: Site) -> None:
-    grid = ("--every", "1h", "--policy", "anchor=2026-01-01T00:00:00Z")
-    await site.done("add", ".s", "a body", *grid, "--target", site.subject("out"))
-    hour = CLOCK.now() // HOUR * HOUR
-    times = [format_rfc3339(hour - ago * HOUR) for ago in (5, 4, 3)]
-    past = (".s", "--from", times[0], "--to", times[2])
-    await site.refuses(1, "3 fires are missing", "backfill", *past, "--limit", "2")
-    would = await site.done("backfill", *past, "--dry-run")
-    assert (would["change"], would["fires"], await site.last("out")) == ("backfilled", times, None)
-    said = (await site.run("backfill", *past, "--reason", "the outage")).stdout.splitlines()
-    assert said[:4] == [f"{site.subject('s')} backfilled: 3 fires", *(f"  {time}" for time in times)]
-    assert [message.body for message in await site.fires()] == [b"a body"] * 3
-    again = await site.done("backfill", *past)
-    assert (again["change"], again["fires"], "no fire is missing" in again["notes"]) == ("unchanged", [], True)
-    assert len(await site.fires()) == 3
 
 
 # -- some at a time --------------------------------------------------------------------------------------------
@@ -280,13 +231,3 @@ async def test_after_an_outage_the_changes_that_are_left_are_made_on_another_con
     unknown = command.stderr.count("error: ")
     assert "it was not tried" not in command.stderr
     assert (paused + unknown, unknown <= MAX_AT_ONCE) == (count, True), command.stderr[-1_000:]
-
-
-def test_an_error_names_its_subject_once_at_the_beginning() -> None:
-    for error, line in (
-        (ConflictError("S.a: another client changed it"), "S.a: another client changed it (server code 10071)"),
-        (NotPossibleError("S.a is paused already"), "S.a is paused already"),
-        (NotPossibleError("S.a.b is paused already"), "S.a: S.a.b is paused already"),
-        (NotFoundError("no schedule is stored on S.a"), "S.a: no schedule is stored on S.a (server code 10037)"),
-    ):
-        assert error_about("S.a", error) == line

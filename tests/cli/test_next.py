@@ -183,7 +183,3 @@ async def test_what_is_no_schedule_ends_with_1(prompt: Prompt) -> None:
     ):
         said = await prompt.says(f"next S S.{name}")
         assert (said.exit_code, why in said.stderr) == (1, True), said.stderr
-
-
-def test_help_has_the_flags_of_the_connection(cli: Cli) -> None:
-    assert "--server" in cli("next", "--help").stdout

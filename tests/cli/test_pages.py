@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 import pytest
 
 from nats_scheduler.cli.main import COMMANDS, main
-from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.files.models import files_schema
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.findings import Code
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.schedule_findings import findings_about
-from nats_scheduler.message.stream_findings import no_sidecar
 from nats_scheduler.message.stream_rules import FLAG, StreamRules
-from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from tests.cli.command_reference import PAGE, sections
+from tests.cli.command_reference import PAGE
 from tests.cli.prompt import Cli
 from tests.house.coming_from import PAGES, STREAM_FILE, Message, commands, fires, published, shown
 from tests.house.sources import ROOT, place
@@ -52,13 +49,6 @@ def test_the_reference_page_names_every_option() -> None:
         assert [one for one in options if one.startswith("--") and f"`{one}" not in page] == [], name
 
 
-def test_help_and_reference_say_of_each_command_that_it_asks(cli: Cli) -> None:
-    for command in ("ls", "info", "next", "history", "failures", "instances", "stream ls"):
-        help_text = " ".join(cli(*command.split(), "--help").stdout.replace(": a", ". A").split())
-        assert "A running sidecar is asked" in help_text, command
-        assert "](#asked-or-read)" in sections()[command], command
-
-
 def test_the_reference_has_every_key_of_a_file() -> None:
     page = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
     parts = (page.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("A document", "A schedule"))
@@ -66,25 +56,6 @@ def test_the_reference_has_every_key_of_a_file() -> None:
     schema = files_schema()
     assert document == set(schema["properties"])
     assert schedule == set(schema["$defs"]["ScheduleModel"]["properties"])
-
-
-def test_the_page_for_operators_quotes_what_info_prints() -> None:
-    page = (ROOT / "docs" / "operating" / "why-not.md").read_text("utf-8")
-    rows = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("## It is there")[2].partition("## Something")[0], re.M)
-    quoted = [found[1] for row in rows if (found := re.fullmatch(r"`(.+?)(?: …)?`", row)) and row != "`fired by`"]
-    source = (ROOT / "nats_scheduler" / "cli" / "info.py").read_text("utf-8")
-    printed = [*(no_sidecar("", number).what for number in (0, 1)), f"nothing: {EXPLANATIONS[Mode.DORMANT]}", source]
-    assert len(quoted) == 4
-    assert [text for text in quoted if not any(text in one for one in printed)] == []
-    states = re.findall(r"^\| `state +(\w+)`(?:, and `fire_refused`| or `(\w+)`)? \|", page, re.M)
-    named = {word for pair in states for word in pair if word}
-    assert named == {state.value for state in State} - {State.WAITING.value}
-
-
-def test_the_page_about_changes_shows_each_command_that_changes_schedules() -> None:
-    page = ROOT / "docs" / "operating" / "changing.md"
-    shown = {arguments[1] for arguments in commands(page) if arguments[0] == "nats-scheduler"}
-    assert {"add", "edit", "pause", "resume", "rm", "fire", "backfill", "changes"} <= set(COMMANDS) & shown
 
 
 # -- coming from other schedulers ------------------------------------------------------------------------------
@@ -148,14 +119,3 @@ def test_a_table_shows_when_a_pattern_fires() -> None:
             printed.append(pattern.format(fire))
             fire = pattern.next_fire(fire, stored_at)
         assert tuple(printed) == row.shown, row
-
-
-def test_the_pages_are_linked_and_show_enough_to_check() -> None:
-    def least(count: Callable[[Path], Iterable[object]]) -> int:
-        return min(len(list(count(page))) for page in PAGES if page.name != "README.md")
-
-    assert (len(PAGES), least(shown) >= 8, least(published) >= 1) == (5, True, True)
-    assert sum(len(list(fires(page))) for page in PAGES) >= 17
-    index = (ROOT / "docs" / "coming-from" / "README.md").read_text("utf-8")
-    assert [page.name for page in PAGES if page.name != "README.md" and f"]({page.name})" not in index] == []
-    assert "(coming-from/README.md)" in (ROOT / "docs" / "contents.md").read_text("utf-8")

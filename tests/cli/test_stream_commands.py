@@ -12,7 +12,7 @@ import pytest
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from tests.cli.prompt import Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_14
+from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS
 
 Write = Callable[..., Path]
 
@@ -128,25 +128,6 @@ async def test_one_bad_file_does_not_keep_the_others_from_being_used(prompt: Pro
     }
 
 
-async def test_ls_lists_the_streams_that_carry_schedules(any_prompt: tuple[Prompt, Mode], write: Write) -> None:
-    prompt, mode = any_prompt
-    await prompt.account.create("PLAIN", allow_msg_schedules=False)
-    await prompt.account.create("NAMED", allow_msg_schedules=False, retention="workqueue")
-    await prompt.shows("stream add", str(write("ORDERS")))
-    env = {"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"}
-    named, orders = (await prompt.document("stream ls", env=env))["streams"]
-    keys = ("stream", "mode", "retention")
-    assert [named[key] for key in keys] == ["NAMED", "portable", "workqueue"]
-    assert [orders[key] for key in keys] == ["ORDERS", mode, "limits"]
-    assert (named["since"], orders["since"] is None) == (None, mode is Mode.NATIVE)
-    table = (await prompt.shows("stream ls", env=env)).splitlines()
-    assert [row.split()[:3] for row in table[1:3]] == [["NAMED", "portable", "0"], ["ORDERS", mode, "0"]]
-    assert "no sidecar is running: nothing fires the schedules of " in table[1]
-    assert table[3].startswith("2 in all: ")
-    wide = (await prompt.shows("stream ls --wide", env=env)).splitlines()
-    assert [row.split()[2] for row in wide[1:3]] == ["workqueue", "limits"]
-
-
 @pytest.mark.clause("stream-sources")
 async def test_ls_leaves_out_a_stream_that_can_have_no_schedules_any_more(prompt: Prompt, write: Write) -> None:
     await prompt.account.create("ORIGIN", allow_msg_schedules=False)
@@ -156,13 +137,3 @@ async def test_ls_leaves_out_a_stream_that_can_have_no_schedules_any_more(prompt
         config = (await prompt.account.api.stream(name))["config"]
         await prompt.account.api.update_stream({**config, **change})
         assert (await prompt.document("stream ls"))["streams"] == []
-
-
-async def test_a_stream_that_waits_for_the_flag_after_an_upgrade_is_dormant_until_it_is_added(
-    cli: Cli, start_server: StartServer, write: Write
-) -> None:
-    server = await start_server(V2_14)
-    async with prompt_on(cli, server.url) as prompt:
-        await prompt.create(allow_msg_schedules=False)
-        assert (await prompt.document("stream ls"))["streams"][0]["mode"] == "dormant"
-        assert (await prompt.shows("stream add", str(write("ORDERS")))).startswith("stream ORDERS updated, native: ")

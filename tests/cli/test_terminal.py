@@ -10,7 +10,6 @@ import pytest
 
 from tests.cli.prompt import at_a_terminal
 from tests.harness.processes import sidecar
-from tests.harness.servers import V2_11, server_binary
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
 
@@ -60,12 +59,3 @@ async def test_no_color_is_obeyed_by_the_log(tmp_path: Path, env: dict[str, str]
         assert await terminal.end() == 0
         await terminal.wait_for("clean=" if not coloured else "clean")
         assert ("\x1b[" in terminal.text) == coloured
-
-
-@pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-async def test_no_color_is_obeyed_by_what_is_printed(tmp_path: Path, env: dict[str, str], coloured: bool) -> None:
-    words = ("dev", "--version", str(server_binary(V2_11)), "--for", "1s")
-    async with at_a_terminal(*words, folder=tmp_path, env=env) as terminal:
-        assert await terminal.end() == 0
-        await terminal.wait_for("lateness")
-        assert ("\x1b[" in terminal.text) == coloured, terminal.text

@@ -21,10 +21,10 @@ from tests.cli.prompt import EACH_SECOND, WRONG, Prompt, at_a_terminal
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.permissions import Permission, shared_account, url_of
-from tests.harness.processes import sidecar, sidecar_command
+from tests.harness.processes import sidecar
 from tests.harness.screen import Screen
-from tests.harness.servers import V2_11, V2_15
-from tests.harness.terminal import COLUMNS, ROWS, Terminal, start_on_terminal
+from tests.harness.servers import V2_11
+from tests.harness.terminal import COLUMNS, ROWS, Terminal
 from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
@@ -128,19 +128,6 @@ async def test_a_key_ends_it_and_the_terminal_is_as_before_also_while_it_is_stop
         assert screen.modes == {"1049": False, "25": True, "7": True}
 
 
-async def test_without_a_keyboard_it_shows_the_same(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    command = ["/bin/sh", "-c", 'exec "$@" </dev/null', "sh", *sidecar_command(), "top", "--server", server.url]
-    terminal = await start_on_terminal(command, folder=tmp_path)
-    try:
-        await until(terminal, "^NOT WORKING  No sidecar answers")
-        await until(terminal, "^Ctrl-C quits$")
-        terminal.press_ctrl_c()
-        assert await terminal.end() == 0
-    finally:
-        await terminal.close()
-
-
 async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_shown(
     start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -167,45 +154,6 @@ async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_sho
         assert "Traceback" not in terminal.text
 
 
-async def test_where_no_sidecar_runs_it_shows_what_the_server_fires(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_15)
-    async with account_on(server.url) as account, top(server, tmp_path) as terminal:
-        await until(terminal, "^NOT WORKING  No sidecar answers: ")
-        await account.create("ORDERS", storage="file")
-        await account.publish("ORDERS.s", EACH_SECOND)
-        await until(terminal, "^ALL IS WELL  no sidecar$")
-        await until(terminal, r"^ORDERS +native +1 +0 +0 +[1-9]")
-        await until(terminal, r"^\d\d:\d\d:\d\d +\d\S* m?s +ORDERS +ORDERS\.s$")
-        await server.kill()
-        await until(terminal, "^NOT WORKING .*The connection to NATS is lost: ")
-        await server.restart()
-        await until(terminal, "^ALL IS WELL  no sidecar$")
-        async with sidecar_on(server.url) as running:
-            await running.ready("ORDERS")
-            await until(terminal, "^ALL IS WELL  1 sidecar alive$")
-        terminal.press("q")
-        assert await terminal.end() == 0
-
-
-async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    with sidecar("run", "--server", server.url, folder=tmp_path / "still") as still:
-        await still.wait_for_line("connected")
-        async with firing(server), top(server, tmp_path) as terminal:
-            await until(terminal, "^ALL IS WELL  2 sidecars alive$")
-            still.pause()
-            await until(terminal, "^[0-9a-f]{12}  gone")
-            fired = await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
-            await eventually(
-                lambda: any(re.match(r"\d\d:\d\d:\d\d .* ORDERS\.s$", one) and one > fired for one in seen(terminal)),
-                describe="another fire is shown",
-            )
-            still.resume()
-            await until(terminal, "^ALL IS WELL  2 sidecars alive$")
-
-
 async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11, config=shared_account([[*TO_ASK, ADVISORIES], TO_ASK, [TO_ASK[1]]]))
     admin = url_of(server.url, "admin-0")
@@ -222,26 +170,6 @@ async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: P
             await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
         async with top(server, tmp_path / "2", url=url_of(server.url, "sidecar-2")) as terminal:
             await until(terminal, "^NOT WORKING  No sidecar answers: this user may not publish to nats_sched")
-
-
-@pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
-async def test_no_color_is_obeyed(start_server: StartServer, tmp_path: Path, value: str, coloured: bool) -> None:
-    server = await start_server(V2_11)
-    async with at_a_terminal("top", "--server", server.url, folder=tmp_path, env={"NO_COLOR": value}) as terminal:
-        await until(terminal, "^NOT WORKING  No sidecar answers")
-        assert ("\x1b[31m" in terminal.text) == coloured
-        assert "\x1b[1mnats-scheduler top" in terminal.text  # bold is no colour
-
-
-async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_text(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    async with at_a_terminal("top", "--server", server.url, folder=tmp_path, env={"TERM": "dumb"}) as terminal:
-        assert await terminal.end() == 1
-        await terminal.wait_for("No sidecar answers")
-        assert "\x1b" not in terminal.text
-        assert all(len(line) <= COLUMNS for line in terminal.text.splitlines())
 
 
 # -- pipes -------------------------------------------------------------------------------------------------------

@@ -267,40 +267,6 @@ async def test_single_streams_are_asked_for_if_there_are_several_and_one_stream_
         assert [question.endpoint for question, _ in known.further_questions()] == [ACTIVITY, ACTIVITY], name
 
 
-async def test_each_instance_says_why_it_is_not_ready() -> None:
-    given = answers() | {HEALTH: {**answers()[HEALTH], "ready": False, "reasons": ["ORDERS: no contact"]}}
-    view = (await knowledge_of(given)).view()
-    assert "ORDERS: no contact" in view.verdict.of_level("bad")
-    assert view.instances is not None
-    assert (view.instances[0].state, view.instances[0].fault) == (
-        "not ready",
-        "cannot serve JOBS: may not publish; ORDERS: no contact",
-    )
-
-
-async def test_a_sidecar_that_is_not_listed_any_more_is_shown_for_a_minute() -> None:
-    answering = Answering(answers())
-    everyone = {one["id"]: one for one in answers()[INSTANCES]["instances"]}
-    await answering.ask_all()
-    alive, silent, gone = ("a", "alive"), ("b", "silent"), ("a", "gone")
-    before = 0
-    for seconds, listed, shown in (
-        (1, "b", [silent, gone]),
-        (60, "b", [silent, gone]),
-        (62, "b", [silent]),
-        (63, "ab", [alive, silent]),
-        (64, "a", [alive, ("b", "gone")]),
-        (65, "ab", [alive, silent]),
-    ):
-        answering.clock.advance((seconds - before) * SECOND)
-        before = seconds
-        answering.given[HEALTH] = {**answers()[HEALTH], "at": text(seconds)}
-        answering.given[INSTANCES] = {**answers()[INSTANCES], "instances": [everyone[name] for name in listed]}
-        await answering.ask_all()
-        found = [(row.instance["id"], row.state) for row in answering.known.view().instances or ()]
-        assert found == shown, f"after {seconds} s"
-
-
 async def test_failures_come_as_they_happen_each_one_once_and_take_no_memory() -> None:
     known = await knowledge_of(answers())
     other = ADVISORY | {"schedule": "orders.other"}

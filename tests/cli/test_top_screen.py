@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.style import Style
 
 from nats_scheduler.cli.output import width_of
-from nats_scheduler.cli.top_screen import ADVICE, BAD, cut, screen, sparkline, text_of
+from nats_scheduler.cli.top_screen import ADVICE, BAD, screen, text_of
 from nats_scheduler.cli.top_view import SORTS, View, sorted_streams
 from nats_scheduler.schedule.instants import SECOND
 from tests.cli.top_views import (
@@ -87,23 +87,6 @@ def test_all_that_is_essential_is_on_80_by_24() -> None:
     assert all(int(head[1].partition("/")[0]) >= 1 for head in heads), "each table keeps rows if all are long"
 
 
-def test_on_40_by_10_trouble_and_failures_stay_and_on_200_by_60_nothing_is_left_out() -> None:
-    found = shown(TROUBLED, 40, 10)
-    assert found[1:4] == [
-        "ALL IS WELL  1 sidecar alive",
-        "fires     12.3/s, 738 in 60 s",
-        "lateness  p50 1.00 ms  p99 4.95 ms",
-    ]
-    assert found[4].split() == ["STREAM", "OVERDUE", "FAILING", "NEXT", "FIRE"]
-    assert found[5].split() == ["ORDERS", "1", "2", "in", "3s"]
-    assert any(line.startswith("FAILED") for line in found)
-    assert found[-1] == KEYS
-    found = shown(view(failures=[failure(number) for number in range(5)]), 200, 60)
-    assert sum("orders.due." in line for line in found) == 20
-    assert sum("orders.refused." in line for line in found) == 5
-    assert len([char for char in found[2] if "▁" <= char <= "█"]) == 60
-
-
 def test_what_is_left_out_is_left_out_in_order() -> None:
     """The more rows and columns there are, the more is shown: each part when all that is more important is there."""
     parts = [
@@ -166,26 +149,6 @@ def test_what_is_unknown_or_empty_is_said_and_is_not_a_number() -> None:
     ]
 
 
-def test_paused_schedules_and_refused_fires_are_said_beside_the_numbers_of_all() -> None:
-    lines = shown(view(streams=[stream("ORDERS", paused=1_200)]), 100, 24)
-    assert any(line.startswith("ORDERS") and "100,000, 1,200 paused" in line for line in lines)
-    assert shown(view(activity=activity(6, refused=2)), 40, 24)[2] == "fires     0.2/s, 12 in 60 s, 20 refused"
-
-
-def test_a_sidecar_in_trouble_says_what_is_wrong_and_stands_before_the_others() -> None:
-    unable = [{"stream": "JOBS", "reason": "may not publish"}]
-    found = shown(view(instances=[instance("a", reasons=("no contact",), unable=unable)]), 120, 24)
-    assert any(line.endswith("cannot serve JOBS: may not publish; no contact") for line in found)
-    assert any(line.split()[:3] == ["a", "not", "ready"] for line in found)
-    rows = view(instances=[instance("a"), instance("b", "gone"), instance("c", "silent")])
-    assert [line.split()[0] for line in shown(rows, 120, 60)[-4:-1]] == ["c", "b", "a"]
-
-
-def test_a_pipe_gets_whole_texts() -> None:
-    long = "orders." + "x" * 150
-    assert any(line.startswith(long) for line in shown(view(streams=[stream(long)]), None, None, ""))
-
-
 def test_a_style_says_nothing_that_the_text_does_not() -> None:
     """Without colours the words and numbers are there: `NOT WORKING` and not `ALL IS WELL`, `1` and not `0`."""
     troubled = view(verdict=judged("bad", "x"), streams=[stream("ORDERS", overdue=1, failing=1, ready=False)])
@@ -203,20 +166,3 @@ def test_streams_have_an_order() -> None:
     assert found == {"name": "abc", "fires": "bac", "schedules": "cba", "next fire": "bac"}
     rows[0] = stream("a", failing=1, activity=None)
     assert "".join(row.stream["stream"] for row in sorted_streams(rows, "trouble")) == "cab"
-
-
-def test_a_text_that_is_too_long_loses_its_middle() -> None:
-    for text, width, expected in (
-        ("orders", 6, "orders"),
-        ("orders.reminder.7", 10, "orders…r.7"),
-        ("orders", 1, "…"),
-        ("orders", 0, ""),
-        ("注文注文注文", 12, "注文注文注文"),
-        ("注文注文注文", 11, "注文注 … 文"),
-    ):
-        assert cut(text, width) == expected
-        assert width_of(expected) <= width
-
-
-def test_numbers_of_fires_are_a_picture() -> None:
-    assert [sparkline(values) for values in ([0, 1, 50, 100], [0, 0], [])] == ["▁▂▅█", "▁▁", ""]

@@ -80,45 +80,6 @@ async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(pr
     assert advisory["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
 
 
-async def test_what_several_sidecars_report_is_shown_once_and_counted(prompt: Prompt, tmp_path: Path) -> None:
-    account = prompt.account
-    async with sidecar_on(prompt.url) as running:
-        published: list[tuple[bytes, bytes]] = []
-        account.connection.subscribe(
-            "nats_scheduler.advisory.>", lambda to, _reply, _block, body: published.append((to, body))
-        )
-        await account.create("ORDERS")
-        await running.ready("ORDERS")
-        with (
-            watching(prompt.url, tmp_path, "--json", "json") as process,
-            watching(prompt.url, tmp_path, name="text") as for_people,
-        ):
-            for each in (process, for_people):
-                await each.wait_for_line("ORDERS")
-            await account.publish("ORDERS.wrong", WRONG)
-            await eventually(lambda: published)
-            subject, body = published[0]
-            account.connection.publish(subject.decode(), body)  # as another sidecar does
-            await account.publish("ORDERS.last", WRONG)
-            for each in (process, for_people):
-                await each.wait_for_line(r"ORDERS\.last")
-                assert await each.interrupt() == 0
-    shown = [advisory["schedule"] for advisory in events(process.stdout, "advisory")]
-    assert shown == ["ORDERS.wrong", "ORDERS.last"]
-    first = next(repeated for repeated in events(process.stdout, "repeated") if repeated["schedule"] == "ORDERS.wrong")
-    assert first == {
-        "event": "repeated",
-        "type": "io.nats_scheduler.advisory.v1.schedule_rejected",
-        "stream": "ORDERS",
-        "schedule": "ORDERS.wrong",
-        "seq": 1,
-        "header": "Nats-Schedule",
-        "code": 10189,
-        "times": 1,
-    }
-    assert "schedule_rejected: ORDERS ORDERS.wrong; reported 1 more time;" in for_people.stdout
-
-
 async def test_settings_of_a_sidecar_that_starts_later_are_used(prompt: Prompt, tmp_path: Path) -> None:
     await prompt.account.create("NAMED", allow_msg_schedules=False)
     with watching(prompt.url, tmp_path) as process:

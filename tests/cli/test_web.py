@@ -23,11 +23,6 @@ def test_a_short_token_is_refused_and_not_printed(cli: Cli) -> None:
     assert "hunter2" not in result.stderr
 
 
-def test_run_has_no_flags_of_the_page(cli: Cli) -> None:
-    shown = {command: "--web-" in cli(command, "--help").stdout for command in ("web", "run", "dev")}
-    assert shown == {"web": True, "run": False, "dev": False}
-
-
 @pytest.mark.server
 @pytest.mark.deep
 async def test_ctrl_c_ends_it(tmp_path: Path) -> None:
