@@ -1,7 +1,6 @@
 """The pages that change schedules, beside a real sidecar: what they ask for is done, and nothing else is."""
 
 import re
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from html import unescape
@@ -20,7 +19,6 @@ from nats_scheduler.web.rendering import address
 from tests.harness.account import CLOCK
 from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
 from tests.harness.servers import V2_11, V2_15, server_binary
-from tests.harness.waiting import eventually
 from tests.service.controlling import Controlled, controlled_on, far
 from tests.web.browsing import TOKEN, Browsing, browsing, fields_of
 from tests.web.test_request_checks import CONTROL_TOKEN, controllers
@@ -190,64 +188,6 @@ async def test_missed_fires_of_a_range_are_named_and_then_stored_once(scene: Sce
     assert '<span class="alarm">refused</span>' in conflict
 
 
-async def test_a_range_that_cannot_be_filled_is_refused_beside_what_was_typed(scene: Scene) -> None:
-    first = CLOCK.now() // HOUR * HOUR - 3 * HOUR
-    subject = "O.unfilled"
-    await scene.controlled.change("add", subject, headers=minutely_since(first, "O.unfilled.out"))
-    await scene.controlled.change("pause", subject)
-    path = address("/change", do="backfill", stream="O", subject=subject)
-    fields = await scene.form(path)
-    assert '<p class="notice bad"' not in await scene.page.get(path), "nothing is wrong before anything is typed"
-    usual: dict[str, Any] = {"since": minute_of(first), "until": minute_of(first + 9 * MINUTE), "limit": "10"}
-    hostile = '"><script>\u202e'
-    wrong = {
-        ("since", ""): "From: '' is no time: expected one such as 2026-01-31T09:00",
-        ("since", "soon"): "From: 'soon' is no time",
-        ("until", "2026-02-30T09:00"): "To: '2026-02-30T09:00' is no time",
-        ("until", "9999-01-01T00:00"): "is no time",
-        ("until", hostile): "is no time",
-        ("since", "1" * 100_000): f"From: '{'1' * 40}' is no time",
-        ("limit", "0"): "At most: '0' is no number of fires: expected 1 to 1,000",
-        ("limit", "1001"): "expected 1 to 1,000",
-        ("limit", "٣"): "expected 1 to 1,000",
-        ("limit", "9" * 100_000): "expected 1 to 1,000",
-        ("limit", hostile): "expected 1 to 1,000",
-    }
-    for (name, text), sentence in wrong.items():
-        for step in ("preview", "do"):
-            shown = await scene.send("/change", fields, 422, **{**usual, name: text, "step": step, **WHO})
-            assert sentence in unescape(shown)
-            assert dict(fields_of(shown)) | {name: text, "reason": "stocktaking"} == dict(fields_of(shown))
-            assert "<script>" not in shown
-    refused = {
-        ("limit", "9"): "10 fires are missing, and at most 9 are stored at once: name a shorter range",
-        ("until", minute_of(first - MINUTE)): "the range ends before it begins",
-    }
-    for (name, text), sentence in refused.items():
-        named: dict[str, Any] = {**usual, name: text, "step": "preview"}
-        shown = await scene.send("/change", fields, **named)
-        assert sentence in shown
-        assert dict(fields_of(shown))[name] == text
-        asked = await scene.send("/change", fields_of(shown), 422, step="do", **WHO)
-        assert "the preview says why this is refused" in asked
-    young = {"do": "backfill", "stream": "O", "subject": "O.young"}
-    every = [["X-Nats-Schedule", "@every 1h"], ["X-Nats-Schedule-Target", "O.unfilled.out"]]
-    await scene.controlled.change("add", "O.young", headers=every)
-    noted = await scene.page.get(address("/change", **young, since="2026-01-01T00:00", until=minute_of(first)))
-    assert "when the schedule was stored, are not its own" in noted, "the notes of the sidecar"
-    once = "O.once"
-    await scene.controlled.change("add", once, headers=far())
-    assert "Store missed fires" not in await scene.page.shows(f"/schedule?stream=O&subject={once}", ">Pause</a>")
-    shown = await scene.page.get(address("/change", do="backfill", stream="O", subject=once, **usual))
-    assert "O.once has one fire time" in shown
-    one_at_a_time = "missed fires are stored for one schedule at a time"
-    assert one_at_a_time in await scene.page.get("/change?do=backfill&stream=O", 422)
-    two = [*fields, ("one", f"1 {subject}"), ("one", f"1 {once}")]
-    assert one_at_a_time in await scene.send("/change", two, 422, **usual, step="do", **WHO)
-    await scene.page.get("/change?do=backfill&stream=O&subject=O.none", 404)
-    assert await scene.controlled.account.number_on("O", "O.unfilled.out") == 0
-
-
 def minutely_since(first: int, target: str) -> list[list[str]]:
     """Return the headers of a schedule that a sidecar fires each minute, from an anchor (ns) on."""
     headers = {"": "@every 1m", "-Target": target, "-X-Anchor": format_rfc3339(first)}
@@ -297,123 +237,6 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
         assert re.search(f"Nats-Schedule-Target{HIDES}", shown), shown
     part = await scene.page.client.post("/edit", data={**dict(fields), "step": "preview"}, headers={"X-Fragment": "1"})
     assert part.text.startswith('<div id="preview"'), "a script gets the preview alone"
-
-
-async def test_a_preview_has_the_fires_as_they_will_be(scene: Scene) -> None:
-    """What policies leave, what a change of the clock does, and whether it fires at once."""
-    new = await scene.form("/add?stream=O")
-    typed = {"subject": "O.ahead", "target": "O.out", "spelling": "portable", "step": "preview", **WHO}
-    past = await scene.send("/add", new, **{**typed, "pattern": "@at 2025-11-28T00:00:00Z"})
-    assert "It fires <strong>once, at " in past
-    assert "This time has passed: <strong>it fires at once</strong> when it is stored." in past
-    assert "Nothing fires after that." in past
-    two = await scene.send("/add", new, **{**typed, "pattern": "@every 1h", "policies": "Limit: 2"})
-    assert (two.count(" UTC</span></li>"), "Nothing fires after that." in two) == (2, True)
-    assert "fires at once" not in two
-    berlin = {**typed, "pattern": "0 30 2 * * *", "time_zone": "Europe/Berlin"}
-    for start, effect in {
-        "2099-03-27": "skipped: the clock goes from",
-        "2099-10-23": "first of two: the clock",
-    }.items():
-        assert effect in await scene.send("/add", new, **{**berlin, "policies": f"Start: {start}T00:00:00Z"})
-    coming = "@at 2099-01-01T00:00:00Z"
-    assert "fires at once" not in await scene.send("/add", new, **{**typed, "pattern": coming})
-    assert await scene.controlled.last("O.ahead") is None
-    named = await scene.send("/add", new, **{**typed, "pattern": "@every 1h", "policies": "Except: calendar:de"})
-    assert "the days of the calendar <bdi>de</bdi>, which are not left out here" in named
-    without_target = {**typed, "pattern": "@at 2025-11-28T00:00:00Z", "target": ""}
-    assert "it fires at once" in await scene.send("/add", new, **without_target), "also while it is being typed"
-
-
-async def test_what_is_chosen_is_written_into_the_fields_and_stored_only_as_they_are(scene: Scene) -> None:
-    """The buttons of the builder fill the fields in; what is wrong is named, and all that was typed comes back."""
-    new = [*await scene.form("/add?stream=O"), *(("build_weekday", day) for day in ("mon", "wed"))]
-    typed = {"subject": "O.built", "target": "O.out", "spelling": "portable", "body": "\nkept\n", "ttl": "5m", **WHO}
-    chosen: dict[str, Any] = {"build_kind": "week", "build_time": "9:30", "build_zone": "Europe/Berlin"}
-    hostile = {**chosen, "build_time": "<b>25:00", "build_zone": "../etc", "build_day": "32", "step": "pattern"}
-    wrong = await scene.send("/add", new, 422, **typed, **hostile)
-    assert "a time of '<b>25:00': expected hours and minutes" in unescape(wrong)
-    assert "a time zone of '../etc': expected a name such as Europe/Berlin" in unescape(wrong)
-    assert ("<b>25" in wrong, '<details id="builder" open>' in wrong) == (False, True)
-    kept = fields_of(wrong)
-    sent = {name: value for name, value in {**typed, **hostile}.items() if name != "step"}
-    assert {name: value for name, value in kept if name in sent} == sent
-    assert [value for name, value in kept if name == "build_weekday"] == ["mon", "wed"]
-
-    written = await scene.send("/add", kept, **chosen, step="pattern")
-    fields = dict(fields_of(written))
-    assert (fields["pattern"], fields["time_zone"]) == ("0 30 9 * * mon,wed", "Europe/Berlin")
-    assert (fields["body"], fields["ttl"], fields["author"]) == ("\nkept\n", "5m", "Ada")
-    assert written.count("Monday and Wednesday at 09:30 in Berlin</strong>") == 2, "in words, and in the preview"
-    assert written.count(" UTC</span> <span") == 5, "with its next fires"
-
-    policy: dict[str, Any] = {"build_policy": "X-Limit", "build_value": "0", "step": "policy"}
-    refused = await scene.send("/add", fields_of(written), 422, **policy)
-    assert "X-Limit of '0' is not a number of fires: expected 1 to 1,000" in unescape(refused)
-    assert [dict(fields_of(refused))[name] for name in ("build_policy", "build_value")] == ["X-Limit", "0"]
-    limited = await scene.send("/add", fields_of(refused), **{**policy, "build_value": "2"})
-    fields = dict(fields_of(limited))
-    assert [fields[name] for name in ("policies", "build_policy", "build_value")] == ["X-Limit: 2", "", ""]
-    assert "at most 2 times" in limited
-    assert await scene.controlled.last("O.built") is None, "nothing is stored by it"
-    typing = {"pattern": "0 0 8 * * mon", "step": "store"}
-    assert "<strong>added</strong>" in await scene.send("/add", fields_of(limited), **WHO | typing)
-    block = (await scene.controlled.stored("O.built")).block
-    assert b"X-Nats-Schedule: 0 0 8 * * mon\r\n" in block, "what is in the field, whatever was chosen"
-    assert b"X-Nats-Schedule-X-Limit: 2" in block
-
-    await scene.page.shows("/edit?stream=O&subject=O.built", "0 0 8 * * mon")
-    edit = await scene.form("/edit?stream=O&subject=O.built")
-    begun = dict(edit)
-    assert [begun[f"build_{name}"] for name in ("kind", "time", "zone")] == ["week", "08:00", "Europe/Berlin"]
-    once: dict[str, Any] = {"build_kind": "once", "build_date": "2099-12-24", "build_time": "9:30", "step": "pattern"}
-    shown = await scene.send("/edit", edit, **once)
-    fields = dict(fields_of(shown))
-    assert (fields["pattern"], fields["time_zone"]) == ("@at 2099-12-24T09:30:00+01:00", "")
-    assert ("<strong>once, at 2099-12-24T08:30:00Z" in shown, "<li>without <code>" in shown) == (True, True)
-    crontab = {**once, "build_kind": "day", "policies": "Syntax: crontab"}
-    assert dict(fields_of(await scene.send("/edit", edit, **crontab)))["pattern"] == "30 9 * * *"
-    await scene.controlled.change("edit", "O.built", set=[["X-Nats-Schedule", "0 0 8,9 * * mon"]])
-    text = await scene.page.shows("/edit?stream=O&subject=O.built", "0 0 8,9 * * mon")
-    assert {value for name, value in fields_of(text) if name.startswith("build_")} == {""}
-    assert '<details id="builder">' in text
-    assert "<strong>removed</strong>" in await scene.change("remove", "O.built")
-
-
-async def test_a_policy_has_an_effect_as_it_is_typed_or_is_refused(scene: Scene) -> None:
-    """The page takes the names of `--policy`; nothing that no program reads is stored."""
-    new = await scene.form("/add?stream=O")
-    typed = {"subject": "O.policy", "pattern": "@every 1h", "target": "O.out", "spelling": "portable", **WHO}
-    refusals = {
-        "Limmit: 2": "Limmit of '2' is no policy: X-Limit may be meant",
-        "Nats-Schedule-Limit: 2": "Nats-Schedule-Limit of '2' is no policy: X-Limit may be meant",
-    }
-    for policies, refusal in refusals.items():
-        shown = await scene.send("/add", new, 422, **{**typed, "policies": policies, "step": "store"})
-        assert refusal in unescape(shown)
-    for name, meant in {
-        "X-Nats-Schedule-Limit": "X-Nats-Schedule-X-Limit may be meant",
-        "Nats-Schedule-X-Limit": "has no effect beside X-Nats-Schedule: X-Nats-Schedule-X-Limit may be meant",
-    }.items():
-        shown = unescape(await scene.send("/add", new, 422, **{**typed, "set": f"{name}: 2", "step": "store"}))
-        assert f"{name} of '2'" in shown
-        assert meant in shown
-    assert await scene.controlled.last("O.policy") is None
-    await scene.send("/add", new, **{**typed, "policies": "Limit: 2\nnote: twice", "step": "store"})
-    block = (await scene.controlled.stored("O.policy")).block
-    assert b"\r\nX-Nats-Schedule-X-Limit: 2\r\nX-Nats-Schedule-X-Note: twice\r\n" in block
-    edit = await scene.form("/edit?stream=O&subject=O.policy")
-    shown = await scene.send("/edit", edit, policies="limit: 3", step="preview")
-    await scene.send("/edit", fields_of(shown), **{**WHO, "step": "store"})
-    many = {"policies": "jitter: 5s", **WHO}
-    looked = await scene.send(
-        "/change", await scene.form("/change?do=edit&stream=O&filter=O.policy"), **{**many, "step": "preview"}
-    )
-    await scene.send("/change", fields_of(looked), **many)
-    block = (await scene.controlled.stored("O.policy")).block
-    assert b"-X-Limit: 3\r\n" in block
-    assert b"X-Nats-Schedule-X-Jitter: 5s\r\n" in block, "in the spelling of the schedule"
-    assert b"-X-Note" not in block
 
 
 async def test_of_two_people_who_edit_one_schedule_nobody_loses_what_was_typed(scene: Scene) -> None:
@@ -539,49 +362,6 @@ async def test_a_note_is_shown_before_an_edit_is_made(scene: Scene) -> None:
     assert b"O.noted" in (await scene.controlled.stored("O.note")).block
     missing = await scene.page.get("/edit?stream=O&subject=O.none", 404)
     assert "has no schedule on" in missing
-
-
-async def test_an_edit_begins_with_the_stored_body_and_says_what_it_does_not_show(scene: Scene) -> None:
-    headers = [["X-Nats-Schedule", "0 0 9 * * *"], ["X-Nats-Schedule-Target", "O.out"]]
-    path = "/edit?stream=O&subject=O.body"
-
-    async def form() -> list[tuple[str, str]]:
-        """Return the fields of the form of what is stored now: the sidecar may not have received that yet."""
-        sequence = str((await scene.controlled.stored("O.body")).sequence)
-
-        async def found() -> list[tuple[str, str]] | None:
-            answer = await scene.page.client.get(path)
-            fields = fields_of(answer.text)
-            return fields if answer.status_code == 200 and ("sequence", sequence) in fields else None
-
-        return await eventually(found, describe="the form of O.body")
-
-    for body, shown in ((b"\n<b>tea</b>\t", "\n<b>tea</b>\t"), (b"", ""), (b"\xff", None), (b"a\r\n", None)):
-        new = {"headers": headers, "body_base64": b64encode(body).decode(), "replace": True}
-        await scene.controlled.change("add", "O.body", **new)
-        fields = await form()
-        assert dict(fields)["body"] == (shown or "")
-        text = await scene.page.get(path)
-        assert ("Replace the body by this text" in text, "<b>tea" in text) == (shown is None, False)
-        await scene.send("/edit", fields, step="store", target="O.other", **WHO)
-        assert (await scene.controlled.stored("O.body")).body == body
-        typed: dict[str, Any] = {"body": "milk", **({"replace": "1"} if shown is None else {})}
-        fields = await form()
-        preview = await scene.send("/edit", fields, step="preview", **typed)
-        assert "<li>with another body</li>" in preview
-        assert dict(fields_of(preview))["body"] == "milk"
-        await scene.send("/edit", fields_of(preview), step="store", **WHO)
-        assert (await scene.controlled.stored("O.body")).body == b"milk"
-    mine, theirs = [await form() for _ in range(2)]
-    await scene.send("/edit", theirs, step="store", body="theirs", **WHO)
-    await form()
-    stale = await scene.send("/edit", mine, 409, step="store", target="O.mine", **WHO)
-    assert dict(fields_of(stale))["body"] == "theirs", "what nobody typed has what is there now"
-    stale = await scene.send("/edit", mine, 409, step="store", body="mine", **WHO)
-    assert (dict(fields_of(stale))["body"], "There now: another body" in stale) == ("mine", True)
-    await scene.send("/edit", fields_of(stale), step="store", **WHO)
-    assert (await scene.controlled.stored("O.body")).body == b"mine"
-    assert "<strong>removed</strong>" in await scene.change("remove", "O.body")
 
 
 async def test_an_earlier_version_is_restored_by_an_edit_like_any_other(scene: Scene) -> None:

@@ -23,7 +23,6 @@ from tests.harness.waiting import eventually
 from tests.web.browsing import browsing
 from tests.web.test_browser import ALL_RULES, accessibility_faults
 from tests.web.test_request_checks import CONTROL_TOKEN
-from tests.web.test_widths import TOO_WIDE
 
 pytestmark = [pytest.mark.server, pytest.mark.deep, pytest.mark.asyncio(loop_scope="module")]
 
@@ -160,49 +159,6 @@ async def test_what_a_schedule_would_be_is_shown_while_one_types(desk: Desk) -> 
     assert await browser.console() == []
 
 
-async def test_two_people_who_edit_one_schedule_lose_nothing_that_they_typed(desk: Desk) -> None:
-    await desk.add("O.both")
-    edit = address("/edit", stream="O", subject="O.both")
-    for browser in (desk.browser, desk.other):
-        await desk.open(edit, browser)
-    await fill(desk.other, target="O.bob", author="Bob", reason="moved")
-    await desk.other.press(TAB)
-    await desk.other.run("document.querySelector('button[value=store]').click()")
-    await desk.other.until(SUBMITTED, "1 done, 0 refused")
-    await fill(desk.browser, target="O.ada", pattern="0 0 8 * * *", author="Ada", reason="earlier")
-    await desk.browser.run("document.querySelector('button[value=store]').click()")
-    await desk.browser.until(SUBMITTED, "There now: O.bob")
-    kept = "return [...document.querySelectorAll('main [name=target], main [name=pattern], main [name=author]')]"
-    assert await desk.browser.run(f"{kept}.map((one) => one.value)") == ["0 0 8 * * *", "O.ada", "Ada"]
-    assert b"Nats-Schedule-Target: O.bob" in await desk.block("O.both")
-    assert await accessibility_faults_on(desk.browser) == []
-    await desk.browser.run("document.querySelector('button[value=store]').click()")
-    await desk.browser.until(SUBMITTED, "1 done, 0 refused")
-    assert b"Nats-Schedule-Target: O.ada" in await desk.block("O.both")
-    await desk.browser.console()  # it reports the answer with 409
-
-
-async def test_a_body_that_a_browser_shows_in_a_field_comes_back_as_it_is(desk: Desk) -> None:
-    body = "\n\n tea &amp; <b>milk</b>\n\t\N{ZERO WIDTH JOINER}\u202e grün \n".encode()
-    await desk.account.publish("O.body", {**MORNING, "Nats-Schedule-Target": "O.out"}, body)
-    edit = address("/edit", stream="O", subject="O.body")
-
-    async def has_form() -> bool:
-        await desk.open(edit)
-        return bool(await desk.browser.run("return document.querySelector('[name=body]') !== null"))
-
-    await eventually(has_form, describe="the page knows O.body")
-    await fill(desk.browser, target="O.other", author="Ada", reason="moved")
-    await desk.browser.until("return document.querySelector('#preview').innerText.includes('O.other')")
-    assert "body" not in await desk.browser.run("return document.querySelector('#preview').innerText")
-    await desk.browser.run("document.querySelector('button[value=store]').click()")
-    await desk.browser.until(SUBMITTED, "1 done, 0 refused")
-    stored = await desk.account.api.message("O", last_by_subj="O.body")
-    assert stored is not None
-    assert (stored.body, b"O.other" in stored.block) == (body, True)
-    await desk.browser.console()  # it reports the answers with 404, before the page knew it
-
-
 async def test_it_works_without_scripts(desk: Desk) -> None:
     browser = desk.browser
     await desk.add("O.plain")
@@ -257,31 +213,6 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
         finally:
             await browser.prefer(prefers_color_scheme="light")
             await browser.size(1280, 900)
-
-
-async def test_the_choices_and_what_is_wrong_with_them_are_accessible_and_fit_a_phone(desk: Desk) -> None:
-    browser = desk.browser
-    await desk.add("O.choices")
-    wrong = "return document.querySelector('[name=build_time]').getAttribute('aria-describedby') === 'wrong-time'"
-    try:
-        for width in (1280, PHONE):
-            await browser.size(width, 900, is_phone=width == PHONE)
-            await desk.open(address("/edit", stream="O", subject="O.choices"))
-            assert await browser.run("return document.querySelector('#builder').open") is False
-            await browser.run("document.querySelector('#builder summary').click()")
-            assert await accessibility_faults_on(browser) == []
-            await fill(browser, build_time="x" * 60, build_value="-")
-            await browser.run("document.querySelector('button[value=pattern]').click()")
-            await browser.until(wrong)
-            assert await accessibility_faults_on(browser) == []
-            assert await browser.run(TOO_WIDE) == []
-            await browser.prefer(prefers_color_scheme="dark")
-            assert await accessibility_faults_on(browser, "color-contrast") == []
-            await browser.prefer(prefers_color_scheme="light")
-            await browser.console()  # it reports the answer with 422
-    finally:
-        await browser.prefer(prefers_color_scheme="light")
-        await browser.size(1280, 900)
 
 
 async def test_a_form_is_sent_once_however_often_it_is_clicked_and_one_preview_is_asked_for_at_a_time(

@@ -1,17 +1,15 @@
 """A page whose changes the sidecars would refuse says so, and says nothing of what it does not know."""
 
 from functools import partial
-from pathlib import Path
 
 from nats_scheduler.service.schemas import HealthAnswer
 from nats_scheduler.settings.control_rules import ControlRule
 from nats_scheduler.web.control_check import MAX_NAMED, refusal_of
 from tests.conftest import StartServer
 from tests.harness.account import sidecar_on
-from tests.harness.processes import sidecar
 from tests.harness.waiting import eventually
 from tests.web.browsing import Browsing, browsing
-from tests.web.test_request_checks import CONTROL_TOKEN, controllers
+from tests.web.test_request_checks import controllers
 
 NOTICE = 'class="notice">Changes are refused by sidecar'
 
@@ -73,14 +71,3 @@ async def test_the_page_says_it_as_long_as_it_is_so(start_server: StartServer) -
                 await eventually(partial(is_without, of_a_rule, "of web_control_rule"))
         async with sidecar_on(server.url, allow_control=True):
             await eventually(partial(is_without, page, NOTICE))
-
-
-async def test_the_log_says_it_at_start(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server()
-    token = tmp_path / "token"
-    token.write_text(CONTROL_TOKEN, "utf-8")
-    told = ("--server", server.url, "--web-port", "0", "--web-control-token-file", str(token))
-    with sidecar("web", *told, folder=tmp_path, name="web") as web:
-        async with sidecar_on(server.url) as running:
-            line = await web.wait_for_line("control_refused")
-            assert f"by sidecar {running.sidecar.instance}: set allow_control there" in line

@@ -61,11 +61,6 @@ def test_what_the_record_does_not_know_is_not_offered(
     assert list(known(changes, sequence)) == left
 
 
-def test_it_says_if_what_is_not_recorded_was_another_one() -> None:
-    changes = [change(2, 3, ttl=(None, "1m")), change(1, 2, ttl=("5m", None), headers=["Kind"])]
-    assert [one.has_other_content for one in earlier_versions(changes, 3).values()] == [False, True]
-
-
 def test_the_form_has_the_values_of_the_version_and_all_others_as_they_are() -> None:
     schedule: Any = {
         "pattern": "c",

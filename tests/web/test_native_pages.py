@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from nats_scheduler.web.rendering import address
 from tests.conftest import StartServer
-from tests.harness.account import account_on, in_seconds, sidecar_on
+from tests.harness.account import account_on, sidecar_on
 from tests.harness.servers import V2_15
 from tests.web.browsing import browsing
 
@@ -30,20 +28,3 @@ async def test_what_the_server_fires_is_on_each_page(start_server: StartServer) 
         assert ("X-Limit" in ignored, "X-Note" in ignored) == (True, False)
         assert "not known, stored" in await page.get(address("/schedule", stream="O", subject="O.gone"), 404)
         await page.shows("/failures", "the scheduler of a server reports nothing")
-
-
-async def test_a_fire_of_an_at_that_is_gone_counts_and_how_late_it_was_is_not_known(start_server: StartServer) -> None:
-    server = await start_server(V2_15)
-    async with account_on(server.url) as account:
-        await account.create("O")
-        at = {"Nats-Schedule": f"@at {in_seconds(1)}", "Nats-Schedule-Target": "O.once"}
-        await account.publish("O.at", at)
-        await account.wait_for("O", "O.once")
-        async with browsing(server.url, reads_server=True) as page:
-            fires = await page.shows("/fires", "<bdi>O.at</bdi>")
-            row = re.search(r"<tr data-key=(?:(?!</tr>).)*O\.at.*?</tr>", fires, re.S)
-            assert row is not None
-            assert '<span class="late">–</span>' in row[0]
-            assert "overdue" not in row[0]
-            text = await page.shows("/", "<small>1 in the last hour")
-            assert "<small>not known" in text.partition("Lateness p99")[2].partition("</div>")[0]

@@ -3,13 +3,9 @@
 It tests `web/link.py` too.
 """
 
-import re
-
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.web.browsing import browsing
-
-STANDBY = 'data-label="Standbys"><div>'
 
 
 async def test_what_was_shown_stays_when_the_sidecar_ends_and_the_page_recovers(start_server: StartServer) -> None:
@@ -29,21 +25,6 @@ async def test_what_was_shown_stays_when_the_sidecar_ends_and_the_page_recovers(
             await page.shows("/", "<title>All is well")
 
 
-async def test_what_was_fired_before_the_sidecar_started_is_not_known_and_not_said_to_be_nothing(
-    start_server: StartServer,
-) -> None:
-    server = await start_server()
-    async with account_on(server.url) as account, browsing(server.url) as page, sidecar_on(server.url) as running:
-        await account.create("O")
-        await running.ready("O")
-        await account.publish("O.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "O.out"})
-        text = await page.shows("/", "UTC: not known", " fires, median ", "The sidecars that answer count since ")
-        since = re.search(r"count since (\d\d:\d\d) UTC", text)
-        assert since is not None
-        assert f" since {since[1]} UTC</small>" in text, "of the sum too"
-        assert "UTC: no fire" not in text.partition(f"{since[1]} UTC: ")[0], "of no minute before"
-
-
 async def test_a_lost_connection_is_shown_and_made_again(start_server: StartServer) -> None:
     server = await start_server()
     async with browsing(server.url) as page:
@@ -54,26 +35,6 @@ async def test_a_lost_connection_is_shown_and_made_again(start_server: StartServ
         await server.start()
         async with sidecar_on(server.url):
             await page.shows("/", "<title>All is well")
-
-
-async def test_two_instances_and_who_fires_what(start_server: StartServer) -> None:
-    server = await start_server()
-    async with sidecar_on(server.url) as one, sidecar_on(server.url) as two, browsing(server.url) as page:
-        async with account_on(server.url) as account:
-            await account.create("O")
-            await one.ready("O")
-            await two.ready("O")
-        names = (one.sidecar.instance, two.sidecar.instance)
-        text = await page.shows("/instances", *names, "Who owns and stands by each stream", STANDBY)
-        assert re.search(r'data-label="Reason">[^<]*(first|ahead|not ready)', text)
-        owner, standby = (
-            re.search(rf'data-label="{one}">.*?"code">(\w+)<', text, re.S) for one in ("Owner", "Standbys")
-        )
-        assert owner is not None
-        assert standby is not None
-        assert {owner[1], standby[1]} == set(names)
-        assert "alarm" not in text
-        await page.shows("/", "served by 2 instances", "All is well")
 
 
 async def test_an_update_is_compressed_and_leaves_out_what_the_page_has(start_server: StartServer) -> None:

@@ -75,17 +75,6 @@ def test_what_a_person_may_not_expect_is_said() -> None:
     assert "24 hours here, also where a clock changes" in built("every", number="1", unit="days").notes[0]
 
 
-def test_one_fire_has_the_offset_of_its_zone_and_no_time_zone() -> None:
-    in_winter = built("once", date="2026-12-24", time="9:30", zone=BERLIN)
-    assert in_winter[:2] == ("@at 2026-12-24T09:30:00+01:00", "")
-    assert in_winter.words == "once, at 2026-12-24T08:30:00Z"
-    assert built("once", date="2026-07-24", time="09:30:15", zone=BERLIN).pattern == "@at 2026-07-24T09:30:15+02:00"
-    assert built("once", date="2028-02-29", time="09:30").pattern == "@at 2028-02-29T09:30:00Z"
-    seconds = built("once", date="1900-01-01", time="00:00:00", zone="America/New_York")
-    assert seconds.pattern == "@at 1900-01-01T00:00:00-05:00"
-    assert built("once", date="1880-01-01", time="00:00", zone="America/New_York").pattern == "@at 1880-01-01T04:56:02Z"
-
-
 def test_a_local_time_that_the_clock_skips_is_refused_and_of_one_that_comes_twice_the_first_is_taken() -> None:
     skipped = faults("once", date="2027-03-28", time="02:30", zone=BERLIN)
     assert skipped == {
@@ -239,34 +228,6 @@ def test_what_was_built_has_choices_that_build_the_same(
 )
 def test_a_pattern_that_is_stored_is_shown_as_choices(pattern: str, zone: str, choices: Choices) -> None:
     assert choices_of(pattern, zone) == choices
-
-
-@pytest.mark.parametrize(
-    ("pattern", "zone", "syntax"),
-    [
-        ("", "", None),
-        ("soon", "", None),
-        ("0 30 9 * * *", "Nowhere", None),
-        ("0 30 9 * * *", "Local", None),
-        ("@every 1.5s", "", None),
-        ("@at 2026-12-24T09:30:00.5Z", "", None),
-        ("@at 9999-12-31T23:00:00-05:00", "", None),
-        ("@hourly", "", None),
-        ("0 30 9,10 * * *", "", None),
-        ("*/5 * * * * *", "", None),
-        ("0 30 9 1,15 * *", "", None),
-        ("0 30 9 1 * mon", "", None),
-        ("0 30 9 1 1-3 *", "", None),
-        ("0 30 9 * jan mon", "", None),
-        ("0 30 9 , * mon", "", None),
-        ("30 9 L * *", "", Syntax.CRONTAB),
-        ("30 9 15W * *", "", Syntax.CRONTAB),
-        ("0 30 9 ? * L5", "", Syntax.QUARTZ),
-        ("0 30 9 * * * 2027", "", Syntax.QUARTZ),
-    ],
-)
-def test_a_pattern_that_no_choices_stand_for_leaves_them_empty(pattern: str, zone: str, syntax: Syntax | None) -> None:
-    assert choices_of(pattern, zone, syntax) == NONE_CHOSEN
 
 
 CRON = st.tuples(

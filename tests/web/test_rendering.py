@@ -104,15 +104,6 @@ def test_a_line_has_a_gap_where_nothing_fired() -> None:
     assert lateness_chart([]).description == "No fire in this time."
 
 
-def test_lateness_grows_by_equal_steps_from_grid_line_to_grid_line() -> None:
-    chart = lateness_chart([minute(0, 0.01, 1, 100)])
-    heights = {line.name: line.points[0][1] for line in chart.lines}
-    grid = {tick.text: tick.at for tick in chart.beside}
-    assert heights == {"p50": grid["0.1 ms"], "p99": grid["1 ms"], "most": grid["100 ms"]}
-    assert (grid["0.1 ms"], grid["100 ms"]) == (HEIGHT - BOTTOM, TOP)
-    assert lateness_chart([minute(0, 1, 2, 70_000)]).beside[-1].text == "100 s"
-
-
 def fire(stored: int, late: int | None) -> PastFireDocument:
     """Make a fire of a schedule that was stored at an instant (ns)."""
     return {

@@ -9,8 +9,6 @@ import pytest
 import pytest_asyncio
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.web import pages
 from nats_scheduler.web.rendering import address
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11, server_binary
@@ -95,16 +93,6 @@ async def test_schedules_are_searched_and_listed_soonest_first(scene: Scene) -> 
     assert subjects(await scene.page.shows("/schedules?stream=O&owner=nobody", "<strong>0 found</strong>")) == []
 
 
-async def test_the_address_of_a_list_has_all_of_a_search(scene: Scene) -> None:
-    query = "stream=O&filter=.s.&target=O&kind=at&order=target"
-    text = await scene.page.shows(f"/schedules?{query}", "O.s.9</bdi>", 'aria-sort="ascending">Target')
-    for name, value in (("filter", ".s."), ("target", "O")):
-        assert f'name="{name}" value="{value}"' in text
-    assert '<option value="target" selected>' in text
-    by_subject = query.replace("order=target", "order=subject").replace("&", "&amp;")
-    assert f'href="/schedules?{by_subject}"' in text
-
-
 async def test_what_cannot_be_searched_is_said(scene: Scene) -> None:
     for query, sentence in (
         ("stream=O&filter=*..b", "a subject such as &#39;orders.&gt;&#39; is expected"),
@@ -133,38 +121,6 @@ async def test_pages_follow_each_other_by_cursor(scene: Scene) -> None:
     assert "Next page" not in second
 
 
-async def test_the_story_of_a_schedule(scene: Scene) -> None:
-    await scene.page.shows(
-        "/schedule?stream=O&subject=O.cron",
-        *("every weekday at 09:30 in Berlin", "Europe/Berlin", "09:30:00+0"),
-        *(scene.running.sidecar.instance, "No fire of it is stored."),
-    )
-    async with browsing(scene.url, ahead=2 * HOUR) as page:  # times are by the clock of the server
-        await page.shows("/schedules?stream=O&filter=O.s.9", "in 8h")
-
-
-async def test_what_is_special_about_a_schedule_is_on_its_page(scene: Scene) -> None:
-    await scene.add("O.bounded", X_Limit="3", X_Note="<b>ask Anna</b>")
-    await scene.page.shows("/schedule?stream=O&subject=O.bounded", "X-Limit</dt>", "&lt;b&gt;ask Anna&lt;/b&gt;")
-
-    # The clock goes forward on the last Sunday of March: on one of these seven days.
-    await scene.add("O.clock.spring", "0 30 2 25-31 3 *", Time_Zone="Europe/Berlin")
-    await scene.page.shows("/schedule?stream=O&subject=O.clock.spring", ": the clock goes f")
-
-    await scene.add("O.jittered", X_Jitter="1h")
-    list_text = await scene.page.shows("/schedules?stream=O&filter=O.jittered", "O.jittered</bdi>")
-    assert re.search(r">sent [^<]+, in (8|9)h", list_text)
-    text = await scene.page.shows("/schedule?stream=O&subject=O.jittered", "Next:")
-    assert re.search(r"</strong> UTC, sent at [-0-9 :.]+, in (8|9)h", text)
-
-    await scene.account.publish("O.paused", {"Nats-Schedule-X-Paused": EVERY, "Nats-Schedule-Target": "O.out"})
-    list_text = await scene.page.shows("/schedules?stream=O&state=paused", "O.paused</bdi>")
-    assert '<span class="state paused">paused</span>' in list_text
-    text = await scene.page.shows("/schedule?stream=O&subject=O.paused", "It is paused since")
-    assert "fires nothing until it is resumed" in text
-    await scene.page.shows("/streams", ">1 paused</a>")
-
-
 async def test_a_fired_schedule_shows_when_and_how_late(scene: Scene) -> None:
     await scene.add("O.every", "@every 1s", "O.tick")
     await scene.account.wait_for("O", "O.tick", 2)
@@ -173,38 +129,6 @@ async def test_a_fired_schedule_shows_when_and_how_late(scene: Scene) -> None:
     await scene.page.shows("/fires?stream=O&filter=O.every", "O.every</bdi>")
     await scene.page.shows("/fires?filter=O.none", "Nothing like this has fired")
     await scene.page.shows("/", "O.every</bdi>", "Lateness in the last hour", "/min</span>")
-
-
-async def test_older_fires_and_a_day_of_them_are_a_page_away(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PAGE_LENGTH", 1)
-    await scene.add("O.often", "@every 1s", "O.tock")
-    fires = [one.sequence for one in await scene.account.wait_for("O", "O.tock", 3)]
-    await scene.page.shows("/schedule?stream=O&subject=O.often", "A day of fires, and older ones")
-    path = address("/history", stream="O", subject="O.often", before=str(fires[2]))
-    found = []
-    for _ in range(2):
-        text = await scene.page.shows(path, "Past fires of O.often", 'id="day-chart-title"', "p99")
-        found += [int(number) for number in re.findall(r'data-key="fire-(\d+)"', text)]
-        (path,) = (unescape(link) for link in re.findall(r'href="([^"]+)">Older', text))
-    assert found == [fires[1], fires[0]]
-    assert "No older fire of it is stored" in await scene.page.get(path)
-    old = address("/history", stream="O", subject="O.often", until="2026-01-31T09:00")
-    await scene.page.shows(old, "No fire of it is stored in this day", "The day after")
-    for wrong in ("soon", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "<b>"):
-        text = await scene.page.get(address("/history", stream="O", subject="O.often", until=wrong))
-        assert "expected one such as" in text
-        assert "<b>" not in text
-
-
-async def test_failures_are_searched_by_kind_and_time(scene: Scene) -> None:
-    await scene.page.shows("/failures?kind=schedule_rejected", "O.invalid</bdi>")
-    text = await scene.page.get("/failures?kind=schedule_rejected")
-    assert "O.misnamed</bdi>" not in text
-    assert '<option value="schedule_rejected" selected>schedule rejected' in text
-    for path in ("/failures?kind=fire_refused", "/failures?until=2026-01-31T09:00", "/failures?before=1"):
-        await scene.page.shows(path, "No such failure is kept")
-    await scene.page.shows("/failures?kind=a.b", "Not known")
-    await scene.page.shows("/changes?until=soon", "expected one such as")
 
 
 async def test_the_reason_of_a_rejection(scene: Scene) -> None:
@@ -239,18 +163,6 @@ async def test_what_is_sent_is_a_page_of_its_own(scene: Scene) -> None:
     await scene.account.publish("O.sourced", {**headers, "Nats-Schedule-Source": "O.last"}, b"")
     await scene.page.shows("/content?stream=O&subject=O.sourced", "copy the last message on", "O.last", "It is empty.")
     await scene.page.shows("/schedule?stream=O&subject=O.invalid", '"/content?stream=O&amp;subject=O.invalid"')
-
-
-async def test_what_no_schedule_sends_is_said(scene: Scene) -> None:
-    for query in ("subject=O.none", "subject=O.cron&fire=1", "subject=O.cron&fire=99999&fire_stream=NONE"):
-        assert "Not known: " in await scene.page.get(f"/content?stream=O&{query}", 404)
-    for query in (
-        "subject=O.cron&fire=0",
-        "subject=O.cron&fire=1&fire_stream=>",
-        f"subject=O.cron&fire={'9' * 50}",
-        "",
-    ):
-        assert "Not known: " in await scene.page.get(f"/content?stream=O&{query}")
 
 
 async def test_hostile_content_is_text(scene: Scene) -> None:
