@@ -9,12 +9,12 @@ from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_BYTES
 from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY
-from nats_scheduler.service.calendar_endpoints import MAX_COMING, MAX_READ
+from nats_scheduler.service.calendar_endpoints import MAX_COMING
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, sidecar_on
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of, without
 from tests.harness.servers import V2_10, V2_11, V2_15
-from tests.service.asking import Asked, Refusal, ask
+from tests.service.asking import Asked
 
 BUCKET = "nats_scheduler_calendars"
 
@@ -76,26 +76,6 @@ async def test_what_is_no_calendar_is_listed_with_the_reason(asked: Asked) -> No
     assert all(one["error"] and not one["coming"] and len(one["error"]) < 300 for one in found.values()), found
     assert found["binary"]["error"] == "is not UTF-8 text"
     assert "line 1 contains '<script>\\u202e'" in found["markup"]["error"]
-
-
-async def test_pages_of_calendars_have_so_many_at_most(asked: Asked) -> None:
-    names = [f"c{number:03}" for number in range(MAX_READ + 5)]
-    await write(asked.account, dict.fromkeys(names, b"2030-01-01"))
-    first = await asked.answer("calendars.list", limit=1000)
-    assert [one["calendar"] for one in first["calendars"]] == names[:MAX_READ]
-    second = await asked.answer("calendars.list", limit=3, cursor=first["cursor"])
-    third = await asked.answer("calendars.list", cursor=second["cursor"])
-    assert [one["calendar"] for one in (*second["calendars"], *third["calendars"])] == names[MAX_READ:]
-    assert third["cursor"] is None
-    await write(asked.account, dict.fromkeys(names[:MAX_READ]))
-    gone = await asked.answer("calendars.list")
-    assert gone["calendars"] == [], "a page of those that were deleted is empty, and leads on"
-    assert (await asked.answer("calendars.list", cursor=gone["cursor"]))["calendars"][0]["calendar"] == names[MAX_READ]
-    wrong = {"cursor": "?", "limit": 0, "stream": "O"}
-    for key, value in wrong.items():
-        answer = await ask(asked.account.connection, "calendars.list", {key: value})
-        assert isinstance(answer, Refusal), answer
-        assert answer.code == 400
 
 
 async def test_a_sidecar_with_the_documented_permissions_reads_them_or_says_why_not(start_server: StartServer) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.errors import DeadlineError, NoAnswerError, SchedulerError, UnknownOutcomeError
-from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
@@ -21,7 +19,6 @@ from nats_scheduler.service.change_endpoints import CODES, ChangeRequest, FireRe
 from nats_scheduler.service.micro import OUTCOME
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
-from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL
 from tests.harness.processes import sidecar
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -83,18 +80,6 @@ async def test_a_schedule_is_added_paused_resumed_edited_and_removed(controlled:
     first = json.loads(advisories[0].body or b"")
     expected = {"author": "ada", "reason": "as agreed", "change": "added", "sequence": added["sequence"]}
     assert expected.items() <= first.items(), "who did it and why is an advisory, but not what would have been done"
-
-
-async def test_a_value_that_hides_a_header_is_refused(controlled: Controlled) -> None:
-    for form in HIDING.values():
-        headers = [[name.decode(), value.decode()] for name, value in form.items(ADR51)]
-        refused = await controlled.refusal("add", headers=headers)
-        assert (refused.code, refused.server_code) == (422, None), refused
-        assert re.search(HIDES, refused.sentence), refused
-    assert await controlled.last() is None
-    await controlled.change("add", headers=[*far(), ["Nats-Schedule-TTL", "5m"]])
-    refused = await controlled.refusal("edit", set=[["Nats-Schedule-Target", TARGET_HIDING_TTL]])
-    assert re.search(f"Nats-Schedule-Target{HIDES}", refused.sentence), refused
 
 
 async def test_a_policy_is_taken_by_its_name_and_what_looks_like_one_and_is_none_is_refused(

@@ -152,17 +152,6 @@ async def test_a_failed_examination_is_an_error_and_is_not_repeated_at_once() ->
     assert defect.defects == [defect.error]
 
 
-async def test_a_request_that_is_cancelled_leaves_the_next_one_to_examine() -> None:
-    examiner = Examiner()
-    examiner.may_end.clear()
-    cancelled = asyncio.create_task(examiner.latest())
-    await examiner.has_begun()
-    cancelled.cancel()
-    await asyncio.wait((cancelled,))
-    examiner.may_end.set()
-    assert await examiner.latest() == 2
-
-
 async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(last_examination, "LIMIT_SECONDS", 0.01)
     with pytest.raises(ServiceError, match="it was not finished within"):
@@ -265,30 +254,6 @@ async def test_refused_fires_and_the_permission_that_is_missing_are_found(
         (missing,) = [one for one in answer["findings"] if one["code"] == "permission_missing"]
         assert missing["what"] == "this user may not publish to O.out"
         assert answer["counts"]["error"] == 2
-
-
-async def test_each_sidecar_finds_the_refused_fires_of_the_other(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
-        info = await account.create("O", max_age=3_600 * SECOND)
-        for running in (one, other):
-            await running.ready("O")
-        await account.api.update_stream({**info["config"], "max_msg_size": 400})
-        for number in range(30):
-            await account.publish(f"O.s.{number}", schedule("O", f"@at {in_seconds(0.1)}"), b"x" * 300)
-        await found_by(account, "O", monkeypatch)
-        for running in (one, other):
-            endpoint = f"findings.list.{running.sidecar.instance}"
-
-            async def finds_all(endpoint: str = endpoint) -> bool:
-                answer = await answered(account.connection, endpoint)
-                listed = [finding for finding in answer["findings"] if finding["code"] == "fire_refused"]
-                unlisted = [more["number"] for more in answer["unlisted"] if more["code"] == "fire_refused"]
-                return (len(listed), unlisted) == (10, [20])
-
-            await eventually(finds_all, describe="all 30 schedules are counted")
 
 
 @pytest.mark.parametrize(("mode", "version"), [("2.10", V2_10), ("2.11", V2_11), ("native", V2_15)])

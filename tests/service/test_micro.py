@@ -161,13 +161,6 @@ async def test_the_end_of_a_connection_is_seen_by_whom_asks_and_is_not_taken_for
     assert await questions.ask(subject("echo"), b"{}") is None
 
 
-async def test_what_is_in_work_when_the_service_ends_is_answered(trial: Trial) -> None:
-    begun = await trial.two_wait()
-    await trial.end()
-    answers = {error_of((await one).block) for one in begun}
-    assert answers == {(503, "the sidecar ends, and has no answer: ask again")}
-
-
 async def test_while_more_arrives_than_is_read_a_subscription_rests_and_then_goes_on(trial: Trial) -> None:
     subject, connection = f"tested.{trial.number}.echo", trial.account.connection
 

@@ -13,7 +13,6 @@ from nats_scheduler.observe.documents import schedule_document
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service import watched_streams
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS, V2_11, V2_12, V2_15
@@ -136,19 +135,3 @@ async def test_on_a_dormant_stream_nothing_fires_and_all_is_listed(tmp_path: Pat
             rejected = (await native.answer("rejected.list", stream="O"))["rejected"]
             assert [(one["subject"], one["dialect"]) for one in rejected] == [("O.invalid", "adr51")]
             assert (await native.answer("streams.list"))["streams"][0]["rejected"] == 1
-
-
-@pytest.mark.parametrize("native", [V2_15], indirect=True)
-async def test_one_stream_that_is_too_large_does_not_hide_the_others(
-    native: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched_streams, "MAX_BYTES", 150_000)
-    for name, count in (("A", 500), ("B", 1)):
-        await native.create(name)
-        for number in range(count):
-            await native.schedule(f"{name}.s.{number}", at(1))
-    refused = await native.refusal("schedules.list", stream="A")
-    assert (refused.code, "of them take" in refused.sentence) == (503, True)
-    large, small = (await native.answer("streams.list"))["streams"]
-    assert (large["stream"], large["schedules"], large["next"], large["unread"]) == ("A", None, None, refused.sentence)
-    assert (small["stream"], small["schedules"]["total"], small["unread"]) == ("B", 1, None)

@@ -20,7 +20,7 @@ from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes, find_failures
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.service.asking import Refusal, answered, ask
@@ -260,25 +260,6 @@ async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
         assert (await found_in(account, "S", "S.s", limit=4)).is_complete
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11])
-async def test_the_target_of_a_schedule_is_searched_if_it_is_known(start_server: StartServer, version: str) -> None:
-    server = await start_server(version)
-    async with account_on(server.url) as account:
-        await account.create("S", allow_msg_schedules=None)
-        sequences = await fill(account, 3, 0)
-        for target in ("elsewhere", "S.none"):
-            found = await found_in(account, "S", "S.s", target=target)
-            assert (found.fires, found.is_complete) == ([], True)
-        gone = await found_in(account, "S", "S.gone")
-        assert (gone.searched, gone.fires, gone.is_complete) == (">", [], True)
-        await account.publish("S.s", {"Nats-Schedule-X-Paused": "@every 1s", "Nats-Schedule-Target": "S.out"})
-        # On 2.10 `last_by_subj` finds nothing after the last message of the subject was deleted by its sequence.
-        for _ in range(2):
-            found = await found_in(account, "S", "S.s")
-            assert (found.searched, [fire.sequence for fire in found.fires]) == ("S.out", sequences[::-1])
-            assert await account.api.delete_message("S", await account.publish("S.s"))
-
-
 async def test_a_fire_in_another_stream_may_have_a_lower_sequence_than_its_schedule(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
@@ -295,17 +276,6 @@ async def test_a_fire_in_another_stream_may_have_a_lower_sequence_than_its_sched
         found = await found_in(account, "S", "S.s")
         assert fired < sequence
         assert [(fire.sequence, fire.fire_time) for fire in found.fires] == [(fired, due)]
-
-
-async def test_a_native_fire_that_ended_its_schedule_is_found_on_its_target(start_server: StartServer) -> None:
-    server = await start_server(V2_15)
-    async with account_on(server.url) as account:
-        await account.create("S")
-        await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(1)}", "Nats-Schedule-Target": "S.out"})
-        await account.wait_for("S", "S.out")
-        for target in (None, "S.out"):
-            [fire] = (await found_in(account, "S", "S.s", target=target)).fires
-            assert (fire.fire_time, fire.next_fire, fire.by_server) == (None, None, True)
 
 
 # -- the author of a change can be read as long as the stream of failures keeps it, and a change is no failure --------

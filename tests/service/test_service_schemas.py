@@ -1,47 +1,31 @@
 """What the endpoints take and answer, in memory: models, printed schemas, pages, lists of items, and their limits."""
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.patterns import Every
-from nats_scheduler.service.encoded_items import encode_items, with_items
+from nats_scheduler.service.encoded_items import encode_items
 from nats_scheduler.service.endpoints import ALL_ENDPOINTS, ENDPOINTS, service_schema
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.now import ActivityAnswer
 from nats_scheduler.service.pattern_endpoints import excepted_among
 from nats_scheduler.service.schemas import HealthAnswer, SchedulesAnswer, StreamsAnswer, read_answer
-from tests.service.asking import fault_of
-from tests.service.reference import PAGES, REFERENCE, derived_part, page_with
+from tests.service.reference import PAGES, derived_part, page_with
 
 
 def test_the_reference_page_says_what_the_models_say() -> None:
     for page, endpoints in PAGES.items():
         expected = page_with(page, derived_part(endpoints))
         assert page.read_text(encoding="utf-8") == expected, "python -m tests.service.reference"
-
-
-def test_the_reference_page_lists_each_stage_that_an_answer_can_have() -> None:
-    page = (
-        (REFERENCE / "service.md").read_text("utf-8").partition("## The stage of a schedule\n")[2].partition("\n## ")[0]
-    )
-    listed = [name for row in re.findall(r"^\| (`.*?) \|", page, re.M) for name in re.findall(r"`([^`]+)`", row)]
-    assert listed == [stage.text for stage in Stage if stage not in (Stage.WAITING, Stage.ENDED)]
-
-
-def test_the_answer_on_the_page_about_changes_is_an_answer() -> None:
-    (example,) = re.findall(r"^```json\n(.*?)^```", (REFERENCE / "control.md").read_text("utf-8"), re.M | re.S)
-    assert fault_of("schedules.pause", json.loads(example)) == ""
 
 
 def test_each_endpoint_has_a_name_a_request_and_an_answer_whose_parts_are_all_defined() -> None:
@@ -154,11 +138,6 @@ def test_an_item_that_does_not_fit_alone_is_shortened() -> None:
     read = json.loads(item)
     assert (len(item) <= 1_200, read["n"], read["text"][-1]) == (True, 7, "…")
     assert read["shortened"] is True
-
-
-def test_items_are_put_into_an_object_that_may_have_other_keys() -> None:
-    assert json.loads(with_items({}, "a", [])) == {"a": []}
-    assert json.loads(with_items({"x": 1, "y": None}, "a", [b"1", b'"}"'])) == {"x": 1, "y": None, "a": [1, "}"]}
 
 
 # -- the days that are left out, in an answer with the next fires, as far as there is room ----------------------------

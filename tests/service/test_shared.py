@@ -11,7 +11,6 @@ from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
-from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.micro import UNAVAILABLE
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
@@ -135,26 +134,6 @@ async def test_the_owner_of_a_stream_answers_about_its_schedules_whoever_is_aske
             known = await pair.answer("schedules.get", stream=name, subject=subject)
             assert (known["instance"], known["schedule"]["state"]) == (pair.ids[0], "failing")
             assert await failing() == [subject]
-
-
-async def test_a_takeover_is_said_with_its_reason_and_its_time(start_server: StartServer) -> None:
-    async with pair_on(start_server) as pair:
-        leaving, stays, name = pair.sidecars[0].sidecar, pair.ids[1], pair.streams[0]
-        before = await pair.answer("streams.list", streams=[name])
-        leaving.stop()
-
-        async def has_left() -> dict[str, Any] | None:
-            (stream,) = (await pair.by(stays, "streams.list", streams=[name]))["streams"]
-            return stream if stream["owner"] == stays else None
-
-        stream = await eventually(has_left, describe="the standby owns it")
-        assert (stream["takeover_reason"], stream["standbys"]) == ("left", [])
-        assert instant_of(before["at"]) - SECOND < instant_of(stream["owner_since"])
-        (one,) = [one for one in (await pair.by(stays, "instances.list"))["instances"] if one["id"] == stays]
-        owned = {part["stream"]: (part["mode"], part["reason"], part["before"]) for part in one["owns"]}
-        assert owned[name] == ("emulated", "left", pair.ids[0])
-        assert set(owned) == set(pair.streams)
-        assert one["stands_by"] == []
 
 
 async def test_allowed_responses_are_enough_to_answer(start_server: StartServer) -> None:

@@ -154,12 +154,3 @@ async def test_a_question_of_before_a_change_is_asked_again_for_who_asks_after_i
     await sidecar.asked()
     sidecar.give(later)
     assert (await after).data == later
-
-
-async def test_requests_that_are_given_up_can_be_asked_again() -> None:
-    sidecar = Sidecar()
-    await sidecar.answers.get(HEALTH, patience=0.01)
-    await sidecar.answers.close()
-    sidecar.waiting.clear()
-    sidecar.answers.ask_again()
-    assert (await sidecar.get(ANSWER)).data == ANSWER

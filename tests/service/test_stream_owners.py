@@ -4,7 +4,7 @@ from typing import Any
 
 from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.service.schemas import InstanceDocument
-from nats_scheduler.service.stream_owners import instances_document, ownership_of
+from nats_scheduler.service.stream_owners import ownership_of
 
 AT = "2026-03-01T12:00:00Z"
 
@@ -71,13 +71,3 @@ def test_a_standby_is_missed_only_if_one_is_wanted_and_another_instance_could_be
     for fine in (*unwanted, two[:1], [two[0], instance("b", state="silent")]):
         assert not ownership_of(fine)[0]["lacks_standby"]
     assert not ownership_of([two[0], instance("b", standby_of=("ORDERS",))])[0]["lacks_standby"]
-
-
-def test_the_document_has_both() -> None:
-    instances = [instance("a", owns("ORDERS"))]
-    streams = ownership_of(instances)
-    assert instances_document(AT, instances) == {
-        "at": AT,
-        "instances": instances,
-        "streams": streams,
-    }

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.service.sidecar_answers import AnswerState
 from nats_scheduler.service.verdict import Known, StatusVerdict, grouped, troubled_first, verdict
-from nats_scheduler.web.pages import KINDS, STATES, totals
+from nats_scheduler.web.pages import totals
 
 T = TypeVar("T")
 
@@ -170,10 +168,6 @@ def test_sums_are_over_all_streams() -> None:
     known: Any = {"instances": [instance(), instance("two", "gone")]}
     found = totals(answered(listed), answered(known))
     assert found == {"schedules": 10, "failing": 1, "next": NOON, "alive": 1, "kinds": "10 at"}
-
-
-def test_the_words_of_the_search_are_those_of_the_service() -> None:
-    assert (tuple(State), tuple(PatternKind)) == (STATES, KINDS)
 
 
 def test_findings_are_grouped_and_their_numbers_are_those_of_all() -> None:

@@ -19,7 +19,6 @@ from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
-from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
@@ -177,19 +176,6 @@ async def test_what_repeats_is_answered_with_the_fire_that_the_server_announced(
     assert before[0].next_fire != (await asking.asked())[0].next_fire
 
 
-async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin) -> None:
-    asking = await ask_on(V2_15)
-    connection = asking.account.connection
-    await asking.schedules_are_stored(3)
-
-    def end(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
-        connection.unsubscribe(pulls)
-        connection.write(frame(reply.decode(), "", b"NATS/1.0 404 No Messages\r\n\r\n", b""))
-
-    pulls = connection.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{asking.name}.>", end)
-    assert await asking.subjects() == {"s.0", "s.1", "s.2"}
-
-
 async def test_only_what_is_new_is_read_again_until_nobody_asks(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = await ask_on()
     await asking.schedules_are_stored(100)
@@ -245,40 +231,6 @@ async def test_the_schedules_of_a_stream_that_was_made_anew_are_read_anew(ask_on
     await asking.account.create(asking.name)  # and this time nobody asks in between
     await asking.schedules_are_stored(7, "newest")
     assert await asking.agrees() == {f"newest.{number}" for number in range(7)}
-
-
-async def test_a_limit_of_the_stream_that_changed_counts_at_once(ask_on: Begin) -> None:
-    asking = await ask_on()
-    await asking.schedule("hourly", "@every 1h")
-    assert [one.ends for one in await asking.asked()] == [None]
-    config = (await asking.account.api.stream(asking.name))["config"]
-    await asking.account.api.update_stream({**config, "max_age": 1_800_000_000_000})
-    (one,) = await asking.asked()
-    assert one.ends == one.stored_at + 1_800_000_000_000
-    assert [one] == await asking.read()
-
-
-async def test_many_removals_are_looked_up_or_the_stream_is_read_again(
-    ask_on: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched_stream, "MAX_LISTED_DELETED", 3)
-    asking = await ask_on()
-    sequences = await asking.schedules_are_stored(20)
-    assert len(await asking.agrees()) == 20
-    for sequence in sequences[1:11]:
-        await asking.delete(sequence)
-    reads = len(asking.requests)
-    assert len(await asking.asked()) == 10
-    assert len(asking.requests) == reads + 1, "there is little else in the stream, so it was read again"
-    for _ in range(100):
-        await asking.account.publish(asking.subject("ordinary"))
-    assert len(await asking.agrees()) == 10
-    for sequence in sequences[12:16]:
-        await asking.delete(sequence)
-    reads = len(asking.requests)
-    assert len(await asking.asked()) == 6
-    assert len(asking.requests) == reads, "there is much else, so what is held was looked up"
-    assert len(await asking.agrees()) == 6
 
 
 async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_released_first(
