@@ -3,7 +3,6 @@
 import ast
 import asyncio
 import doctest
-import json
 import re
 import sys
 import textwrap
@@ -88,7 +87,6 @@ PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
 SECTIONS = re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.M)
 PROGRAM = re.compile(r"^The whole \w+ is \[[\w.]+\]\(examples/clients/([\w./-]+)\)", re.M)
 ANY_BLOCK = re.compile(r"^```\w+\n(.*?)^```", re.M | re.S)
-PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 
 
 def shown() -> Iterator[tuple[str, str]]:
@@ -112,53 +110,6 @@ def test_the_page_shows_what_is_run() -> None:
         assert is_part_of(block, (PROGRAMS / file).read_text("utf-8")), file
     program = "def f():\n    a = 1\n\n    b = 2\n"
     assert [is_part_of(f"a = 1\n{rest}\n", program) for rest in ("\nb = 2", "b = 2", "\nb = 3")] == [True, False, False]
-
-
-def test_the_python_programs_ask_for_what_the_tests_install() -> None:
-    for folder in ("nats-py", "faststream"):
-        [required] = (PROGRAMS / folder / "requirements.txt").read_text("utf-8").split()
-        name, bounds = re.match(r"([a-z-]+)(?:\[\w+\])?(.*)", required).groups()  # type: ignore[union-attr]
-        assert re.search(rf'"{name}(\[\w+\])?{re.escape(bounds)}"', PROJECT), required
-
-
-def asked_for(file: str, pattern: str) -> str:
-    """Return the version that a program asks for: the group of a pattern in one of its files."""
-    found = re.search(pattern, (PROGRAMS / file).read_text("utf-8"))
-    assert found is not None, (file, pattern)
-    return found[1]
-
-
-def test_the_pages_name_the_versions_that_are_run() -> None:
-    package = json.loads((PROGRAMS / "nats-js" / "package.json").read_text("utf-8"))
-    [js] = {version.rpartition(".")[0] for version in package["dependencies"].values()}
-    go = asked_for("nats-go/go.mod", r"nats\.go v(\d+\.\d+)")
-    java = asked_for("nats-java/pom.xml", r"<artifactId>jnats</artifactId>\s*<version>(\d+\.\d+)")
-    rust = asked_for("nats-rust/Cargo.toml", r'async-nats = "(\d+\.\d+)"')
-    faststream = asked_for("faststream/requirements.txt", r"==(\d+\.\d+)")
-    assert f'name = "async-nats"\nversion = "{rust}.' in (PROGRAMS / "nats-rust" / "Cargo.lock").read_text("utf-8")
-    for said in (
-        f"`@nats-io/jetstream` {js}",
-        f"`jetstream` of {go}",
-        f"`io.nats:jnats` {java}",
-        f"`async-nats` {rust}",
-        f"FastStream {faststream}",
-    ):
-        assert said in PAGE
-    index = (PROGRAMS / "README.md").read_text("utf-8")
-    for said in (
-        f"(nats-js/due_orders.mjs) {js} |",
-        f"(nats-go/main.go) {go} |",
-        f"(nats-java/DueOrders.java) {java} |",
-        f"(nats-rust/src/main.rs) {rust} |",
-        f"(faststream/due_orders_app.py) {faststream} |",
-    ):
-        assert said in index
-
-
-def test_the_stream_file_of_the_cli_is_that_of_the_readme() -> None:
-    [in_readme] = re.findall(r"^```json\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)[:1]
-    ours = json.loads((PROGRAMS / "nats-cli" / "orders.json").read_text("utf-8"))
-    assert ours.items() <= json.loads(in_readme).items()
 
 
 EXPECTED = """\

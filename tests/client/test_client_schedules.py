@@ -4,7 +4,6 @@ Each is spelled for what fires it there, and where nothing would fire it, nothin
 It tests `client/cancelling.py` too.
 """
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
@@ -43,7 +42,7 @@ from tests.conftest import SharedServer, StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_15
 from tests.harness.upgrades import machine_in
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(params=SCENES, ids=lambda scene: f"{scene[0]}{'-sidecar' if scene[1] else ''}")
@@ -118,26 +117,6 @@ async def test_a_schedule_is_read_as_it_was_stored_and_changed_only_if_it_differ
     assert await schedules.history(subject) == []
 
 
-async def test_a_paused_schedule_does_not_fire_until_it_is_resumed(world: World) -> None:
-    subject, out = world.subject("s"), world.subject("out")
-    await world.schedules.create(subject, at(FAR), b"later", target=out)
-    await world.schedules.pause(subject)
-    paused = await world.schedules.get(subject)
-    assert (paused.is_paused, paused.pattern, paused.next(after=paused.stored_at)) == (
-        True,
-        "@at 2200-01-01T00:00:00Z",
-        [FAR],
-    )
-    with pytest.raises(NotPossibleError):
-        await world.schedules.pause(subject)
-    await world.schedules.resume(subject)
-    assert not (await world.schedules.get(subject)).is_paused
-    with pytest.warns(ReplacesUnfiredWarning):
-        await world.schedules.upsert(subject, after(SOON), b"now", target=out)
-    (fired,) = await world.account.wait_for(world.stream, out)
-    assert fired.body == b"now"
-
-
 async def test_a_message_that_cancels_a_schedule_is_stored_and_ends_it(world: World) -> None:
     schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
 
@@ -165,65 +144,6 @@ async def test_a_message_that_cancels_a_schedule_is_stored_and_ends_it(world: Wo
     await schedules.pause(subject)
     with pytest.raises(NotPossibleError, match="paused"):
         await schedules.publish_and_cancel(subject, out)
-
-
-async def test_each_change_is_recorded_and_a_fire_on_request_is_stored_beside_the_schedule(
-    world: World, connect: Connect
-) -> None:
-    schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
-    listening = await connect(world.url)
-    advisories = await listening.subscribe(f"nats_scheduler.advisory.schedule_changed.{world.stream}.>")
-    await listening.flush()
-    await schedules.create(subject, at(FAR), b"now", target=out, reason="first")
-    await schedules.upsert(subject, at(FAR), b"now", target=out, reason="the same")
-    when = (await schedules.get(subject)).stored_at
-    first = await schedules.fire(subject, at=when, reason="asked")
-    again = await schedules.fire(subject, at=when)
-    assert (first.kind, first.fire_times, again.kind) == (Kind.FIRED, (when,), Kind.UNCHANGED)
-    assert (await schedules.fire(subject)).kind is Kind.FIRED
-    stored = await world.account.messages(world.stream, out)
-    assert [one.body for one in stored] == [b"now", b"now"]
-    assert (await schedules.get(subject)).next(after=when) == [FAR]
-    with pytest.raises(ValueError, match="expected 1 or more"):
-        await schedules.history(subject, limit=0)
-    found = await schedules.history(subject)
-    assert [(fire.sequence, fire.fired_by, fire.lateness_ns) for fire in found] == [
-        (one.sequence, "request", None) for one in reversed(stored)
-    ]
-    await schedules.pause(subject, reason="holidays")
-    await schedules.cancel(subject)
-    recorded = [json.loads((await advisories.next_msg(timeout=PATIENCE_SECONDS)).data) for _ in range(5)]
-    assert [(one["change"], one["author"], one["reason"]) for one in recorded] == [
-        ("added", "tests", "first"),
-        ("fired", "tests", "asked"),
-        ("fired", "tests", ""),
-        ("paused", "tests", "holidays"),
-        ("removed", "tests", ""),
-    ]
-
-
-async def test_missing_fires_are_filled_in_once(
-    shared_server: SharedServer, stream_name: str, connect: Connect
-) -> None:
-    """A schedule with an anchor has fire times from before it was stored."""
-    for version in (V2_11, V2_15):
-        stream = f"{stream_name}-{version.replace('.', '-')}"
-        async with AsyncExitStack() as stack:
-            world = await entered(stack, (await shared_server(version)).url, stream, connect, sidecar=True)
-            subject, out, hour = world.subject("s"), world.subject("out"), timedelta(hours=1)
-            since = datetime(2026, 1, 1, tzinfo=UTC)
-            hourly = every(hour).policies(anchor=since, missed="skip")
-            await world.schedules.create(subject, hourly, b"hour", target=out)
-            until, times = since + 2 * hour, (since, since + hour, since + 2 * hour)
-            with pytest.raises(NotPossibleError, match="3 fires are missing"):
-                await world.schedules.backfill(subject, since, until, limit=2)
-            planned = await world.schedules.backfill(subject, since, until, dry_run=True)
-            assert (planned.fire_times, await world.account.messages(stream, out)) == (times, [])
-            made = await world.schedules.backfill(subject, since, until)
-            assert (made.kind, made.fire_times) == (Kind.BACKFILLED, times)
-            assert len(await world.account.messages(stream, out)) == 3
-            assert (await world.schedules.backfill(subject, since, until)).kind is Kind.UNCHANGED
-            assert [fire.fire_time for fire in await world.schedules.history(subject)] == [*reversed(times)]
 
 
 # -- fires are found in the stream, newest first ----------------------------------------------------------------------
@@ -312,29 +232,6 @@ async def test_the_same_program_fires_each_kind_of_schedule_wherever_a_sidecar_r
             assert spelled == spellings, version
 
 
-async def test_one_stream_of_schedules_serves_another_stream(
-    shared_server: SharedServer, stream_name: str, connect: Connect
-) -> None:
-    jobs = f"{stream_name}-jobs"
-    for version in (V2_11, V2_15):
-        url = (await shared_server(version)).url
-        stream = f"{stream_name}-{version.replace('.', '-')}"
-        allowed = [f"{stream}={jobs}.>"]
-        async with account_on(url) as account, sidecar_on(url, allowed_targets_elsewhere=allowed) as sidecar:
-            await account.create(stream)
-            await account.create(jobs, allow_msg_schedules=False)
-            await sidecar.ready(stream)
-            schedules = await Schedules.on(await connect(url), stream)
-            await schedules.create(f"{stream}.s", every(SOON), b"run", target=elsewhere(f"{jobs}.run"))
-            (fired, *_rest) = await account.wait_for(jobs, f"{jobs}.run")
-            found = await schedules.history(f"{stream}.s")
-            assert (fired.body, found[-1].sequence, found[-1].target) == (b"run", fired.sequence, f"{jobs}.run")
-            with pytest.raises(RejectedError):
-                await schedules.upsert(f"{stream}.s", every(SOON), target=elsewhere(f"{stream}.out"))
-            await schedules.cancel(f"{stream}.s")
-            await account.api.call(f"STREAM.DELETE.{jobs}")
-
-
 async def test_without_a_sidecar_nothing_is_stored_that_nothing_would_fire(
     shared_server: SharedServer, stream_name: str, connect: Connect
 ) -> None:
@@ -362,20 +259,6 @@ async def test_a_sidecar_that_is_started_later_counts_at_once(start_server: Star
             await sidecar.ready("S")
             await schedules.create("S.s", often, target="S.out")
             await account.wait_for("S", "S.out")
-
-
-async def test_a_schedule_of_another_spelling_takes_the_place_of_the_first(
-    shared_server: SharedServer, stream_name: str, connect: Connect
-) -> None:
-    async with AsyncExitStack() as stack:
-        world = await entered(stack, (await shared_server(V2_15)).url, stream_name, connect, sidecar=True)
-        subject, out = world.subject("s"), world.subject("out")
-        await world.schedules.create(subject, every(timedelta(hours=1)), b"server", target=out)
-        assert (await world.schedules.get(subject)).spelling == "adr51"
-        await world.schedules.upsert(subject, after(SOON).policies(missed="all"), b"sidecar", target=out)
-        assert (await world.schedules.get(subject)).spelling == "portable"
-        (fired,) = await world.account.wait_for(stream_name, out)
-        assert fired.body == b"sidecar"
 
 
 async def test_a_program_that_may_not_record_works_and_is_told_once(

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import json
 import weakref
 from typing import Any
 
@@ -21,7 +20,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.store import publish_message
-from nats_scheduler.control.transport import RESEND_INTERVAL_SECONDS, request_json
+from nats_scheduler.control.transport import RESEND_INTERVAL_SECONDS
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import HEADER_LINE
 from nats_scheduler.message.publish_answers import Published
@@ -98,23 +97,6 @@ async def test_a_connection_that_is_not_used_any_more_is_not_kept(
         return gone() is None
 
     await eventually(is_gone, describe="the connection is collected")
-
-
-async def test_many_requests_at_once_get_their_own_answers(shared_server: SharedServer, connect: Connect) -> None:
-    url = (await shared_server(V2_11)).url
-    answering, asking = await connect(url), await connect(url)
-
-    async def answer(message: Any) -> None:
-        await message.respond(b'{"n": %d}' % (int(message.data) * 2))
-
-    await answering.subscribe("double", cb=answer)
-    await answering.flush()
-    wire = wire_of(asking)
-
-    async def double(n: int) -> int:
-        return int((await request_json(wire, "double", n, deadline=30))["n"])
-
-    assert await asyncio.gather(*map(double, range(200))) == [2 * n for n in range(200)]
 
 
 async def test_only_an_answer_that_is_accepted_counts(shared_server: SharedServer, connect: Connect) -> None:
@@ -287,9 +269,3 @@ async def test_a_missing_permission_is_noticed_long_before_the_end_of_the_wait(
         for _ in range(2):
             with pytest.raises(ForbiddenError, match=text):
                 await wire.request("denied", deadline=3_600, accepts=lambda *_reply: False)
-
-
-def test_a_request_is_json() -> None:
-    assert json.loads(b'{"a": 1}') == read_object(b'{"a": 1}')
-    for other in (b"", b"[1]", b"nonsense", b"[" * 100_000, b"\xff"):
-        assert read_object(other) is None

@@ -11,7 +11,6 @@ from nats_scheduler.client.edit_spelling import Wish, edit_of
 from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, at, cron, every
 from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest
-from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.schedule_form import Edit
@@ -19,7 +18,6 @@ from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
 from tests.conftest import SharedServer
 from tests.control.world import SUBJECT, World, block
-from tests.harness.hiding import HIDES, TARGET_HIDING_TTL
 from tests.harness.servers import V2_11, V2_12, V2_15
 
 HOUR = timedelta(hours=1)
@@ -130,22 +128,6 @@ async def test_others_may_be_faster_only_so_often() -> None:
     with pytest.raises(ConflictError):
         await edited(world, Wish(body=b"mine"))
     assert world.last().body == b"%d" % (MAX_EDIT_ATTEMPTS - 1)
-
-
-async def test_a_paused_schedule_stays_paused() -> None:
-    world = World()
-    world.put(block("@daily"))
-    await pause(world.store, "S", SUBJECT)
-    assert await edited(world, Wish(when=every(HOUR))) == {"-X-Paused": "@every 1h0m0s", "-Target": "S.out"}
-
-
-@pytest.mark.parametrize("wish", [Wish(target=TARGET_HIDING_TTL), Wish(given={"source": TARGET_HIDING_TTL})])
-async def test_a_value_that_would_hide_a_header_is_refused(wish: Wish) -> None:
-    world = World(allow_msg_ttl=True)
-    sequence = world.put(block(Nats_Schedule_Source="S.in", Nats_Schedule_TTL="5m"))
-    with pytest.raises(RejectedError, match=HIDES):
-        await edited(world, wish)
-    assert world.last().sequence == sequence
 
 
 async def test_what_would_break_the_schedule_changes_nothing() -> None:

@@ -6,13 +6,11 @@ from datetime import datetime, timedelta
 import pytest
 from faststream.nats import JStream, NatsBroker
 from faststream.nats.schemas import Schedule
-from nats.js.errors import BadRequestError
 
 from nats_scheduler.engine.events import ScheduleRejected
-from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
-from tests.harness.account import account_on, in_seconds, sidecar_on
+from tests.harness.account import account_on, sidecar_on
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -55,17 +53,6 @@ async def test_a_stream_with_another_configuration_is_replaced_unless_it_is_not_
         assert (await account.api.stream("ORDERS"))["config"]["max_msgs"] == limit
 
 
-async def test_a_refusal_is_seen_only_with_the_name_of_the_stream(broker: NatsBroker, native: EmbeddedServer) -> None:
-    async with account_on(native.url) as account:
-        await account.create("ORDERS")
-        wrong = Schedule(time=NO_ZONE, target="ORDERS.due")
-        await broker.publish("17", "ORDERS.s", schedule=wrong)
-        with pytest.raises(BadRequestError) as refused:
-            await broker.publish("17", "ORDERS.s", schedule=wrong, stream="ORDERS")
-        assert refused.value.err_code == 10189
-        assert await account.messages("ORDERS", "ORDERS.s") == []
-
-
 async def test_a_time_without_a_zone_is_stored_and_rejected_by_the_sidecar(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
@@ -76,15 +63,3 @@ async def test_a_time_without_a_zone_is_stored_and_rejected_by_the_sidecar(start
             )
         [event] = await eventually(lambda: running.of("ORDERS", ScheduleRejected))
         assert (event.schedule, event.rejection.code) == ("ORDERS.s", 10189)
-
-
-async def test_all_fires_of_a_schedule_have_its_correlation(broker: NatsBroker, native: EmbeddedServer) -> None:
-    async with account_on(native.url) as account:
-        await account.create("ORDERS")
-        headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.due"}
-        await broker.publish("17", "ORDERS.s", stream="ORDERS", headers=headers)
-        other = {"Nats-Schedule": f"@at {in_seconds(0)}", "Nats-Schedule-Target": "ORDERS.other"}
-        await broker.publish("17", "ORDERS.o", stream="ORDERS", headers=other)
-        fires = await account.wait_for("ORDERS", "ORDERS.due", 2) + await account.wait_for("ORDERS", "ORDERS.other")
-        assert len({header_value(fire.block, b"correlation_id") for fire in fires}) == 2
-        assert {header_value(fire.block, b"content-type") for fire in fires} == {b"text/plain"}

@@ -16,10 +16,8 @@ from nats_scheduler.client import (
     Diff,
     InvalidFileError,
     Kind,
-    NotServedError,
     PartlyAppliedError,
     Schedule,
-    StreamNotFoundError,
     at,
     every,
 )
@@ -123,24 +121,6 @@ async def test_a_schedule_that_has_fired_is_absent_also_if_it_is_purged_after_th
     assert world.last("S.a").body == b"body"
 
 
-async def test_a_diff_changes_nothing_and_says_what_apply_does() -> None:
-    world = World()
-    world.put(block(), b"old", "S.a")
-    world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.c")
-    diff = await diff_text(world, owner="ops", prune=True)
-    assert (diff.stream, diff.unchanged, diff.unlisted) == ("S", 0, 0)
-    assert actions(diff) == {"S.a": Action.REPLACE, "S.b": Action.ADD, "S.c": Action.REMOVE}
-    changed = {one.name: (one.old, one.new) for one in diff.steps[0].differences}
-    assert changed == {"Nats-Schedule-X-Owner": ((), (b"ops",)), "body": ((b"old",), (b"body",))}
-    assert world.stream.last("S.b") is None
-    assert (await diff_text(world, owner="ops")).unlisted == 1
-    applied = await apply_text(world, owner="ops", prune=True)
-    assert applied.diff == diff
-    kinds = {one.subject: (one.kind, one.author) for one in applied.changes}
-    assert kinds == {"S.a": (Kind.EDITED, ME), "S.b": (Kind.ADDED, ME), "S.c": (Kind.REMOVED, ME)}
-    assert actions(await diff_text(world, owner="ops", prune=True)) == {}
-
-
 async def test_the_documents_of_several_owners_are_one_diff() -> None:
     world, at = World(), NEVER.removeprefix("@at ")
     ours = json.dumps({"stream": "S", "owner": "ops", "schedules": [{"subject": "S.b", "at": at, "target": "S.o"}]})
@@ -190,15 +170,6 @@ async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
     for given, error in wrong:
         with pytest.raises(error):
             await diff_text(world, **given)
-
-
-async def test_a_stream_that_is_missing_or_not_served_is_the_error_of_every_operation() -> None:
-    world = World()
-    with pytest.raises(StreamNotFoundError):
-        await planned(world.store, "T", TEXT.replace("stream: S", "stream: T"), None, prune=False, takes_over=False)
-    world.store.wire.add_stream({"name": "U", "subjects": ["U.>"]})
-    with pytest.raises(NotServedError):
-        await export_text(world.store, "U", ">", None, "yaml")
 
 
 async def test_what_another_client_changes_meanwhile_is_named_and_the_others_are_done() -> None:

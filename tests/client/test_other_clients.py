@@ -13,9 +13,9 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.processes import ChildProcess, clean_environment
-from tests.harness.servers import V2_11, V2_14, V2_15
+from tests.harness.servers import V2_11
 from tests.harness.toolchains import CLIENTS, PROGRAMS
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
@@ -90,34 +90,12 @@ async def only_the_replacement(account: Account) -> bool:
     return True
 
 
-async def ended_for_good(account: Account) -> None:
-    """Check that the ended schedule fires no more, by another one that fires later than it would."""
-    before = len(await fires_of(account, "pulse"))
-    later = {"Nats-Schedule": f"@at {in_seconds(1.5)}", "Nats-Schedule-Target": "orders.later"}
-    await account.publish("orders.schedules.later", later)
-    await account.wait_for("ORDERS", "orders.later")
-    assert len(await fires_of(account, "pulse")) == before
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_program_runs_with_a_sidecar(start_server: StartServer, client: str, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     async with sidecar_on(server.url), account_on(server.url) as account:
         await runs(client, server.url, tmp_path, by_argument=True)
         await left_as_the_program_says(account)
-        await ended_for_good(account)
-
-
-@pytest.mark.parametrize("version", [V2_14, V2_15])
-@pytest.mark.parametrize("client", CLIENTS)
-async def test_the_same_program_runs_on_a_server_that_fires_by_itself(
-    start_server: StartServer, client: str, version: str, tmp_path: Path
-) -> None:
-    server = await start_server(version)
-    async with account_on(server.url) as account:
-        await runs(client, server.url, tmp_path, by_argument=False)
-        await left_as_the_program_says(account)
-        await ended_for_good(account)
 
 
 def test_each_folder_of_examples_is_run() -> None:

@@ -70,19 +70,6 @@ def spelling(wanted: Wanted, scene: Serving) -> str:
         return NONE
 
 
-def test_the_error_says_plainly_that_nothing_would_fire_it() -> None:
-    unknown = serving(4, Sidecar.UNKNOWN, (ADR51,), native=True)
-    crontab = "only a sidecar reads a pattern of crontab, and this user may not ask whether one runs"
-    for when, scene, text in (
-        (EVERY, ALONE_2_12, "a server of 2.12 fires @at only, and no sidecar answers"),
-        (EVERY.policies(limit=3), ALONE_2_14, "only a sidecar heeds X-Limit, and no sidecar answers"),
-        (cron("0 9 * * L5", syntax="crontab"), unknown, crontab),
-    ):
-        with pytest.raises(NotServedError) as refused:
-            spelled(Wanted(when, "orders.out"), scene, NOW)
-        assert str(refused.value) == f"nothing would fire this schedule on stream ORDERS: {text}"
-
-
 def test_all_that_is_said_is_in_the_block() -> None:
     wanted = Wanted(
         cron("0 9 * * 1-5", "Europe/Berlin", syntax="crontab").policies(missed="all"),

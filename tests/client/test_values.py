@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nats_scheduler.client import Delivered, InvalidScheduleError, delivered, every
-from nats_scheduler.client.hourly_to_monthly import daily
 from nats_scheduler.client.schedule_block import Wanted, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
@@ -78,12 +77,6 @@ def test_a_fire_and_a_change_have_their_times() -> None:
     assert (said.at, said.fire_times, said.author.name) == (NOON, (NOON,), "me")
     assert (said.notes, [(one.code, one.what) for one in said.findings]) == (("a",), [("copied", "it is b")])
     assert (said.before, said.sequence) == (7, 7)
-
-
-def test_the_words_of_a_stored_schedule_can_be_stored_again() -> None:
-    when = daily(datetime(2026, 1, 1, 9, tzinfo=UTC).time(), "Europe/Berlin")
-    block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT)
-    assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT) == block
 
 
 NEXT = "2027-01-15T09:00:00.000000001+01:00"

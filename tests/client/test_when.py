@@ -225,15 +225,6 @@ def test_a_time_with_a_zone_is_an_instant_and_comes_back() -> None:
     assert datetime_of(-1) == datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
 
-def test_a_time_without_a_zone_is_refused_with_what_to_write() -> None:
-    with pytest.raises(ValueError, match=r"tzinfo=UTC") as refused:
-        instant_of(datetime(2026, 11, 20, 9, 30), "the time")  # noqa: DTZ001
-    assert str(refused.value) == (
-        "the time of 2026-11-20T09:30:00 has no time zone: write datetime(2026, 11, 20, 9, 30, tzinfo=UTC) "
-        'or datetime(2026, 11, 20, 9, 30, tzinfo=ZoneInfo("Europe/Berlin"))'
-    )
-
-
 def test_durations_are_exact_and_bounded() -> None:
     assert nanoseconds_of(timedelta(days=1, microseconds=1), "the delay") == 86_400 * SECOND + 1_000
     longest = timedelta(microseconds=MAX_DURATION_NS // 1_000)
