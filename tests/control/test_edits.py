@@ -15,7 +15,7 @@ from nats_scheduler.control.errors import (
     NotPossibleError,
     RejectedError,
 )
-from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
+from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, pause, resume
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.findings import Code
 from nats_scheduler.message.headers import header_value, with_header
@@ -30,12 +30,6 @@ AUTHOR = Author("jane", "why not")
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
-
-
-async def test_an_addition_is_recorded_with_its_author(world: World) -> None:
-    change = await add(world.store, "S", SUBJECT, block(), b"body", author=AUTHOR)
-    assert (change.kind, change.author, change.at) == (Kind.ADDED, AUTHOR, world.time)
-    assert world.store.recorded == [change]
 
 
 @pytest.mark.parametrize("name", HIDING)
@@ -158,15 +152,6 @@ async def test_an_addition_replaces_only_the_version_that_is_expected() -> None:
         await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", expected=change.after, replace=True)
 
 
-async def test_policies_that_have_no_effect_are_named() -> None:
-    policies = {"Nats_Schedule_X_Owner": "team", "Nats_Schedule_X_Missed": "skip"}
-    change = await add(World(is_native=True).store, "S", SUBJECT, block(**policies), b"body")
-    (found,) = change.findings
-    assert found.code is Code.POLICIES_IGNORED
-    assert found.what.endswith("since no server knows them: X-Missed skip")
-    assert (await add(World().store, "S", SUBJECT, block(**policies), b"body")).findings == ()
-
-
 async def test_a_plain_message_is_not_overwritten_by_accident(world: World) -> None:
     world.put(b"", b"an order")
     with pytest.raises(AlreadyExistsError, match="no schedule"):
@@ -279,15 +264,6 @@ async def test_an_edit_of_the_pattern_begins_anew(world: World) -> None:
     assert change.notes == ()
 
 
-async def test_the_same_interval_in_other_words_keeps_the_fire_times(world: World) -> None:
-    world.put(block("@every 1h"))
-    first = (await world.found()).timetable().first_fire()
-    world.after(600)
-    await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 60m")]))
-    found = await world.found()
-    assert (found.pattern, found.timetable().first_fire()) == ("@every 60m", first)
-
-
 async def test_an_anchor_goes_with_the_grid_that_it_was_for(world: World) -> None:
     world.put(block("@every 1h", Nats_Schedule_X_Anchor="2026-11-20T12:00:00Z"))
     change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"0 0 5 * * *")]))
@@ -349,19 +325,6 @@ async def test_an_edit_of_another_version_than_expected_is_a_conflict(world: Wor
     assert raised.value.sequence == second
 
 
-async def test_a_rejected_schedule_can_be_mended(world: World) -> None:
-    world.put(block("@every 1x"))
-    await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 1h")]))
-    assert (await world.found()).definition is not None
-
-
-async def test_what_else_begins_anew_is_said() -> None:
-    world = World(allow_msg_ttl=True)
-    world.put(block("0 0 5 * * *", Nats_Schedule_X_Limit="3", Nats_TTL="1h"))
-    change = await edit(world.store, "S", SUBJECT, Edit(body=b"new"))
-    assert change.notes == ("X-Limit counts the fires from now on", "the Nats-TTL of the schedule begins anew")
-
-
 async def test_a_schedule_that_has_a_message_id_can_be_edited(world: World) -> None:
     world.put(block(Nats_Msg_Id="once"))
     change = await edit(world.store, "S", SUBJECT, Edit(body=b"new"))
@@ -380,12 +343,6 @@ async def test_any_schedule_is_removed_with_its_older_versions() -> None:
         change = await remove(world.store, "S", SUBJECT, author=AUTHOR)
         assert (change.kind, change.before, change.after, change.author) == (Kind.REMOVED, sequence, None, AUTHOR)
         assert (len(world.stream), world.store.recorded) == (0, [change])
-
-
-async def test_a_dry_run_of_a_removal_removes_nothing(world: World) -> None:
-    world.put(block())
-    change = await remove(world.store, "S", SUBJECT, dry_run=True)
-    assert (change.kind, len(world.stream), world.store.recorded) == (Kind.REMOVED, 1, [])
 
 
 async def test_a_dry_run_is_refused_for_a_permission_that_is_known_to_be_missing(world: World) -> None:
@@ -448,13 +405,6 @@ async def test_the_phase_of_an_interval_survives_a_pause(world: World) -> None:
     assert resumed.notes == ()
 
 
-async def test_an_anchor_that_is_there_is_kept(world: World) -> None:
-    world.put(block("@every 1h", Nats_Schedule_X_Anchor="2026-11-20T00:30:00Z"))
-    assert (await pause(world.store, "S", SUBJECT)).notes == ()
-    await resume(world.store, "S", SUBJECT)
-    assert (await world.found()).timetable().first_fire() == instant("2026-11-20T12:30:00Z")
-
-
 async def test_a_server_that_fires_begins_the_interval_anew() -> None:
     world = World(is_native=True)
     world.put(block("@every 1h"))
@@ -481,18 +431,6 @@ async def test_a_pause_never_rolls_up_the_stream(world: World) -> None:
     with pytest.raises(NotPossibleError, match="which would remove other messages"):
         await pause(world.store, "S", SUBJECT)
     assert world.last().sequence == sequence
-
-
-async def test_a_portable_schedule_on_a_native_stream_keeps_its_phase() -> None:
-    world = World(is_native=True)
-    world.put(block("@every 1h", "X-"))
-    await pause(world.store, "S", SUBJECT)
-    assert header_value(world.last().block, b"X-Nats-Schedule-X-Anchor") == b"2026-11-20T13:00:00Z"
-
-
-async def test_a_schedule_that_was_paused_by_hand_has_lost_its_phase(world: World) -> None:
-    world.put(block("@every 1h").replace(b"Schedule:", b"Schedule-X-Paused:"))
-    assert (await resume(world.store, "S", SUBJECT)).notes == (PHASE_LOST,)
 
 
 async def test_a_time_that_has_passed_fires_at_once(world: World) -> None:
@@ -558,32 +496,9 @@ async def test_a_version_that_is_not_expected_stays(world: World) -> None:
     await resume(world.store, "S", SUBJECT, expected=sequence + 1)
 
 
-async def test_a_dry_run_says_what_a_pause_would_do(world: World) -> None:
-    sequence = world.put(block("@every 1h"))
-    change = await pause(world.store, "S", SUBJECT, dry_run=True)
-    assert (change.kind, change.after, len(change.notes)) == (Kind.PAUSED, sequence, 1)
-    assert (world.last().sequence, world.store.recorded) == (sequence, [])
-
-
 async def test_a_rejected_schedule_can_be_paused_but_not_resumed(world: World) -> None:
     world.put(block("nonsense"))
     change = await pause(world.store, "S", SUBJECT)
     assert change.notes[0].startswith("it is rejected, paused or not")
     with pytest.raises(RejectedError):
         await resume(world.store, "S", SUBJECT)
-
-
-async def test_a_pause_whose_answer_is_lost_is_done_once() -> None:
-    for lost in (Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE):
-        world = World()
-        sequence = world.put(block("@every 1h"))
-        world.store.wire.faults.append(lost)
-        assert (await pause(world.store, "S", SUBJECT)).after == sequence + 1
-        world.store.wire.faults.append(lost)
-        assert (await resume(world.store, "S", SUBJECT)).after == sequence + 2
-
-
-async def test_the_limit_that_counts_anew_is_said(world: World) -> None:
-    world.put(block("0 0 5 * * *", Nats_Schedule_X_Limit="3"))
-    await pause(world.store, "S", SUBJECT)
-    assert (await resume(world.store, "S", SUBJECT)).notes == ("X-Limit counts the fires from now on",)

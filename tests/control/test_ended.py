@@ -70,13 +70,6 @@ async def test_the_next_schedule_is_added_in_place_of_one_that_has_fired(replace
     assert world.last().body == b"next"
 
 
-async def test_a_schedule_in_the_same_words_is_added_again_when_the_one_before_has_fired() -> None:
-    world, sequence = overdue()
-    fired(world, sequence)
-    change = await add(world.store, "S", SUBJECT, block(ONCE), b"body")
-    assert (change.kind, world.last().sequence) == (Kind.ADDED, change.after)
-
-
 async def test_it_is_added_too_if_the_purge_comes_between() -> None:
     world, sequence = overdue()
     fired(world, sequence)
@@ -279,18 +272,6 @@ async def test_what_is_long_overdue_is_not_waited_for_when_it_is_changed_or_repl
         world, _sequence = overdue(seconds=10 + late, retention="workqueue")
         assert (await added(world, replace=True)).kind is Kind.EDITED
         assert len(world.store.wire.waits) == waits
-
-
-async def test_it_counts_from_when_it_was_due_and_not_from_when_it_was_stored() -> None:
-    world, _sequence = overdue(NEXT, seconds=71, retention="workqueue")
-    await remove(world.store, "S", SUBJECT)
-    assert len(world.store.wire.waits) == len(SETTLING_WAITS_SECONDS)
-
-
-async def test_the_next_schedule_waits_for_the_purge_of_one_that_fired_late() -> None:
-    world, _sequence = overdue(seconds=SETTLING_LIMIT_NS / SECOND + 11, retention="workqueue")
-    world.store.wire.waited_for.append(partial(world.stream.purge, SUBJECT))
-    assert (await added(world)).kind is Kind.ADDED
 
 
 async def test_a_read_that_fails_after_a_removal_does_not_say_that_nothing_was_done() -> None:

@@ -19,7 +19,7 @@ from nats_scheduler.control.errors import (
     RejectedError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.fire_requests import NOTHING_MISSING, PORTABLE_NAMES, STORED_ALREADY, backfill, fire
+from nats_scheduler.control.fire_requests import NOTHING_MISSING, PORTABLE_NAMES, backfill, fire
 from nats_scheduler.control.past import StoredRange, known_from, stored_fires
 from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.store_port import EVER
@@ -31,7 +31,7 @@ from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block, instant
@@ -112,16 +112,6 @@ async def test_a_fire_whose_answer_is_lost_is_stored_once() -> None:
         assert world.store.recorded == [change]
 
 
-async def test_a_request_that_is_repeated_is_stored_once(world: World) -> None:
-    world.put(block())
-    at = world.time - SECOND
-    assert (await fire(world.store, "S", SUBJECT, at=at)).kind is Kind.FIRED
-    world.after(5)
-    again = await fire(world.store, "S", SUBJECT, at=at)
-    assert (again.kind, again.fires, again.notes) == (Kind.UNCHANGED, (), (STORED_ALREADY,))
-    assert (len(fires_in(world)), len(world.store.recorded)) == (1, 1)
-
-
 async def test_a_fire_that_is_never_answered_is_unknown(world: World) -> None:
     world.put(block())
     world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
@@ -154,12 +144,6 @@ async def test_what_cannot_be_fired_is_refused() -> None:
     world.put(block())
     with pytest.raises(NotPossibleError, match="in the future"):
         await fire(world.store, "S", SUBJECT, at=world.time + SECOND)
-
-
-async def test_a_dry_run_fires_nothing(world: World) -> None:
-    world.put(block())
-    change = await fire(world.store, "S", SUBJECT, dry_run=True)
-    assert (change.kind, fires_in(world), world.store.recorded) == (Kind.FIRED, [], [])
 
 
 async def test_a_dry_run_of_a_fire_needs_the_permission_for_the_target(world: World) -> None:
@@ -354,14 +338,6 @@ async def test_what_the_stream_does_not_show_any_more_is_left_out() -> None:
     assert any("the stream does not show what was stored then" in note for note in change.notes)
 
 
-async def test_a_dry_run_fills_nothing_in(world: World) -> None:
-    hourly(world, Missed="skip")
-    world.after(3 * 3600)
-    change = await filled(world, NOON, world.time, dry_run=True)
-    assert (change.kind, hours(change)) == (Kind.BACKFILLED, [1, 2])
-    assert (fires_in(world), world.store.recorded) == ([], [])
-
-
 async def test_what_a_sidecar_stores_meanwhile_is_not_stored_twice(world: World) -> None:
     sequence = hourly(world, Missed="skip")
     world.after(3.5 * 3600)
@@ -391,12 +367,6 @@ async def test_a_schedule_that_is_changed_meanwhile_ends_it(world: World) -> Non
     with pytest.raises(ConflictError):
         await filled(world, NOON, world.time)
     assert len(fires_in(world)) == 1
-
-
-async def test_times_between_minutes_are_found(world: World) -> None:
-    hourly(world, "@every 90m", Missed="skip")
-    world.after(6 * 3600)
-    assert hours(await filled(world, NOON + 2 * HOUR, NOON + 3 * HOUR + MINUTE)) == [3]
 
 
 # -- past fires of which nothing certain is known count as unknown, and never as missing ---------------------------

@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.control.carrying_out import carry_out
-from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.declared import Declared, Readable
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.pausing import pause, resume
 from nats_scheduler.control.plan import Action, Difference, Plan, planning
-from nats_scheduler.message.dialect import ADR51, PORTABLE
-from nats_scheduler.message.findings import Code
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.policies import PolicyText
 from nats_scheduler.message.schedule_form import ScheduleForm
 from tests.control.memory_schedules import Fault
@@ -96,11 +93,6 @@ async def test_a_change_shows_each_header_before_and_after() -> None:
     assert await applied(world, wanted) == NOTHING
 
 
-async def test_the_order_of_headers_is_no_change(world: World) -> None:
-    world.put(block_of(("Nats-Schedule-Target", "S.out"), ("Nats-Msg-Id", "17"), ("Nats-Schedule", "@every 1h")))
-    assert await planned(world, declared()) == NOTHING
-
-
 # -- fire times ------------------------------------------------------------------------------------------------------
 
 
@@ -113,13 +105,6 @@ async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid(w
         found = await world.found()
         assert (found.pattern, found.message.body) == (content.form.pattern, body)
         assert found.timetable().first_fire() == before.timetable().first_fire()
-
-
-async def test_another_interval_begins_anew(world: World) -> None:
-    await applied(world, declared())
-    world.after(600)
-    await applied(world, declared(hourly(pattern="@every 2h")))
-    assert header_value(world.last().block, b"Nats-Schedule-X-Anchor") is None
 
 
 async def test_a_time_that_has_passed_is_not_added_again(world: World) -> None:
@@ -188,11 +173,6 @@ async def test_the_file_pauses_and_resumes_if_it_says_so(world: World) -> None:
     assert (found.is_paused, found.timetable().first_fire()) == (False, due)
 
 
-async def test_a_new_schedule_may_be_paused_from_the_beginning(world: World) -> None:
-    assert await applied(world, declared(paused=True)) == NOTHING
-    assert (await world.found()).is_paused
-
-
 # -- owners ----------------------------------------------------------------------------------------------------------
 
 
@@ -228,12 +208,6 @@ async def test_a_schedule_of_another_owner_is_left_as_it_is(world: World) -> Non
 async def test_a_schedule_that_names_another_owner_than_its_file_is_a_fault() -> None:
     [fault] = (await planned(World(), declared(owned(HOURLY, "ops")), owner="billing")).faults
     assert (fault.header, "expected 'billing'" in fault.text) == ("Nats-Schedule-X-Owner", True)
-
-
-async def test_what_has_no_owner_is_adopted(world: World) -> None:
-    world.put(block("@every 1h"))
-    [step] = (await planned(world, declared(), owner="billing")).steps
-    assert step.differences == (Difference("Nats-Schedule-X-Owner", (), (b"billing",)),)
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -274,16 +248,6 @@ async def test_an_ordinary_message_is_not_overwritten(world: World) -> None:
     assert "no schedule is stored there" in fault.text
 
 
-async def test_policies_without_effect_are_noted_where_the_server_fires() -> None:
-    world = World(is_native=True)
-    wanted = hourly(policies=(PolicyText("X-Jitter", "5m"), PolicyText("X-Owner", "me")))
-    [step] = (await planned(world, declared(wanted))).steps
-    (found,) = step.findings
-    assert (found.code, "X-Jitter" in found.what, "X-Owner" in found.what) == (Code.POLICIES_IGNORED, True, False)
-    portable = replace(wanted, dialect=PORTABLE)
-    assert [step.findings for step in (await planned(world, declared(portable))).steps] == [()]
-
-
 # -- other clients, and what goes wrong ------------------------------------------------------------------------------
 
 
@@ -307,13 +271,6 @@ async def test_what_another_client_has_removed_is_not_replaced(world: World) -> 
     with pytest.raises(ConflictError):
         await carry_out(world.store, await world.store.served("S"), step)
     assert world.stream.last(SUBJECT) is None
-
-
-async def test_the_same_stored_by_another_client_is_no_conflict(world: World) -> None:
-    [step] = (await planned(world, declared())).steps
-    sequence = world.put(block("@every 1h"))
-    change = await carry_out(world.store, await world.store.served("S"), step)
-    assert (change.kind, change.after) == (Kind.UNCHANGED, sequence)
 
 
 async def test_what_was_edited_since_the_plan_is_neither_removed_nor_paused() -> None:

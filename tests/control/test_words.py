@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.control.errors import NotPossibleError, RejectedError
-from nats_scheduler.control.words import edited, is_same, is_same_pattern, publishable, publishable_again
+from nats_scheduler.control.words import edited, is_same, is_same_pattern
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.message.stored import StoredMessage
@@ -44,10 +44,6 @@ def test_an_edit_keeps_every_other_line_byte_for_byte() -> None:
     assert after == b"NATS/1.0\r\nA:1\r\nB: new\r\nno colon\r\nD: 4\r\n\r\n"
 
 
-def test_an_edit_of_a_message_without_headers_adds_them() -> None:
-    assert edited(b"", Edit(set=[(b"B", b"1")])) == b"NATS/1.0\r\nB: 1\r\n\r\n"
-
-
 def test_what_is_no_header_or_would_not_be_found_is_refused() -> None:
     for before, edit, reason in (
         (block_of(("Z", "1")), Edit(set=[(b"A", b"1\r\nB: 2")]), "line break"),
@@ -81,12 +77,6 @@ def test_a_value_that_hides_a_header_is_refused() -> None:
     hidden = block_of((TARGET, HIDING), (TTL, b"5m"))
     assert edited(hidden, Edit(set=[(b"A", b"1")])) == block_of((TARGET, HIDING), (TTL, b"5m"), (b"A", b"1"))
     assert edited(hidden, Edit(set=[(TARGET, b"s"), (TTL, b"6m")])) == block_of((TARGET, b"s"), (TTL, b"6m"))
-
-
-def test_what_is_stored_again_is_no_part_of_another_publish() -> None:
-    block = block_of(("A", "1"), ("Nats-Msg-Id", "i"), ("Nats-Batch-Id", "b"), ("Nats-Expected-Stream", "S"))
-    assert publishable(block) == block_of(("A", "1"), ("Nats-Msg-Id", "i"))
-    assert publishable_again(block) == block_of(("A", "1"))
 
 
 def test_patterns_are_compared_by_what_they_mean() -> None:
