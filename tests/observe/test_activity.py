@@ -9,10 +9,8 @@ from nats_scheduler.engine.events import FireConfirmed, FireStored
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.observe.activity import (
     MINUTES_KEPT,
-    SAMPLE_LEAD_NS,
     STREAMS_PER_UNIT,
     Activity,
-    LastMinutes,
     Minute,
     ReadFires,
     minute_of,
@@ -75,17 +73,6 @@ def test_a_fire_is_in_the_minute_in_which_it_was_counted() -> None:
     assert process.by_minute(NOON + 61 * MINUTE) == {60: 1}, "an hour later the place is another minute's"
 
 
-def test_a_sample_just_before_a_minute_belongs_to_it() -> None:
-    """A fire at the beginning of the minute is in it, and the sample does not delay that."""
-    process = Process()
-    process.fire()
-    process.sample(NOON + MINUTE - SAMPLE_LEAD_NS)
-    process.fire()
-    assert process.by_minute(NOON + MINUTE - SAMPLE_LEAD_NS // 2) == {0: 1}, "asked between the two"
-    process.fire()
-    assert process.by_minute(NOON + MINUTE) == {0: 1, 1: 2}
-
-
 def test_a_minute_has_all_that_was_counted_in_it() -> None:
     process = Process()
     for late in (0, 100 * MICROSECOND, 500 * MICROSECOND, 7 * MILLISECOND, 90 * SECOND):
@@ -106,15 +93,6 @@ def test_a_minute_has_all_that_was_counted_in_it() -> None:
     assert [one.lateness_max for one in process.activity.minutes(NOON + MINUTE, 2)] == [HOUR, 2 * MILLISECOND]
 
 
-def test_the_fires_of_one_stream_and_of_all() -> None:
-    process = Process()
-    process.fire_each(2 * STREAMS_PER_UNIT + 1)
-    process.fire(stream="S3")
-    found = {stream: process.by_minute(NOON, stream) for stream in (None, "S3", "none")}
-    assert found == {None: {0: 2 * STREAMS_PER_UNIT + 2}, "S3": {0: 2}, "none": {}}
-    assert (process.activity.is_known("S3"), process.activity.is_known("none")) == (True, False)
-
-
 def test_what_fires_while_a_sample_is_taken_is_counted_once() -> None:
     process = Process()
     process.fire_each(4 * STREAMS_PER_UNIT)
@@ -126,19 +104,6 @@ def test_what_fires_while_a_sample_is_taken_is_counted_once() -> None:
     next(second)
     assert len(list(first)) == 3, "a sample is taken in units"
     assert process.by_minute(NOON) == {0: 4 * STREAMS_PER_UNIT + 2}
-
-
-def test_a_sample_that_had_to_wait_goes_on_in_the_next_minute() -> None:
-    process = Process()
-    process.fire_each(2 * STREAMS_PER_UNIT)
-    clock = [NOON]
-    waiting = process.activity.sample(lambda: clock[0])
-    next(waiting)
-    clock[0] += MINUTE
-    process.sample(NOON + MINUTE)
-    process.fire(stream=f"S{2 * STREAMS_PER_UNIT - 1}")
-    assert len(list(waiting)) == 1
-    assert process.by_minute(NOON + MINUTE) == {0: 2 * STREAMS_PER_UNIT, 1: 1}
 
 
 def test_a_clock_that_is_set_loses_no_fire() -> None:
@@ -219,25 +184,6 @@ def counted(lateness: list[int]) -> Minute:
     return Minute(0, len(lateness), 0, 0, 0, tuple(counts), max(lateness, default=0))
 
 
-def with_counts(most: int, counts: dict[int, int]) -> Minute:
-    """Return a minute with the given numbers of fires in the buckets at these places."""
-    lateness = tuple(counts.get(place, 0) for place in range(len(BOUNDS) + 1))
-    return Minute(0, sum(lateness), 0, 0, 0, lateness, most)
-
-
-def test_a_quantile_is_interpolated_within_its_bucket() -> None:
-    one = with_counts(0, {0: 10, 1: 10, 2: 20})
-    found = [one.quantile(share) for share in (0.125, 0.25, 0.375, 0.5, 0.75, 1)]
-    assert found == [microseconds * MICROSECOND for microseconds in (250, 500, 750, 1_000, 1_250, 1_500)]
-    assert with_counts(800 * MICROSECOND, {1: 4}).quantile(0.5) == 650 * MICROSECOND, "the bucket ends at the greatest"
-    assert with_counts(100 * SECOND, {13: 4}).quantile(0.5) == 80 * SECOND
-    assert with_counts(0, {13: 4}).quantile(0.99) == 60 * SECOND, "of the last bucket only the beginning is known"
-    assert nothing_in(0).quantile(0.99) is None
-    usual = counted([300 * MICROSECOND] * 90 + [7 * MILLISECOND] * 10)
-    assert usual.quantile(0.5) == round(500 * MICROSECOND * 50 / 90)
-    assert 5 * MILLISECOND < (usual.quantile(0.99) or 0) <= 7 * MILLISECOND
-
-
 def test_a_quantile_lies_in_the_bucket_of_the_fire_with_that_rank_and_a_sum_is_of_all_fires() -> None:
     random = generator("quantiles of lateness")
     for _ in range(draws(30)):
@@ -267,12 +213,3 @@ def test_the_greatest_lateness_is_that_of_overdue_fires_too_and_quantiles_are_no
     read = ReadFires()
     read.take(overdue)
     assert [one.lateness_max for one in read.hour.last(START + 15 * SECOND, 1)] == [15 * SECOND]
-
-
-def test_it_is_known_since_the_minute_of_the_first_sample() -> None:
-    process = Process()
-    assert process.activity.since == NOON
-    process.sample(NOON + HOUR)
-    assert process.activity.since == NOON, "it goes on"
-    minutes = LastMinutes(NOON, [nothing_in(NOON - MINUTE), nothing_in(NOON)], since=NOON)
-    assert [minutes.is_known(one) for one in minutes.minutes] == [False, True]

@@ -12,7 +12,6 @@ from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.findings import Code
-from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.policies import policies_text
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.schedule_findings import schedule_findings
@@ -31,12 +30,10 @@ from nats_scheduler.observe.documents import (
     rejected_document,
     schedule_document,
 )
-from nats_scheduler.observe.explanations import ExplanationDocument, explanation_document, marked_fire_documents
+from nats_scheduler.observe.explanations import ExplanationDocument, explanation_document
 from nats_scheduler.observe.texts import schedule_words
-from nats_scheduler.schedule.clock_changes import NextFire
-from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.patterns import Syntax
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.read_back import read_schedule
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import message_on, schedule
@@ -176,43 +173,6 @@ def ignored(one: ListedSchedule) -> list[Code]:
     """Return whether it is found that the server ignores policies of a schedule."""
     found = [finding.code for finding in schedule_findings(one.known(RULES, None, START))]
     return [code for code in found if code is Code.POLICIES_IGNORED]
-
-
-def test_policies_are_part_of_the_document_of_a_schedule() -> None:
-    one = listed({"X-Limit": "3", "X-Anchor": "2026-01-01T00:30:00Z", "X-Owner": "billing", "X-Note": "ä"})
-    assert one.next_fire == START + 30 * MINUTE
-    assert policies_text(one.terms.policies) == "X-Anchor 2026-01-01T00:30:00Z, X-Limit 3"
-    assert ignored(one) == []
-
-
-def test_the_words_of_a_schedule_say_what_becomes_of_fires() -> None:
-    said = {
-        "X-Missed: once, X-Report: true": "",
-        "X-Missed: skip": "; what is more than 10s late is skipped",
-        "X-Missed: skip, X-Grace: 5m": "; what is more than 5m0s late is skipped",
-        "X-Missed: all": "; each missed fire is made up",
-        "X-Missed: all 7": "; of missed fires the latest 7 are made up",
-        "X-Missed: all 1": "",
-        "X-Overlap: skip": "; a fire is skipped while the one before is unfinished",
-        "X-Overlap: queue, X-Timeout: 2h": "; a fire waits while the one before is unfinished, for 2h0m0s at most",
-        "X-Overlap: allow, X-Timeout: 2h": "",
-        "X-Jitter: 30m": ", each sent up to 30m0s later, before the next",
-    }
-    words = {}
-    for text in said:
-        one = listed(dict(part.split(": ") for part in text.split(", ")))
-        words[text] = schedule_words(one.pattern, one.terms.policies, START)
-    assert words == {text: HOURLY + more for text, more in said.items()}
-
-
-def test_a_jittered_schedule_shows_when_its_next_fire_is_sent() -> None:
-    one = listed({"X-Jitter": "30m"})
-    sent = START + HOUR + delay_of("s.2", 2, START + HOUR, HOUR // 2)
-    assert (one.next_fire, one.sent) == (START + HOUR, sent)
-    (marked,) = marked_fire_documents(one.timetable, [NextFire(START + HOUR, None, 0)])
-    document = schedule_document("S", "emulated", one)["next_fire"]
-    assert document is not None
-    assert document["sent"] == marked["sent"] == format_rfc3339(sent)
 
 
 @pytest.mark.parametrize("fired_by", [FiredBy.SERVER, FiredBy.NONE])

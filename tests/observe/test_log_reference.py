@@ -4,7 +4,6 @@ Every test judges the lines that it has written (`tests/harness/log_lines.py`), 
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -18,7 +17,7 @@ from nats_scheduler.observe.reporter import Reporter
 from tests.harness.advisories import IN_EACH
 from tests.house import log_events as source
 from tests.observe.advisory_reference import PAGE, derived_part, page_with
-from tests.observe.log_reference import described_events, described_fields, fault_of
+from tests.observe.log_reference import described_events, described_fields
 
 
 @pytest.mark.slow
@@ -64,50 +63,6 @@ def test_the_schema_tells_the_kinds_apart_by_their_type_and_requires_every_key()
     for model in schema["$defs"].values():
         assert sorted(model["required"]) == sorted(model["properties"])
         assert all("description" in said for key, said in model["properties"].items() if key != "type")
-
-
-def test_a_name_is_followed_through_functions_and_refused_where_it_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def found(text: str) -> source.Written:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        folder.mkdir()
-        (folder / "sample.py").write_text(text)
-        monkeypatch.setattr(source, "PACKAGE", folder)
-        monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
-        source.calls.cache_clear()
-        return source.written(source.LEVELS | source.ALIASES)
-
-    try:
-        assert found(
-            "def _warn(self, kind, fields): self._log.warning(kind, **fields)\n"
-            "def problem(self, action, **fields): self._warn(action, fields)\n"
-            "def told(teller):\n"
-            "    teller.problem('called', f=1)\n"
-            "    write('chosen', g=1)\n"
-            "    logger().debug('directly', exc_info=error)\n"
-            "    teller._warn('in a dictionary', {'h': 1, **more})\n"
-            "def alert(kind, fields):\n"
-            "    def report(event): problem(kind, **fields(event))\n"
-            "TABLE = {1: alert(Code.COPIED, lambda event: {'i': event})}\n"
-        ) == {"called": {"f"}, "chosen": {"g"}, "directly": {"exception"}, "in a dictionary": {"h"}, "copied": {"i"}}
-        for text in (
-            "def f(name): logger().info('a' + name)",
-            "def f(given):\n    name = 'a'\n    logger().info(name)",
-            "def f(other, name): logger().info(name)",
-        ):
-            with pytest.raises(AssertionError, match="expected a text"):
-                found(text)
-    finally:
-        source.calls.cache_clear()
-
-
-def test_a_line_that_the_reference_does_not_describe_is_found() -> None:
-    assert fault_of("info", {"event": "can_serve_again", "stream": "S"}) is None
-    assert "is not described" in str(fault_of("info", {"event": "flown_away"}))
-    assert "has the level debug" in str(fault_of("debug", {"event": "can_serve_again", "stream": "S"}))
-    assert "has the fields" in str(fault_of("info", {"event": "can_serve_again"}))
-    assert "has the fields" in str(fault_of("info", {"event": "can_serve_again", "stream": "S", "at": 1}))
 
 
 def test_a_json_line_has_its_event_level_and_time_beside_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
