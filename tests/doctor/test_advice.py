@@ -21,11 +21,11 @@ from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import findings_on, of
-from tests.doctor.scenes import NEVER, SCENES, Build, configured, copied, emulated, schedule
+from tests.doctor.scenes import SCENES, Build, emulated, schedule
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.processes import clean_environment
-from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_12, V2_14, V2_15
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_14, V2_15
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
@@ -201,91 +201,6 @@ async def followed(server: EmbeddedServer, stream: str, home: Path, code: Code, 
 
 
 LIMITED = {"max_msgs": 100, "discard": "new"}
-
-LAYOUTS: Mapping[str, tuple[Code, str, Build]] = {
-    "a window on a stream whose max_age is shorter than the usual one": (
-        Code.SHORT_DUPLICATE_WINDOW,
-        V2_11,
-        configured("@hourly", duplicate_window=1_000_000_000, max_age=60_000_000_000),
-    ),
-    "a schedule that repeats, and whose stream removes it before its first fire": (
-        Code.SCHEDULE_ENDS_EARLY,
-        V2_11,
-        configured("@every 200h", max_age=3_600_000_000_000),
-    ),
-    "a window that cannot be longer than max_age": (
-        Code.SHORT_DUPLICATE_WINDOW,
-        V2_11,
-        configured("@hourly", duplicate_window=1_000_000_000, max_age=2_000_000_000),
-    ),
-}
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("layout", LAYOUTS)
-async def test_it_does_so_in_other_layouts(
-    shared_server: SharedServer, stream_name: str, home: Path, layout: str
-) -> None:
-    code, version, build = LAYOUTS[layout]
-    await followed(await shared_server(version), stream_name, home, code, build)
-
-
-@pytest.mark.deep
-async def test_a_mirror_is_made_anew_with_a_filter(shared_server: SharedServer, stream_name: str, home: Path) -> None:
-    server = await shared_server(V2_11)
-    async with account_on(server.url) as account:
-        await copied("workqueue", "mirror")(account, stream_name)
-        (found,) = of(await findings_on(server, stream_name), Code.COPIES_REMOVE_SCHEDULES)
-        assert found.command.startswith(f"nats stream rm {stream_name}-copy, and create it again with a filter")
-        await Operator(account, server, home).types(stream_name, found.command)
-        mirror = {"name": stream_name, "filter_subject": f"{stream_name}.out"}
-        await account.create(f"{stream_name}-copy", subjects=[], allow_msg_schedules=False, mirror=mirror)
-        await account.publish(f"{stream_name}.s", schedule(stream_name))
-        await gone(server, stream_name, Code.COPIES_REMOVE_SCHEDULES)
-
-
-@pytest.mark.deep
-async def test_a_stream_that_will_not_load_can_be_backed_up(
-    shared_server: SharedServer, stream_name: str, home: Path
-) -> None:
-    server = await shared_server(SCENES[Code.DEFECT_STREAM_LOST].version)
-    async with account_on(server.url) as account:
-        info = await account.create(stream_name, storage="file")
-        await account.api.call(f"STREAM.UPDATE.{stream_name}", {**info["config"], "sealed": True})
-        (found,) = of(await findings_on(server, stream_name), Code.DEFECT_STREAM_LOST)
-        await Operator(account, server, home).types(stream_name, found.command)
-    assert (home / "backup" / "backup.json").exists()
-
-
-@pytest.mark.deep
-async def test_discard_old_keeps_a_stream_loadable(shared_server: SharedServer, stream_name: str, home: Path) -> None:
-    server = await shared_server(V2_12)
-    async with account_on(server.url) as account:
-        await configured(discard="new")(account, stream_name)
-        (found,) = of(await findings_on(server, stream_name), Code.DEFECT_STREAM_LOST)
-        await Operator(account, server, home).types(stream_name, found.command)
-        await gone(server, stream_name, Code.DEFECT_STREAM_LOST)
-
-
-@pytest.mark.deep
-async def test_a_target_without_a_stream_gets_one(start_server: StartServer, home: Path) -> None:
-    server = await start_server(V2_11)
-    headers = {"X-Nats-Schedule": NEVER, "X-Nats-Schedule-X-Target": "jobs.run"}
-    async with (
-        account_on(server.url) as account,
-        sidecar_on(server.url, allowed_targets_elsewhere=("CRON=jobs.>",)) as running,
-    ):
-        await emulated(account, "CRON")
-        await account.publish("CRON.s", headers)
-        await running.ready("CRON")
-
-        async def is_reported() -> list[Finding]:
-            return of(await findings_on(server), Code.TARGET_WITHOUT_STREAM)
-
-        (found,) = await eventually(is_reported, describe="the target without a stream is reported")
-        await Operator(account, server, home).types("CRON", found.command)
-        assert await is_reported() == []
-
 
 # -- schedules that nothing fires --------------------------------------------------------------------------------------
 

@@ -19,23 +19,18 @@ from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on, findings_on, of
 from tests.doctor.scenes import (
-    NEVER,
     SCENES,
-    configured,
-    consumed,
     consumer,
     copied,
-    copied_beside_a_consumer,
     copy,
     emulated,
     schedule,
-    stored,
     twice,
     unflagged,
 )
 from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.flagged import FLAGGED
-from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
+from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually
 
 
@@ -72,16 +67,6 @@ async def test_it_is_reported_where_it_is_wrong_and_not_where_it_is_right(
         await scene.right(account, right)
         others = await found_on(shared_server, right, version)
     assert of(others, code) == of(others, Code.NOT_EXAMINED) == of(others, Code.NO_ANSWER) == []
-
-
-async def test_a_copy_of_an_interest_stream_removes_only_what_no_consumer_receives(
-    shared_server: SharedServer, stream_name: str, account: Account
-) -> None:
-    for receives_schedules in (True, False):
-        name = f"{stream_name}-{receives_schedules}"
-        await copied_beside_a_consumer(receives_schedules=receives_schedules)(account, name)
-        removed = of(await found_on(shared_server, name), Code.COPIES_REMOVE_SCHEDULES)
-        assert bool(removed) is not receives_schedules
 
 
 TAKES = (Code.CONSUMER_TAKES_SCHEDULES, Code.COPIES_REMOVE_SCHEDULES, Code.COPIED)
@@ -125,66 +110,6 @@ async def test_a_consumer_of_one_of_the_subjects_of_a_work_queue_takes_schedules
         await account.publish(f"{one}.{headers_on}.a", schedule(one, **target))
         found = of(await found_on(shared_server, one), Code.CONSUMER_TAKES_SCHEDULES)
         assert [each.subject for each in found] == ([f"{one}.{headers_on}.a"] if wrong else [])
-
-
-async def test_a_consumer_of_all_that_a_work_queue_stores_is_reported_before_a_schedule_is_stored(
-    shared_server: SharedServer, stream_name: str, account: Account
-) -> None:
-    for number, (subjects, filter_subject, wrong) in enumerate(
-        [
-            (("{}.ev.>", "{}.sch.>"), "{}.>", True),
-            (("{}.ev.>", "{}.sch.>"), "{}.*.a", False),
-            (("{}.ev.a", "{}.sch.a"), "{}.*.a", True),
-        ]
-    ):
-        name = f"{stream_name}-{number}"
-        await emulated(account, name, retention="workqueue", subjects=[one.format(name) for one in subjects])
-        await consumer(account, name, filter_subject.format(name))
-        assert bool(of(await found_on(shared_server, name), Code.CONSUMER_TAKES_SCHEDULES)) is wrong, filter_subject
-
-
-async def test_a_stream_that_a_later_release_does_not_load_is_reported(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    """2.12.8 still accepts schedules together with `discard: new`."""
-    async with account_on((await shared_server(V2_12)).url) as account:
-        await configured(discard="new")(account, stream_name)
-        (found,) = of(await found_on(shared_server, stream_name, V2_12), Code.DEFECT_STREAM_LOST)
-        assert found.command == f"nats stream edit {stream_name} --discard old, before you upgrade"
-        await stored()(account, f"{stream_name}-old")
-        assert of(await found_on(shared_server, f"{stream_name}-old", V2_12), Code.DEFECT_STREAM_LOST) == []
-
-
-async def test_a_ttl_that_ends_before_the_fire_is_reported_with_what_to_do(
-    shared_server: SharedServer, stream_name: str, account: Account
-) -> None:
-    await configured(allow_msg_ttl=True)(account, stream_name)
-    await account.publish(f"{stream_name}.short", schedule(stream_name, NEVER, **{"Nats-TTL": "1h"}))
-    (found,) = of(await found_on(shared_server, stream_name), Code.SCHEDULE_ENDS_EARLY)
-    assert found.subject == f"{stream_name}.short"
-    assert found.what.startswith(f"{stream_name}.short: its own Nats-TTL ends it at ")
-    assert found.command == "publish it again with a longer Nats-TTL"
-
-
-async def test_a_limit_of_bytes_that_is_near_is_reported(
-    shared_server: SharedServer, stream_name: str, account: Account
-) -> None:
-    await configured(max_bytes=100_000)(account, stream_name)
-    await account.publish(f"{stream_name}.large", body=bytes(50_000))
-    assert of(await found_on(shared_server, stream_name), Code.EVICTS_SOON) == []
-    await account.publish(f"{stream_name}.large", body=bytes(45_000))
-    (found,) = of(await found_on(shared_server, stream_name), Code.EVICTS_SOON)
-    assert found.what.startswith("max_bytes is 100000 and 95")
-    assert found.command == f"nats stream edit {stream_name} --max-bytes 200000"
-
-
-async def test_a_target_that_no_consumer_of_an_interest_stream_receives_is_reported(
-    shared_server: SharedServer, stream_name: str, account: Account
-) -> None:
-    await consumed("interest", "s")(account, stream_name)
-    (found,) = of(await found_on(shared_server, stream_name), Code.NO_INTEREST)
-    assert found.subject == f"{stream_name}.out"
-    assert found.command == f"nats consumer add {stream_name} NAME --filter {stream_name}.out --pull --defaults"
 
 
 async def test_what_is_not_read_because_there_is_too_much_is_noted(
