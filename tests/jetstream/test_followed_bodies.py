@@ -55,14 +55,6 @@ def test_they_end_if_very_many_come_within_a_second(seconds: float, ends: bool) 
     assert found == [False] * (MAX_BODIES_PER_SECOND - 1) + [ends]
 
 
-def test_each_body_is_judged_by_its_size_also_the_one_at_which_the_time_is_looked_at() -> None:
-    bodies = bodies_of(REPLACED)
-    bodies.begin()
-    for _ in range(MAX_BODIES_PER_SECOND - 1):
-        assert not bodies.end_if_costly(SMALL, now=0.0)
-    assert bodies.end_if_costly(LARGE, now=0.0)
-
-
 def test_where_the_owner_wants_them_none_is_too_large() -> None:
     bodies = bodies_of({}, are_wanted=True)
     assert not bodies.end_if_costly(LARGE, now=0.0)

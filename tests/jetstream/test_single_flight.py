@@ -73,17 +73,6 @@ async def test_who_asks_at_the_same_time_gets_the_result_of_one_work() -> None:
     assert await works.ask() == 2, "it is not kept"
 
 
-async def test_a_result_is_kept_for_its_time_from_the_end_of_the_work_on() -> None:
-    works = Works(kept_seconds=10.0)
-    [asking] = await works.asked()
-    works.now = 100.0
-    works.end()
-    assert await asking == 1
-    for now, number in ((109.9, 1), (110.0, 2)):
-        works.now = now
-        assert await works.ask() == number
-
-
 async def test_an_error_is_that_of_all_who_wait_and_is_not_kept() -> None:
     works = Works(kept_seconds=10.0)
     works.end()
@@ -161,26 +150,6 @@ async def test_who_names_an_instant_gets_a_result_of_work_that_began_after_it() 
     assert await works.ask(since=1.0) == 3
 
 
-async def test_an_error_of_work_that_began_too_early_concerns_the_others_only() -> None:
-    works = Works()
-    [before] = await works.asked()
-    [after] = await works.asked(since=0.0)
-    works.error = ValueError("no")
-    works.end()
-    with pytest.raises(ValueError, match="no"):
-        await before
-    works.error = None
-    assert await after == 2
-
-
-async def test_a_kept_result_is_enough_for_who_would_not_wait_for_work_in_progress() -> None:
-    works = Works(kept_seconds=10.0)
-    [before] = await works.asked()
-    [after] = await works.asked(since=0.0)
-    works.end()
-    assert [await before, await after] == [1, 1]
-
-
 async def test_what_was_begun_before_it_expired_is_given_to_nobody_who_asks_later() -> None:
     works = Works(kept_seconds=10.0)
     works.end()
@@ -210,17 +179,3 @@ async def test_works_for_different_keys_are_kept_up_to_a_number_and_what_runs_is
     of_b, of_c = flights.of("b"), flights.of("c")
     assert flights.of("a") is not running, "it was asked for before b and c"
     assert (flights.of("c") is of_c, flights.of("b") is of_b) == (True, False)
-
-
-async def test_all_keys_expire_and_are_closed() -> None:
-    works, flights = Works(kept_seconds=1_000.0), SingleFlights[int](10)
-    works.end()
-    assert [await flights.of(key).get(works.do) for key in "aab"] == [1, 1, 2]
-    flights.expire()
-    assert [await flights.of(key).get(works.do) for key in "ab"] == [3, 4]
-    works.hold()
-    for key in "cd":
-        with pytest.raises(UnfinishedError):
-            await flights.of(key).get(works.do, patience=0)
-    await flights.close()
-    assert nothing_runs()

@@ -96,11 +96,6 @@ def test_where_the_server_keeps_the_flag_it_has_to_show() -> None:
     assert is_in_force(ASKED, {**KEPT, FLAG: True}, closely=False, echoed=True)
 
 
-def test_a_purge_that_is_denied_can_not_have_been_allowed_again() -> None:
-    assert not is_in_force(ASKED, {**KEPT, "deny_purge": True}, closely=False, echoed=False)
-    assert is_in_force({**ASKED, "deny_purge": True}, KEPT, closely=False, echoed=False), "servers imply false"
-
-
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 async def test_a_stream_is_described_alike_by_all_answers(
     shared_server: SharedServer, stream_name: str, version: str
