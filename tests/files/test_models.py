@@ -8,12 +8,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from nats_scheduler.control.declared import Declared, declare, dialect_of, policy_key
+from nats_scheduler.control.declared import policy_key
 from nats_scheduler.files.file_reading import read_files
 from nats_scheduler.files.models import files_schema
-from nats_scheduler.files.writing import stream_document
 from nats_scheduler.message.policies import POLICY_NAMES
-from tests.harness.blocks import block_of
 
 VALIDATOR = Draft202012Validator(files_schema())
 GOOD: list[dict[str, Any]] = [
@@ -85,14 +83,3 @@ def test_the_schema_has_every_policy_and_describes_every_key_of_a_schedule() -> 
     assert set(definitions["PoliciesModel"]["properties"]) == {policy_key(name) for name in POLICY_NAMES}
     described = definitions["ScheduleModel"]["properties"]
     assert [key for key, schema in described.items() if not schema.get("description")] == []
-
-
-def test_what_is_exported_is_accepted_by_the_schema() -> None:
-    blocks = [
-        block_of(("Nats-Schedule", "@daily"), ("Nats-Schedule-X-Owner", "me"), ("A", b"\xff"), ("B", "c")),
-        block_of(("B", "c"), ("Nats-Schedule", "@every 5m"), ("Nats-Schedule-Rollup", "sub")),
-        b"NATS/1.0\r\nNats-Schedule:@daily\r\nA: \xff\r\n\r\n",
-        b"NATS/1.0\r\nNats-Schedule:@daily",
-    ]
-    exported = [Declared(f"s.{at}", declare(block, dialect_of(block)), b"\x00") for at, block in enumerate(blocks)]
-    assert list(VALIDATOR.iter_errors(stream_document("S", exported))) == []

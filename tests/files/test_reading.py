@@ -112,16 +112,6 @@ def test_a_document_may_give_the_spelling_of_its_schedules() -> None:
     assert written(declared("every: 5m, spelling: adr51", head).content).startswith(b"NATS/1.0\r\nNats-Schedule: ")
 
 
-def test_a_body_is_text_or_base64() -> None:
-    bodies = {"body: 'a\n\n  b'": b"a\nb", 'body: ""': b"", "body_base64: 'AA\n==  '": b"\x00", "paused: true": b""}
-    assert {body: declared(f"every: 5m, {body}").body for body in bodies} == bodies
-
-
-def test_a_schedule_is_paused_only_if_the_file_says_so() -> None:
-    said = {"": None, ", paused: true": True, ", paused: false": False}
-    assert {more: declared(f"every: 5m{more}").paused for more in said} == said
-
-
 def test_a_subject_is_declared_once_in_all_files() -> None:
     one = "stream: ORDERS\nschedules:\n  - {subject: s, cron: '@daily'}\n"
     files, problems = read(f"{one}---\n{one}", one)

@@ -120,19 +120,6 @@ def test_a_schedule_is_written_as_people_would() -> None:
         assert text == f'stream: ORDERS\nschedules:\n  - subject: orders.s\n{inside}    body: ""\n'
 
 
-def test_a_body_is_text_only_if_it_is_text() -> None:
-    for body, written_as in {
-        b'{"order": 17}': {"body": '{"order": 17}'},
-        "größer\r\n".encode(): {"body": "größer\r\n"},
-        b"\x00": {"body_base64": "AA=="},
-        b"\xff": {"body_base64": "/w=="},
-        b"\x1b[2J": {"body_base64": "G1sySg=="},
-    }.items():
-        exported = Declared("orders.s", Readable(ScheduleForm("@daily", target="t")), body)
-        [schedule] = stream_document("ORDERS", [exported])["schedules"]
-        assert {key: value for key, value in schedule.items() if key.startswith("body")} == written_as
-
-
 def test_what_belongs_to_one_publish_is_not_exported() -> None:
     block = block_of(
         ("Nats-Msg-Id", "1"), ("Nats-Schedule", "@daily"), ("Nats-Schedule-Target", "t"), ("Nats-Expected-Stream", "S")

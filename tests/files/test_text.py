@@ -55,14 +55,6 @@ def test_what_yaml_guesses_is_text() -> None:
         assert only(f"a: {text}") == {"a": text}
 
 
-def test_numbers_and_truth_values_are_those_of_json() -> None:
-    assert only("a: [1, -1, 1.5, true, false, null, ~, !!str 1]") == {"a": [1, -1, 1.5, True, False, None, None, "1"]}
-
-
-def test_aliases_are_followed() -> None:
-    assert only("a: &shared {x: 1}\nb: *shared") == {"a": {"x": 1}, "b": {"x": 1}}
-
-
 def test_a_file_may_have_several_documents_and_empty_ones() -> None:
     assert [one.value for one in read_documents("a: 1\n---\n---\nb: 2\n")] == [{"a": 1}, {"b": 2}]
     assert [one.value for one in read_documents('[{"a": 1}, {"b": 2}]')] == [{"a": 1}, {"b": 2}]
