@@ -37,13 +37,6 @@ def test_no_secret_is_shown_by_repr_or_dump() -> None:
     assert settings.masked_servers == ("nats://bob:***@n1:4222", "nats://***@n2:4222")
 
 
-def test_the_client_gets_addresses_and_secrets_as_they_are() -> None:
-    settings = ConnectionSettings(servers=(f"nats://bob:{HIDDEN}@n1",), user="u", password=SecretStr(HIDDEN))
-    assert settings.servers == (f"nats://bob:{HIDDEN}@n1:4222",)
-    assert settings.password is not None
-    assert settings.password.get_secret_value() == HIDDEN
-
-
 def test_what_cannot_work_is_refused_and_the_error_does_not_hold_the_secret_that_it_is_about() -> None:
     refused: tuple[Any, ...] = (
         *({"servers": [f"nats://bob:{HIDDEN}@"]}, {"servers": [f"gopher://bob:{HIDDEN}@host"]}),
@@ -66,11 +59,6 @@ def test_a_duration_is_text_in_json_and_nanoseconds_in_python() -> None:
     assert '"connect_timeout":"1m30s"' in ConnectionSettings(connect_timeout=90 * SECOND).model_dump_json()
     with pytest.raises(ValidationError):
         ConnectionSettings.model_validate_json('{"connect_timeout": 3000000000}')
-
-
-def test_a_domain_wins_over_an_imported_prefix() -> None:
-    assert ConnectionSettings(js_api_prefix="JS.acme").api_prefix == "JS.acme"
-    assert ConnectionSettings(js_api_prefix="JS.acme", js_domain="hub").api_prefix == "$JS.hub.API"
 
 
 def test_no_imported_prefix_is_an_inbox_to_which_answers_are_sent() -> None:

@@ -81,12 +81,6 @@ def test_what_is_not_used_is_named_in_a_warning(tmp_path: Path) -> None:
     assert [warning.split(" ")[2] for warning in warnings] == ["jetstream_event_prefix", "sparkle"]
 
 
-def test_a_wrong_type_in_a_context_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load_settings({"context": "x"}, save(tmp_path, "x", tls_first="yes", url=5), None)
-    assert [problem.key for problem in caught.value.problems] == ["connection.servers", "connection.tls_first"]
-
-
 def test_paths_are_filled_in_as_the_cli_does() -> None:
     environ = {"HOME": "/home/bob", "DIR": "d"}
     assert expand_path("~/x", environ) == "/home/bob/x"

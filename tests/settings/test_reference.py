@@ -11,7 +11,6 @@ from nats_scheduler.settings.fields import (
     CLI_VARIABLES,
     IMAGE_VARIABLES,
     setting_fields,
-    settings_schema,
     shown_values,
 )
 from nats_scheduler.settings.load import load_settings
@@ -47,14 +46,6 @@ def test_names_outside_are_unique() -> None:
     names = [name for field in fields for name in field.variables]
     assert len(set(names)) == len(names)
     assert {*CLI_FLAGS, *CLI_VARIABLES, *IMAGE_VARIABLES} <= set(setting_fields())
-
-
-def test_the_schema_has_durations_as_text_and_forbids_unknown_keys() -> None:
-    schema = settings_schema()
-    assert schema["additionalProperties"] is False
-    assert schema["$defs"]["ConnectionSettings"]["additionalProperties"] is False
-    assert schema["properties"]["ack_timeout"]["default"] == "2s"
-    assert json.loads(json.dumps(schema)) == schema
 
 
 def test_shown_values_are_those_of_a_file_that_gives_the_same_settings(tmp_path: Path) -> None:
