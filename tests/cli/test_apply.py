@@ -17,11 +17,9 @@ from pathlib import Path
 from click.testing import Result
 
 from nats_scheduler.control.words import publishable_again
-from nats_scheduler.message.headers import with_header
 from tests.cli.changing_site import PORTABLE, Site
 from tests.cli.prompt import FAR, NEVER
 from tests.harness.blocks import block_of
-from tests.harness.flagged import FLAGGED
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.proxy import at_the, proxy_to
 from tests.harness.servers import V2_12
@@ -212,35 +210,3 @@ async def test_the_files_of_a_directory_and_of_standard_input_are_read(orders: S
     )
     assert await process.wait() == 0
     assert (await stored(orders)).keys() == before.keys()
-
-
-async def test_an_export_is_of_what_matches_and_several_streams_are_one_file(orders: Site, tmp_path: Path) -> None:
-    for rest, owner in (("a.1", "billing"), ("a.2", "ops"), ("b.1", "billing")):
-        await orders.publish(rest, NEVER, X_Owner=owner)
-    options = ("--format", "json", "--filter", orders.subject("a.*"), "--owner", "billing")
-    assert json.loads(await done(orders, "export", orders.stream, *options)) == {
-        "stream": orders.stream,
-        "owner": "billing",
-        "schedules": [
-            {"subject": orders.subject("a.1"), "at": FAR, "target": orders.subject("out"), "body": "body"},
-        ],
-    }
-    other = f"{orders.stream}B"
-    await orders.account.create(other, metadata=FLAGGED)
-    await orders.account.publish(f"{other}.s", {orders.x: NEVER, f"{orders.x}-Target": f"{other}.out"})
-    for form in ("yaml", "json"):
-        file = tmp_path / f"both.{form}"
-        await done(orders, "export", orders.stream, other, "--output", str(file))
-        streams = json.loads(await done(orders, "diff", str(file), "--json"))["streams"]
-        assert [(one["stream"], one["unchanged"]) for one in streams] == [(orders.stream, 3), (other, 1)]
-    await orders.account.api.call(f"STREAM.DELETE.{other}")
-
-
-async def test_what_cannot_be_applied_is_left_out_and_named(orders: Site) -> None:
-    await orders.publish("wrong", "@often")
-    block = block_of(("Nats-Schedule", NEVER), ("Nats-Schedule-Target", orders.subject("out")))
-    await orders.account.publish_block(f"{orders.stream}.\udcff", with_header(block, b"A", b"b"), b"")
-    said = await run(orders, "export", orders.stream, "--format", "json")
-    assert json.loads(said.stdout)["schedules"] == []
-    assert f"{orders.subject('wrong')} is left out: Nats-Schedule of '@often' is not a valid pattern" in said.stderr
-    assert "is left out: its subject is not UTF-8" in said.stderr

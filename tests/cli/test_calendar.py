@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
-from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, with_days, without_days
-from nats_scheduler.schedule.days import read_days
+from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.cli.prompt import Cli, Prompt, prompt_on
 from tests.conftest import StartServer
@@ -82,12 +81,3 @@ async def test_edits_of_many_at_once_are_all_kept(prompt: Prompt) -> None:
     said = await asyncio.gather(*(prompt.says(f"calendar add work {day}") for day in days))
     assert [one.exit_code for one in said] == [0] * 5, [one.stderr for one in said]
     assert (await prompt.document("calendar show work"))["ranges"] == ["2026-12-25", *days]
-
-
-def test_days_are_added_once_and_removed_from_lines_that_keep_their_comments() -> None:
-    assert with_days(TEXT, [read_days("2026-12-26..2026-12-28")]) == f"{TEXT}2026-12-26\n"
-    assert with_days("2026-12-25", [read_days("2026-12-26"), read_days("2026-12-26")]) == "2026-12-25\n2026-12-26\n"
-    left = without_days(TEXT, [read_days("2026-12-25"), read_days("2026-12-31")])
-    assert left == "# Bavaria\n2026-12-27..2026-12-30, 2027-01-01\n"
-    assert without_days("2026-12-25, 2026-12-26  # both\n", [read_days("2026-12-26")]) == "2026-12-25  # both\n"
-    assert without_days(TEXT, [read_days("2030-01-01")]) == TEXT

@@ -6,15 +6,13 @@ That edits of many at once are all kept is shown where it is decided: `control/c
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.changing_site import PORTABLE, Site
 from tests.cli.prompt import FAR, NEVER
 from tests.harness.account import CLOCK
-from tests.harness.servers import V2_10, V2_11, V2_12
-from tests.harness.waiting import eventually
+from tests.harness.servers import V2_10, V2_12
 
 WITHOUT_TTLS = {V2_10}
 """Where only a sidecar remembers that a stream allows TTLs, and none runs here."""
@@ -59,44 +57,6 @@ async def test_a_schedule_is_added_once_with_all_that_is_given(site: Site) -> No
     assert (await site.stored("s")).sequence > first["sequence"]
 
 
-async def test_a_policy_is_written_where_it_has_an_effect(site: Site) -> None:
-    words = ("--at", FAR, "--target", site.subject("out"))
-    added = await site.done("add", ".s", *words, "--policy", "X-Jitter=30s")
-    is_emulated = site.kind in (V2_10, V2_11)
-    assert added["dialect"] == ("adr51" if is_emulated else "portable")
-    prefix = "" if is_emulated else "X-"
-    assert (await site.headers("s"))[f"{prefix}Nats-Schedule-X-Jitter"] == "30s"
-    labelled = await site.done("add", ".t", *words, "--policy", "owner=shop")
-    assert labelled["dialect"] == ("portable" if site.kind == PORTABLE else "adr51")
-    assert (await site.done("add", ".u", *words, "--portable"))["dialect"] == "portable"
-    if site.kind in (V2_10, V2_11, PORTABLE):
-        await site.done("edit", ".t", "--policy", "jitter=30s")
-    else:
-        why = "the server fires this schedule, and only a sidecar heeds X-Jitter: replace the schedule"
-        await site.refuses(1, why, "edit", ".t", "--policy", "jitter=30s")
-
-
-def codes_of(document: dict[str, Any]) -> list[str]:
-    """Return the codes of what is found about a schedule that was stored."""
-    return [one["code"] for one in document["findings"]]
-
-
-async def test_what_the_server_gets_a_little_wrong_stays_with_it_if_no_sidecar_runs(site: Site) -> None:
-    words = (".s", "--every", "90500ms", "--target", site.subject("out"))
-    alone = await site.done("add", *words)
-    is_rounded = site.is_native and site.kind != V2_12  # a server of 2.12 fires @at only
-    expected = ["defect_interval_rounded"] if is_rounded else ["no_sidecar"]
-    spelling = "portable" if site.kind in (PORTABLE, V2_12) else "adr51"
-    assert (alone["dialect"], codes_of(alone)) == (spelling, expected)
-    async with site.served():
-
-        async def exact() -> bool:
-            planned = await site.done("add", *words, "--replace", "--dry-run")
-            return (planned["dialect"], codes_of(planned)) == ("portable" if is_rounded else spelling, [])
-
-        await eventually(exact, describe="the command finds the sidecar")
-
-
 async def test_a_dry_run_says_what_would_be_done_and_the_first_fire_and_stores_nothing(
     orders: Site, tmp_path: Path
 ) -> None:
@@ -128,21 +88,6 @@ async def test_a_dry_run_says_what_would_be_done_and_the_first_fire_and_stores_n
 
 
 # -- edit ------------------------------------------------------------------------------------------------------
-
-
-async def test_only_what_is_named_is_changed(site: Site) -> None:
-    x, out, body = site.x, site.subject("out"), b"\x00 a body \xff"
-    block = f"{x}: {NEVER}\r\nOwn:  odd \t\r\n{x}-Target: {out}\r\nOwn: twice\r\n{x}-X-Note: old\r\n"
-    before = await site.account.publish_block(site.subject("s"), f"NATS/1.0\r\n{block}\r\n".encode(), body)
-    edited = await site.done("edit", ".s", "--at", OTHER, "--policy", "note=new", "--reason", "later")
-    assert (edited["change"], edited["sequence_before"], edited["reason"]) == ("edited", before, "later")
-    assert edited["next_fire"]["utc"] == OTHER
-    message = await site.stored("s")
-    assert message.body == body
-    assert f"{x}: @at {OTHER}\r\nOwn:  odd \t\r\n{x}-Target: {out}\r\nOwn: twice\r\n".encode() in message.block
-    assert f"\r\n{x}-X-Note: new\r\n".encode() in message.block
-    again = await site.done("edit", ".s", "--at", OTHER, "--policy", "note=new")
-    assert (again["change"], again["sequence"]) == ("unchanged", edited["sequence"])
 
 
 async def test_a_body_and_headers_are_changed_and_removed(orders: Site) -> None:

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.demo import Tally
 from nats_scheduler.cli.fire_watch import fire_line
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import MILLISECOND
 from tests.cli.prompt import Cli
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
@@ -76,7 +75,8 @@ async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(t
     assert dev.stderr == ""
 
 
-async def test_the_tour_with_a_server_that_fires_shows_its_fires_and_each_command_of_it_works(tmp_path: Path) -> None:
+@pytest.mark.deep
+async def test_the_tour_on_a_server_that_fires_works_as_printed(tmp_path: Path) -> None:
     server_binary(V2_15)
     (cache := tmp_path / "cache" / "nats-scheduler").mkdir(parents=True)
     (cache / "nats-server").symlink_to(CACHE)
@@ -195,24 +195,6 @@ def test_where_others_connect_does_not_matter(cli: Cli) -> None:
     result = cli("dev", "--window", "0", env={"NATS_CREDS": "/no/such.creds", "NATS_CONTEXT": "none", "NATS_URL": ":"})
     assert "creds" not in result.stderr
     assert "context" not in result.stderr
-
-
-def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
-    def fire(lateness: int, due: int = 100 * SECOND, since: int = 0, kind: ScheduleKind = ScheduleKind.CRON) -> None:
-        tally.fire(StoredFire("S", "s.a", "s.b", kind, due, due + lateness, since))
-
-    tally = Tally(50 * SECOND)
-    assert tally.lines()[:2] == ["fires     0", "lateness  none measured"]
-    for lateness in range(1, 101):
-        fire(lateness * MILLISECOND)
-    fire(60 * SECOND, due=10 * SECOND)
-    fire(60 * SECOND, since=130 * SECOND, kind=ScheduleKind.DELAYED)
-    assert tally.lines() == [
-        "fires     102: 1 delayed, 101 cron",
-        "lateness  p50 51.0 ms, p99 100.0 ms, max 100.0 ms (2 overdue at the start left out)",
-        "rejected  0",
-        "missed    0",
-    ]
 
 
 def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:

@@ -27,12 +27,6 @@ def test_the_words_come_first_and_then_the_fires_with_the_clock_changes(cli: Cli
     ]
 
 
-def test_a_whole_day_that_is_skipped_is_shown_with_its_date(cli: Cli) -> None:
-    shown = cli("explain", "0 0 9,12 * * *", "--tz", "Pacific/Apia", "--after", "2011-12-29T10:00:00Z", "--count", "9")
-    assert "2011-12-30T09:00:00 to 12:00:00" in shown.stdout
-    assert "skipped: the clock goes from 2011-12-30T00:00:00 to 2011-12-31T00:00:00" in shown.stdout
-
-
 def test_a_pattern_that_ends_says_so(cli: Cli) -> None:
     for arguments, last_line in (
         (["@at 2026-01-01T00:00:00Z"], "its time has passed: it fires at once"),
@@ -65,17 +59,3 @@ def test_an_invalid_pattern_ends_with_1_and_the_code_of_the_server(cli: Cli) -> 
         document = json.loads(in_json.stdout)
         assert (in_json.exit_code, (document["error"] or {}).get("err_code")) == (1, code)
         assert (document["words"], document["fires"]) == (None, [])
-
-
-def test_a_pattern_in_another_syntax_is_explained(cli: Cli) -> None:
-    arguments = ["0 0 18 ? * L5 2026", "--syntax", "quartz", "--after", "2026-11-20T00:00:00Z"]
-    shown = cli("explain", *arguments)
-    assert shown.exit_code == 0
-    lines = shown.stdout.splitlines()
-    assert lines[0] == "on the last Friday of every month at 18:00 in UTC, only in 2026"
-    assert [line.split()[1] for line in lines[5:7]] == ["2026-11-27T18:00:00Z", "2026-12-25T18:00:00Z"]
-    assert lines[-1] == "then it ends: its years are over"
-    document = json.loads(cli("explain", *arguments, "--json").stdout)
-    assert (document["words"], document["ends"], document["kind"]) == (lines[0], True, "cron")
-    refused = cli("explain", "0 0 18 ? * L5 2026", "--syntax", "crontab", "--json")
-    assert (refused.exit_code, json.loads(refused.stdout)["error"]["err_code"]) == (1, 10189)

@@ -107,34 +107,6 @@ async def test_a_schedule_whose_fires_are_denied_is_shown_as_failing_until_they_
         await prompt.account.wait_for("ORDERS", "orders.late")
 
 
-@pytest.mark.parametrize("service", [True, False], ids=["asked", "read"])
-async def test_of_more_than_fit_a_sidecar_that_answers_names_all_and_else_the_number_is_shown(
-    cli: Cli, start_server: StartServer, service: bool
-) -> None:
-    count = 500
-    async with denied(cli, start_server, service=service) as (prompt, _server):
-        for number in range(count):
-            await prompt.schedule(f"orders.s.{number}", "@at 2020-01-01T00:00:00Z", "orders.denied")
-
-        async def shared_in_part() -> bool:
-            """Return whether the bucket has as many as fit, and the number of the others."""
-            entries = await shared(prompt.account)
-            return any(stream["more"] > 0 for entry in entries.values() for stream in entry["streams"].values())
-
-        await eventually(shared_in_part, describe="the bucket is full")
-        document = await listed_with(prompt, count)
-        marked = [one for one in document["schedules"] if one["state"] == "failing"]
-        assert document["failing_unlisted"] == count - len(marked)
-        assert len(marked) == count if service else 200 < len(marked) < count
-        of_which = "" if service else f", of which {document['failing_unlisted']} are not listed"
-
-        async def is_shown() -> bool:
-            return f"{count} of them are failing{of_which}\n" in await prompt.shows("ls --invalid")
-
-        # A sidecar that does not answer in time, on a busy machine, is read instead.
-        await eventually(is_shown, describe="all that fail are shown")
-
-
 async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_server: StartServer) -> None:
     async with denied(cli, start_server) as (prompt, _server):
         sequence = await prompt.schedule("orders.s", NEVER, "orders.out")

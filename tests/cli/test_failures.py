@@ -12,16 +12,14 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.cli.kept_advisories import NOT_OF_THE_SERVER
 from tests.cli.changing_site import Site, site_on
-from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
+from tests.cli.prompt import FAR, Cli, Prompt
 from tests.conftest import StartServer
-from tests.harness.account import Account, sidecar_on
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.account import Account
+from tests.harness.servers import V2_10, V2_15
 from tests.harness.waiting import eventually
 
 STREAM = "nats_scheduler_failures"
-LONG = "S." + "x" * 1_100
 
 
 async def create_what_keeps(account: Account) -> None:
@@ -37,51 +35,6 @@ async def kept(account: Account, count: int) -> None:
         return info is not None and info["state"]["messages"] >= count
 
     await eventually(enough, describe=f"{count} advisories")
-
-
-@pytest.mark.parametrize(("version", "x"), [(V2_10, ""), (V2_11, ""), (V2_15, "X-")])
-async def test_what_went_wrong_is_shown_newest_first(cli: Cli, start_server: StartServer, version: str, x: str) -> None:
-    server = await start_server(version)
-    async with prompt_on(cli, server.url) as prompt, sidecar_on(server.url) as running:
-        for name in ("S", "T"):
-            await prompt.account.create(name)
-            await running.ready(name)
-        for number, subject in enumerate(("S.a", "S.b", LONG, "T.a"), start=1):
-            await prompt.schedule(subject, "@every soon", x=x)
-            await kept(prompt.account, number)
-        [last] = (await prompt.document("failures T"))["failures"]
-        assert (last["kind"], last["advisory"]["code"]) == ("schedule_rejected", 10189)
-        for words, schedules in {
-            "": ["T.a", LONG, "S.b", "S.a"],
-            "--limit 2": ["T.a", LONG],
-            "--kind schedule_rejected --before 4": [LONG, "S.b", "S.a"],
-            "--kind fire_refused": [],
-            "S": [LONG, "S.b", "S.a"],
-            "S S.a": ["S.a"],
-            "S S.*": [LONG, "S.b", "S.a"],
-            f"S {LONG}": [LONG],
-            f"--since {last['stored']}": ["T.a"],
-            "--since 1h T": ["T.a"],
-        }.items():
-            document = await prompt.document(f"failures {words}")
-            assert (document["kept_in"], document["complete"]) == (STREAM, True)
-            assert [one["schedule"] for one in document["failures"]] == schedules, words
-        text = await prompt.shows("failures T", columns=80)
-        assert max(map(len, text.splitlines())) <= 80
-        assert "schedule_rejected" in text
-        assert "1 failure, newest first" in text
-        assert (NOT_OF_THE_SERVER in text) is (version == V2_15)
-        shown = await prompt.shows("info S S.a")
-        assert "schedule_rejected" in shown.partition("What went wrong with it, newest first:")[2]
-        document = await prompt.document("info S S.a")
-        assert [one["advisory"]["schedule"] for one in document["failures"]] == ["S.a"]
-        await prompt.account.api.call("STREAM.PURGE.S", {"filter": "S.a"})
-        hint = "`nats-scheduler failures S S.a` says what went wrong"
-
-        async def is_gone() -> bool:
-            return hint in (await prompt.says("info S S.a")).stderr
-
-        await eventually(is_gone, describe="it is not listed any more")
 
 
 async def test_what_is_no_advisory_is_passed_over_and_a_stream_that_is_not_there_is_named(prompt: Prompt) -> None:

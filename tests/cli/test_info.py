@@ -103,20 +103,3 @@ async def test_an_invalid_schedule_is_shown_with_the_reason(prompt: Prompt) -> N
     assert "fires" not in wrong.keys() | near.keys()
     assert paused["error"].startswith("it is rejected, and never fires: Nats-Schedule of '@often'")
     assert "it is paused, and would be rejected if it was resumed" in paused["error"]
-
-
-async def test_a_paused_schedule_is_shown_with_its_pattern_since_when_and_how_to_resume_it(prompt: Prompt) -> None:
-    await prompt.create()
-    paused = {"Nats-Schedule-X-Paused" if name == "Nats-Schedule" else name: DAILY[name] for name in DAILY}
-    await prompt.account.publish("ORDERS.daily", paused)
-    lines = labelled(shown := await prompt.says("info ORDERS ORDERS.daily"))
-    assert "Nats-Schedule-X-Paused: 0 30 9 * * mon-fri" in shown.stdout
-    assert lines["fires"] == "every weekday at 09:30 in Berlin"
-    assert re.fullmatch(r"paused since \S+Z, \S+ ago: it fires nothing until it is resumed", lines["state"])
-    by_hand = "publish its message again with Nats-Schedule-X-Paused renamed to Nats-Schedule"
-    assert lines["resume"] == f"nats-scheduler resume ORDERS ORDERS.daily; or {by_hand}"
-    assert "Its next fires" not in shown.stdout
-    document = await prompt.document("info ORDERS ORDERS.daily")
-    schedule = document["schedule"]
-    assert (schedule["state"], schedule["next_fire"], document["next_fires"]) == ("paused", None, [])
-    assert schedule["pattern"] == DAILY["Nats-Schedule"]

@@ -9,87 +9,12 @@ import re
 
 import pytest
 
-from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
-from nats_scheduler.schedule.patterns import Cron, parse_pattern
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on
-from tests.conftest import StartServer
+from tests.cli.prompt import NEVER, Prompt
 from tests.harness.account import in_seconds
-from tests.harness.servers import EMULATED_VERSIONS
 
 
 @pytest.mark.clause("listing")
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_json_says_everything_about_a_schedule(cli: Cli, start_server: StartServer, version: str) -> None:
-    server = await start_server(version)
-    async with prompt_on(cli, server.url) as prompt:
-        await prompt.create()
-        sequence = await prompt.schedule(
-            "ORDERS.daily", "0 30 9 * * mon-fri", Time_Zone="Europe/Berlin", Source="ORDERS.in", Rollup="sub"
-        )
-        stored = await prompt.account.api.message("ORDERS", seq=sequence)
-        document = await prompt.document("ls ORDERS")
-        (info,) = [info async for info in prompt.account.api.streams()]
-    assert [info["state"][key] for key in ("messages", "consumer_count")] == [1, 0], "nothing is written"
-    assert stored is not None
-    at = parse_rfc3339(document["at"])
-    pattern = parse_pattern("0 30 9 * * mon-fri", "Europe/Berlin")
-    assert isinstance(at, int)
-    assert isinstance(pattern, Cron)
-    fire = pattern.next_fire(at, stored.stored_at)
-    assert fire is not None
-    assert document == {
-        "at": document["at"],
-        "streams": [
-            {
-                "stream": "ORDERS",
-                "mode": "emulated",
-                "served": EXPLANATIONS[Mode.EMULATED],
-                "sidecars": 0,
-                "problem": "no sidecar is running: nothing fires the schedules of ORDERS",
-                "failing": 0,
-                "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"cron": 1}},
-            }
-        ],
-        "schedules": [
-            {
-                "stream": "ORDERS",
-                "subject": "ORDERS.daily",
-                "pattern": "0 30 9 * * mon-fri",
-                "kind": "cron",
-                "time_zone": "Europe/Berlin",
-                "target": "ORDERS.out",
-                "source": "ORDERS.in",
-                "ttl": None,
-                "rollup": "sub",
-                "policies": {},
-                "next_fire": {
-                    "utc": format_rfc3339(fire),
-                    "local": pattern.format(fire),
-                    "nanoseconds": fire,
-                    "sent": None,
-                },
-                "state": "waiting",
-                "failing": None,
-                "sequence": sequence,
-                "stored": format_rfc3339(stored.stored_at),
-                "dialect": "adr51",
-                "mode": "emulated",
-                "fired_by": "sidecar",
-                "ends": None,
-            }
-        ],
-        "total": 1,
-        "failing": 0,
-        "failing_unlisted": 0,
-        "invalid": [],
-        "misnamed": [],
-        "sidecars": [],
-        "warnings": [],
-    }
-
-
-async def test_tables_show_the_soonest_first_and_leave_out_what_nobody_uses(prompt: Prompt) -> None:
+async def test_tables_show_the_soonest_first(prompt: Prompt) -> None:
     assert (await prompt.shows("ls")).startswith("no stream carries schedules")
     await prompt.create()
     problem = "no sidecar is running: nothing fires the schedules of ORDERS; nats-scheduler run (no_sidecar)"
@@ -158,35 +83,3 @@ async def test_times_are_shown_in_the_zone_of_the_reader(prompt: Prompt) -> None
     assert document["schedules"][0]["next_fire"]["utc"] == "2100-07-01T10:00:00Z"
     for command in ("info ORDERS ORDERS.s", "history ORDERS", "instances"):
         await prompt.shows(f"{command} --tz Asia/Tokyo")
-
-
-async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(prompt: Prompt) -> None:
-    for name in ("A", "B"):
-        await prompt.create(name, allow_msg_schedules=False)
-    for name in ("NAMED", "PLAIN"):
-        await prompt.account.create(name, allow_msg_schedules=False)
-    for name in ("A", "B", "NAMED", "PLAIN"):
-        for x in ("", "X-"):
-            await prompt.schedule(f"{name}.{x}s", NEVER, x=x)
-    document = await prompt.document("ls", env={"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"})
-    assert [(one["stream"], one["mode"]) for one in document["streams"]] == [
-        *(("A", "emulated"), ("B", "emulated"), ("NAMED", "portable")),
-    ]
-    assert [(one["stream"], one["dialect"]) for one in document["schedules"]] == [
-        *(("A", "portable"), ("A", "adr51"), ("B", "portable"), ("B", "adr51"), ("NAMED", "portable")),
-    ]
-    assert (await prompt.shows("ls")).startswith("stream  subject")
-    narrowed = "no schedule on A is as you ask"
-    assert (await prompt.shows("ls A --filter A.none.*")).splitlines()[0] == narrowed
-    assert (await prompt.shows("ls A --filter reminder")).splitlines()[0] == narrowed
-    for name, why in (
-        (
-            "PLAIN",
-            "does not carry schedules: nats-scheduler stream add FILE, where FILE is PLAIN with "
-            "allow_msg_schedules: true",
-        ),
-        ("MISSING", "does not exist"),
-    ):
-        said = await prompt.says(f"ls {name}")
-        error = f"nats-scheduler: error: stream {name} {why}\n"
-        assert (said.exit_code, said.stdout, said.stderr) == (1, "", error)

@@ -1,6 +1,8 @@
 """Each command works on schedules that the server itself fires, without a sidecar, or says what cannot be known there.
 
 The same commands beside a sidecar are in `test_asking.py`, `test_top.py` and `test_watch.py`.
+
+It tests `cli/history.py` too.
 """
 
 from __future__ import annotations

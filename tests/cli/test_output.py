@@ -6,8 +6,6 @@ import pytest
 
 from nats_scheduler.cli.output import fold, print_table
 from nats_scheduler.observe.texts import printable
-from nats_scheduler.observe.times import span_text, time_text
-from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND
 from tests.cli.prompt import Cli, words
 
 WIDTHS = (80, 120)
@@ -56,14 +54,3 @@ def test_text_is_folded_at_blanks_only_and_control_characters_are_escaped() -> N
     assert fold("", 5) == [""]
     escaped = {"grün 日本 '\"": "grün 日本 '\"", "a\x1b[31m\r\nb": "a\\x1b[31m\\r\\nb", "bad \udcff": "bad \\udcff"}
     assert {text: printable(text) for text in escaped} == escaped
-
-
-def test_times_are_as_short_as_they_are_worth_reading() -> None:
-    times = {
-        SECOND: "1970-01-01T00:00:01Z",
-        SECOND + 250 * MILLISECOND + 7: "1970-01-01T00:00:01.25Z",
-        SECOND + 7: "1970-01-01T00:00:01Z",
-    }
-    assert {time: time_text(time) for time in times} == times
-    spans = {90 * SECOND: "1m30s", 47 * HOUR: "47h0m0s", 49 * HOUR: "2d1h", 800 * DAY: "2y70d"}
-    assert {span: span_text(span) for span in spans} == spans

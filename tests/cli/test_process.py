@@ -184,24 +184,6 @@ async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
         await process.wait()
 
 
-async def test_the_log_names_the_server_that_it_connected_to_and_how_long_an_outage_took(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    url = server.url.replace("nats://", "nats://someone:secret@")
-    with sidecar("run", "-s", url, "--log-format", "json", folder=tmp_path) as process:
-        logged = json.loads(await process.wait_for_line('"connected"'))
-        masked = server.url.replace("nats://", "nats://someone:***@")
-        assert [logged[key] for key in ("name", "server", "version")] == [server.name, masked, server.version]
-        await server.kill()
-        await process.wait_for_line('"connect_failed"')
-        await server.restart()
-        logged = json.loads(await process.wait_for_line('"connected"', count=2))
-        assert logged["attempts"] >= 1
-        assert 0 < logged["seconds"] < PATIENCE_SECONDS
-        assert "secret" not in process.stderr
-
-
 async def test_a_sidecar_that_fires_has_imported_nothing_that_it_does_not_need(
     start_server: StartServer, tmp_path: Path
 ) -> None:

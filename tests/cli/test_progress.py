@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from nats_scheduler.cli.process import DRAW_INTERVAL_NS, ERASE_LINE, ProgressBar, progress_text
-from nats_scheduler.cli.run import show_start
-from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.testing.manual_clock import ManualClock
 from tests.cli.changing_site import Site
 from tests.cli.prompt import at_a_terminal
 from tests.harness.account import CLOCK
 from tests.harness.burst import store_herd
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 SCHEDULES = 5_000
 FAR_NS = 10**18
@@ -71,31 +64,3 @@ async def test_ls_and_run_show_on_a_terminal_how_far_they_have_read_and_in_a_pip
         terminal.press_ctrl_c()
         assert await terminal.end() == 0
         assert "Traceback" not in terminal.text
-
-
-@dataclass
-class Reading:
-    """A stream that a sidecar reads, and its engine."""
-
-    state: StreamState
-    last_read: int
-    is_live: bool = False
-
-    @property
-    def engine(self) -> Reading:
-        return self
-
-
-async def test_the_start_of_a_sidecar_is_shown_until_all_streams_are_read() -> None:
-    file = io.StringIO()
-    streams = {name: Reading(StreamState({"name": name}, "", 101, 300), 150) for name in ("A", "B")}
-    no_terminal = ProgressBar(None, SystemClock().monotonic)
-    await asyncio.wait_for(show_start(no_terminal, cast(Any, streams)), PATIENCE_SECONDS)
-    bar = ProgressBar(file, SystemClock().monotonic)
-    shown = asyncio.create_task(show_start(bar, cast(Any, streams)))
-    await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue())
-    streams["A"].is_live = True
-    await eventually(lambda: progress_text("B", 50, 200) in file.getvalue())
-    streams["B"].is_live = True
-    await asyncio.wait_for(shown, PATIENCE_SECONDS)
-    assert file.getvalue().endswith(ERASE_LINE)

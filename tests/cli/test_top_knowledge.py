@@ -19,7 +19,6 @@ from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import sidecar_answers as asked
-from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.testing.manual_clock import ManualClock
 from tests.cli.top_views import NOW, due, fire, instance, owned, stream, text
@@ -174,29 +173,6 @@ async def test_answers_are_what_is_shown_and_what_the_document_has() -> None:
     assert [one["subject"] for one in document["soonest"]] == ["orders.u", "orders.t"]
     assert document["failures"][0]["advisory"] == ADVISORY
     assert document["instances"][1]["state"] == "silent"
-
-
-async def test_time_goes_on_between_answers_and_what_was_answered_stays_for_a_while() -> None:
-    answering = Answering(answers(), clock=ManualClock(NOW - 3_600 * SECOND))  # that of this machine is wrong
-    await answering.ask_all()
-    answering.clock.advance(7 * SECOND)
-    assert (answering.known.view().at, answering.known.view().age) == (NOW + 7 * SECOND, 7 * SECOND)
-    answering.known.lost = "the server closed the connection"
-    answering.clock.advance(93 * SECOND)
-    view = answering.known.view()
-    assert (view.lost, view.age, len(view.streams)) == ("the server closed the connection", 100 * SECOND, 2)
-
-    answering = Answering(answers())
-    await answering.ask_all()
-    answering.given[ACTIVITY] = ServiceError(503, "busy")
-    shown = []
-    for seconds in (1, 40):
-        answering.given[HEALTH] = {**answers()[HEALTH], "at": text(seconds)}
-        answering.clock.advance(seconds * SECOND)
-        await answering.ask_all()
-        view = answering.known.view()
-        shown.append((view.activity is not None, f"{ACTIVITY}: busy." in view.notices))
-    assert shown == [(True, True), (False, True)]
 
 
 async def test_what_is_not_answered_is_not_shown_and_not_said_to_be_well() -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
-from rich.style import Style
 
 from nats_scheduler.cli.output import width_of
-from nats_scheduler.cli.top_screen import ADVICE, BAD, screen, text_of
-from nats_scheduler.cli.top_view import SORTS, View, sorted_streams
+from nats_scheduler.cli.top_screen import ADVICE, screen, text_of
+from nats_scheduler.cli.top_view import View
 from nats_scheduler.schedule.instants import SECOND
 from tests.cli.top_views import (
     HOSTILE,
-    NO_ACTIVITY,
     NOW,
     SERVER,
-    activity,
     crowded,
-    due,
     failure,
     instance,
     judged,
@@ -47,13 +42,6 @@ VIEWS = {
 
 def shown(given: View, columns: int | None, rows: int | None, keys: str = KEYS) -> list[str]:
     return text_of(screen(given, columns, rows, keys), columns)
-
-
-def marked(given: View) -> set[str]:
-    """Return the texts that are shown as bad."""
-    segments = Console(width=80, force_terminal=True, color_system="standard").render(screen(given, 80, 24, KEYS))
-    bad = Style.parse(BAD).color
-    return {one.text.strip() for one in segments if one.style and one.style.color == bad}
 
 
 def test_a_screen_has_the_size_of_the_terminal() -> None:
@@ -134,35 +122,3 @@ def test_one_line_says_whether_all_is_well() -> None:
         "ALL IS WELL  1 sidecar alive",
         "! One. Two.",
     ]
-
-
-def test_what_is_unknown_or_empty_is_said_and_is_not_a_number() -> None:
-    unknown = stream("ORDERS", ready=False, schedules=None, next=None, activity=None)
-    found = shown(view(streams=[unknown], activity=None), 80, 24)
-    assert found[3].split() == ["ORDERS", "emulated", "–", "–", "0", "–", "–", "not", "ready"]
-    found = shown(view(activity=NO_ACTIVITY), 80, 24)
-    assert found[2:4] == ["fires     0.0/s, 0 in 60 s", "lateness  no fire in 10 min"]
-    found = shown(view(streams=[], due=[], fires=[], failures=[], instances=[]), 80, 24)
-    assert [line for line in found if line][4:-1] == [
-        *("STREAM  none is served", "DUE  nothing", "FAILED  nothing, as far as it is kept"),
-        "SIDECAR  none lives on this account",
-    ]
-
-
-def test_a_style_says_nothing_that_the_text_does_not() -> None:
-    """Without colours the words and numbers are there: `NOT WORKING` and not `ALL IS WELL`, `1` and not `0`."""
-    troubled = view(verdict=judged("bad", "x"), streams=[stream("ORDERS", overdue=1, failing=1, ready=False)])
-    assert (marked(view()), marked(troubled)) == (set(), {"NOT WORKING", "1", "not ready"})
-
-
-def test_streams_have_an_order() -> None:
-    rows = [
-        stream("a", activity=activity(5), total=1, next=due(2)),
-        stream("b", activity=activity(9), total=2, next=due(1)),
-        stream("c", activity=NO_ACTIVITY, total=3, next=None, overdue=3),
-    ]
-    found = {order: "".join(row.stream["stream"] for row in sorted_streams(rows, order)) for order in SORTS}
-    assert found.pop("trouble")[0] == "c"
-    assert found == {"name": "abc", "fires": "bac", "schedules": "cba", "next fire": "bac"}
-    rows[0] = stream("a", failing=1, activity=None)
-    assert "".join(row.stream["stream"] for row in sorted_streams(rows, "trouble")) == "cab"

@@ -80,16 +80,6 @@ async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(pr
     assert advisory["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
 
 
-async def test_settings_of_a_sidecar_that_starts_later_are_used(prompt: Prompt, tmp_path: Path) -> None:
-    await prompt.account.create("NAMED", allow_msg_schedules=False)
-    with watching(prompt.url, tmp_path) as process:
-        await process.wait_for_line("no stream carries schedules yet")
-        async with sidecar_on(prompt.url, portable_streams=("NAMED",)) as running:
-            await running.ready("NAMED")
-            await process.wait_for_line("stream NAMED is portable")
-            assert await process.interrupt() == 0
-
-
 async def test_fires_of_a_native_server_are_followed_from_now_on_where_that_is_possible(
     cli: Cli, start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -145,16 +135,6 @@ def test_what_is_repeated_is_counted_until_the_span_is_over() -> None:
     assert [(one.about["seq"], one.times) for one in seen.take_over()] == [(2, 1), (3, 2)], (
         "at the end all are returned"
     )
-
-
-def test_what_reports_something_else_is_new() -> None:
-    for change in (
-        *({"type": "x.fire_late"}, {"stream": "T"}, {"schedule": "S.t"}, {"seq": 8}, {"code": 1}),
-        *({"header": "h"}, {"key": 1}),
-    ):
-        seen = Repetitions()
-        assert (seen.is_new(REFUSED, 0), seen.is_new({**REFUSED, **change}, 0)) == (True, True), change
-        assert seen.take_over() == [], "nothing was repeated"
 
 
 def test_what_a_stranger_publishes_is_compared_too_and_takes_no_more_memory_than_the_limit(

@@ -41,7 +41,6 @@ def judged(level: Level, *sentences: str, is_blind: bool = False) -> StatusVerdi
     return StatusVerdict(level, [StatusReason(level, one) for one in sentences], is_blind)
 
 
-NO_ACTIVITY = LastMinutes(NOW, ())
 BUSY = activity(385)
 """738 fires in the last minute: 385 since it began, and 55 of 60 parts of those in the minute before."""
 
