@@ -134,7 +134,7 @@ async def test_the_addresses_that_are_remembered_are_limited_and_the_lines_too(
 
 
 async def test_a_right_token_is_answered_at_once_while_many_addresses_send_wrong_ones() -> None:
-    async with browsing(NOWHERE, token=TOKEN, proxies=[PROXY]) as page:
+    async with browsing(NOWHERE, token=TOKEN, proxies=[PROXY], clock=stands_still) as page:
         for number in range(int(FREE_ATTEMPTS_OF_ALL)):
             assert (await log_in(page, "wrong", of(f"203.0.{number}.7"))).status_code == 403
         late = await log_in(page, "wrong", of("203.0.113.200"))

@@ -237,19 +237,6 @@ async def accessibility_faults(browser: Browser, *rules: str) -> list[tuple[str,
     return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in json.loads(found)]
 
 
-@pytest.mark.parametrize("path", [*PAGES][:6])
-async def test_the_dark_colours_have_contrast(watched: Watched, path: str) -> None:
-    browser = watched.browser
-    await browser.prefer(prefers_color_scheme="dark")
-    try:
-        await watched.open(path)
-        assert await browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
-        assert await accessibility_faults(watched.browser, "color-contrast") == []
-    finally:
-        await browser.prefer(prefers_color_scheme="light")
-        await browser.console()
-
-
 async def test_a_page_whose_server_ends_says_so(watched: Watched) -> None:
     """It is the last test: the process of the page does not come back."""
     browser = watched.browser

@@ -3,11 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.web.change_pages import Form
-from nats_scheduler.web.form_builder import PATTERN, POLICY, Builder, builder_in, builder_of, syntax_in
+from nats_scheduler.web.form_builder import PATTERN, POLICY, Builder, builder_in, builder_of
 from nats_scheduler.web.pattern_builder import NONE_CHOSEN, Choices
 
 TYPED = {"pattern": "@every 1h", "time_zone": "", "policies": "note: kept", "target": "O.out"}
@@ -45,12 +42,6 @@ def test_no_other_button_writes_anything_and_what_is_not_written_yet_stays_in_si
         assert sent(**none).written(step, written, TYPED, "adr51") == (sent(**none), written)
 
 
-def test_choices_that_nobody_touched_follow_what_is_typed() -> None:
-    typed = {**TYPED, "pattern": "0 30 9 * * *"}
-    for was in (TYPED, dict.fromkeys(TYPED, "")):
-        assert builder_of(was, "adr51").written("preview", typed, was, "adr51") == (builder_of(typed, "adr51"), typed)
-
-
 def test_what_is_wrong_leaves_the_fields_and_the_choices_as_they_are() -> None:
     wrongs: list[tuple[str, dict[str, list[str]], str]] = [
         (PATTERN, {"build_time": ["noon"], "build_weekday": ["sat", "x"]}, "time"),
@@ -68,21 +59,6 @@ def test_what_is_wrong_leaves_the_fields_and_the_choices_as_they_are() -> None:
         assert (builder.choices, builder.policy, builder.value) == (
             *(sent(**given).choices, sent(**given).policy, sent(**given).value),
         )
-
-
-@pytest.mark.parametrize(
-    ("policies", "spelling", "syntax"),
-    [
-        ("Syntax: crontab", "portable", Syntax.CRONTAB),
-        ("X-Syntax: quartz\nnote: x", "portable", Syntax.QUARTZ),
-        ("Syntax: crontab", "adr51", None),
-        ("Syntax: unix", "portable", None),
-        ("Syntax: crontab\nnonsense", "portable", None),
-        ("", "portable", None),
-    ],
-)
-def test_the_syntax_is_that_of_the_policies_in_the_form(policies: str, spelling: str, syntax: Syntax | None) -> None:
-    assert syntax_in({**TYPED, "policies": policies}, spelling) is syntax
 
 
 def test_a_form_begins_with_the_choices_of_its_pattern() -> None:

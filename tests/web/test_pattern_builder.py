@@ -107,28 +107,6 @@ def test_one_fire_is_when_the_standard_library_says(zone: str, local: datetime) 
     assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at.instant // SECOND) == instant
 
 
-def test_each_choice_that_is_wrong_is_named_with_what_was_expected() -> None:
-    assert faults("year", time="25:00", zone="Berlin", day="30", month="feb") == {
-        "time": "a time of '25:00': expected hours and minutes, 00:00 to 23:59, such as 09:30, or with seconds, "
-        "09:30:15",
-        "zone": "a time zone of 'Berlin': expected a name such as Europe/Berlin, with its capitals, or nothing for UTC",
-        "day": "a day of '30': expected 1 to 29 in February",
-    }
-    assert set(faults("year")) == {"time", "day", "month"}
-    assert set(faults("week")) == {"time", "weekdays"}
-    assert set(faults("month", day="32", time="9:30")) == {"day"}
-    assert set(faults("once")) == {"date", "time"}
-    assert set(faults("every")) == {"number", "unit"}
-    assert faults("often")["kind"].startswith("a choice of 'often': expected how often it fires, one of once, every,")
-    assert (
-        faults("every", number="0", unit="hours")["number"] == "a number of '0': expected a whole number of 1 or more"
-    )
-    assert "longer than" in faults("every", number="999999999", unit="days")["number"]
-    assert "there is no day 2026-02-30" in faults("once", date="2026-02-30", time="9:30")["date"]
-    assert "no time" in faults("once", date="0001-01-01", time="00:00")["date"], "to the server it is none"
-    assert "zone" in faults("day", time="9:30", zone="Local"), "that of this machine says nothing"
-
-
 def test_a_crontab_gets_a_pattern_of_five_fields_and_no_seconds() -> None:
     assert built("week", Syntax.CRONTAB, time="9:30", weekdays=("mon",)).pattern == "30 9 * * mon"
     assert built("day", Syntax.QUARTZ, time="9:30:15").pattern == "15 30 9 * * *"

@@ -8,17 +8,7 @@ from nats_scheduler.observe.times import clock_text, distance_text, lateness_tex
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.web.charts import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Late,
-    bar_chart,
     day_of,
-    lateness_chart,
-    nice_top,
 )
 from nats_scheduler.web.rendering import templates, visible
 
@@ -69,39 +59,6 @@ def test_a_template_shows_the_texts_of_others_escaped_and_visible() -> None:
         text: f'<p title="{one}">{one}</p>' for text, one in shown.items()
     }
     assert [visible(one) for one in (Markup("a\nb"), None, 7)] == ["a\nb", "", 7], "what a template writes itself stays"
-
-
-def test_bars_stand_on_the_axis_and_fill_the_plot() -> None:
-    tops = {0: 1, 1: 2, 2: 2, 3: 4, 7: 8, 9: 10, 11: 20, 150: 200, 999: 1000, 20_000: 20_000}
-    assert {most: nice_top(most) for most in tops} == tops, "a scale ends with a round number"
-    chart = bar_chart([(NOON + n * MINUTE, count) for n, count in enumerate([0, 5, 10, 1000])], "fires")
-    assert [bar.height for bar in chart.bars] == [0.0, 2.0, 2.0, HEIGHT - TOP - BOTTOM], "what is not zero is seen"
-    assert all(bar.y + bar.height == HEIGHT - BOTTOM for bar in chart.bars)
-    assert chart.bars[0].x >= LEFT
-    assert chart.bars[-1].x + chart.bars[-1].width <= WIDTH - RIGHT
-    assert [tick.text for tick in chart.beside] == ["0", "500", "1,000"]
-    assert [tick.text for tick in chart.below] == ["12:00"]
-    assert chart.description == "1,015 fires in 4 minutes. The most in one minute: 1,000 at 12:03 UTC."
-    assert chart.bars[1].text == "12:01 UTC: 5 fires"
-    assert bar_chart([], "fires").description == "0 fires in 0 minutes."
-
-
-def minute(number: int, *milliseconds: float) -> Late:
-    """Return a minute with these p50, p99 and most; without them, one without a fire."""
-    if not milliseconds:
-        return Late(NOON + number * MINUTE, 0, None, None, None)
-    p50, p99, most = (value * MILLISECOND for value in milliseconds)
-    return Late(NOON + number * MINUTE, 7, p50, p99, most)
-
-
-def test_a_line_has_a_gap_where_nothing_fired() -> None:
-    chart = lateness_chart([minute(0, 1, 2, 3), minute(1, 1, 2, 3), minute(2), minute(3, 1, 2, 3), minute(4, 1, 5, 40)])
-    assert [(len(line.pieces), len(line.points)) for line in chart.lines] == [(2, 4)] * 3
-    assert [tick.text for tick in chart.beside] == ["0.1 ms", "1 ms", "10 ms", "100 ms"]
-    assert chart.description == "The latest fire was 40 ms late, at 12:04 UTC."
-    assert chart.areas[2].text == "12:02 UTC: no fire"
-    assert chart.areas[0].text == "12:00 UTC: 7 fires, median 1.00 ms, p99 2.00 ms, max 3.00 ms"
-    assert lateness_chart([]).description == "No fire in this time."
 
 
 def fire(stored: int, late: int | None) -> PastFireDocument:

@@ -36,13 +36,3 @@ def test_fires_that_were_stored_count_as_schedules_do() -> None:
     results = Results(lambda: 0.0)
     names = [results.keep(ADA, long) for _ in range(MAX_ROWS // 1_000 + 1)]
     assert [results.result(ADA, name) is None for name in names] == [True] + [False] * (MAX_ROWS // 1_000)
-
-
-def test_a_title_says_what_is_done_and_what_is_not_known() -> None:
-    refused, unknown = FormRow("O.s", 7, refusal="no"), FormRow("O.s", 7, refusal="lost", is_unknown=True)
-    titles = {
-        (refused,): "Pause: 0 done, 1 refused",
-        (unknown,): "Pause: outcome of 1 unknown",
-        (refused, unknown, unknown): "Pause: 0 done, 1 refused, outcome of 2 unknown",
-    }
-    assert {rows: Result("Pause", "O", rows).title for rows in titles} == titles
