@@ -1,6 +1,5 @@
 """`content.get`: the body and all headers of a schedule and of its fires, and of no other message."""
 
-import base64
 import json
 from collections.abc import AsyncIterator
 from functools import partial
@@ -56,19 +55,6 @@ async def test_a_schedule_and_its_fire_with_body_and_all_headers(asked: Asked) -
     assert (fire["subject"], fire["sequence"], fire["body"]) == ("S.out", message.sequence, body.decode())
     assert {"Kind", "Kind2"} < {header["name"] for header in fire["headers"]}
     assert all(header["sent"] for header in fire["headers"])
-
-
-async def test_what_is_paused_rejected_or_misnamed_is_shown_too(asked: Asked) -> None:
-    bodies = {"S.paused": b"\xff\xfe", "S.rejected": b"", "S.misnamed": b"misnamed"}
-    paused = {"X-Nats-Schedule-X-Paused": at(1), "X-Nats-Schedule-Target": "S.out"}
-    await asked.account.publish("S.paused", paused, bodies["S.paused"])
-    await asked.schedule("S.rejected", "@every soon", "X-", bodies["S.rejected"])
-    await asked.account.publish("S.misnamed", {"X-Nats-Schedul": at(1)}, bodies["S.misnamed"])
-    for subject, body in bodies.items():
-        await held(asked, subject)
-        found = await asked.answer("content.get", stream="S", subject=subject)
-        text = found["body"].encode() if found["body_base64"] is None else base64.b64decode(found["body_base64"])
-        assert text == body
 
 
 async def test_no_other_message_is_shown(asked: Asked) -> None:

@@ -18,7 +18,6 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import account_on, far_hour, in_seconds, sidecar_on
-from tests.harness.nats_cli import NatsCli
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Asked, Refusal, ask, at
@@ -128,23 +127,6 @@ async def test_schedules_are_listed_soonest_first_on_pages_and_chosen(asked: Ask
         listed = (await asked.answer(f"{kind}.list", stream="O"))[kind]
         assert [one["subject"] for one in listed] == [f"O.{kind.replace('rejected', 'invalid')}"], "it is listed apart"
     assert (await asked.answer("rejected.list", stream="O", filter="O.s.*"))["rejected"] == []
-
-
-async def test_paused_schedules_are_listed_and_counted_as_such(asked: Asked) -> None:
-    paused = {"Nats-Schedule-X-Paused": "@every 1h", "Nats-Schedule-Target": "O.out"}
-    await asked.account.publish("O.paused", paused)
-
-    async def is_counted() -> bool:
-        (stream,) = (await asked.answer("streams.list"))["streams"]
-        return bool(stream["schedules"]["states"].get("paused") == 1)
-
-    await eventually(is_counted, describe="it is counted")
-    (listed,) = await asked.listed("O", state="paused")
-    found = await asked.answer("schedules.get", stream="O", subject="O.paused")
-    assert found["schedule"] == listed
-    assert (listed["pattern"], listed["next_fire"], found["flight"]) == ("@every 1h", None, None)
-    following = await asked.answer("schedules.next", stream="O", subject="O.paused")
-    assert (following["fires"], following["ends"]) == ([], True)
 
 
 async def test_one_schedule_and_what_is_known_of_it(asked: Asked) -> None:
@@ -313,30 +295,3 @@ async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked)
     await eventually(lambda: seen, describe="a fire is seen")
     assert seen[0], "it has a reply subject"
     assert not is_inbox(seen[0])
-
-
-async def test_the_nats_cli_lists_the_service_and_gets_answers(start_server: StartServer, nats_cli: NatsCli) -> None:
-    """Nothing of ours is needed to ask."""
-    server = await start_server()
-    nats = nats_cli.at(server.url)
-    async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        asked, me = Asked(account, running), running.sidecar.instance
-        await asked.create("ORDERS")
-        await asked.schedule("ORDERS.s", at(1))
-        await held(asked, 1)
-        await running.healthy()
-        assert me in await nats.run("micro", "ls")
-        assert "nats_scheduler.v1.schedules.get" in await nats.run("micro", "info", "nats-scheduler")
-        health = json.loads(await nats.run("req", "--raw", "nats_scheduler.v1.health.get", ""))
-        assert (health["ready"], health["instance"], health["reasons"]) == (True, me, [])
-        request = json.dumps({"stream": "ORDERS", "subject": "ORDERS.s"})
-        known = json.loads(await nats.run("req", "--raw", "nats_scheduler.v1.schedules.get", request))
-        assert (known["owner"], known["owner_answered"]) == (me, True)
-        assert (known["schedule"]["subject"], known["schedule"]["state"]) == ("ORDERS.s", "waiting")
-        refused = await nats.run("req", "nats_scheduler.v1.schedules.get", "{}")
-        assert "Nats-Service-Error-Code: 400" in refused
-        assert "the key stream is missing" in refused
-        statistics = json.loads(await nats.run("micro", "stats", "nats-scheduler", "--json"))
-        (mine,) = statistics if isinstance(statistics, list) else [statistics]
-        counted = {one["name"]: (one["num_requests"], one["num_errors"]) for one in mine["endpoints"]}
-        assert (counted["schedules-get"], counted["health-get"]) == ((2, 1), (1, 0))

@@ -1,32 +1,29 @@
-"""The findings of a running sidecar: examined when they are asked for, at most once in five minutes."""
+"""The findings of a running sidecar: examined when they are asked for, at most once in five minutes.
+
+It tests `doctor/sidecar_examination.py` too.
+"""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from nats_scheduler.control.errors import DeadlineError
-from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.message.findings import Code
 from nats_scheduler.observe.documents import ReportDocument
-from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import last_examination
 from nats_scheduler.service.last_examination import KEPT_SECONDS, RETRY_SECONDS, Examination, Examinations
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.turns import Turns
-from nats_scheduler.settings.connection_settings import ConnectionSettings
-from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on
 from tests.doctor.scenes import SCENES, schedule, unflagged
-from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FLAGGED
 from tests.harness.permissions import limited_to, permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
-from tests.service.asking import Refusal, answered, ask
+from tests.service.asking import answered, ask
 
 KEPT_NS, RETRY_NS = int(KEPT_SECONDS) * SECOND, int(RETRY_SECONDS) * SECOND
 
@@ -269,49 +266,6 @@ async def test_the_least_permissions_are_enough(
             found = await found_by(account, "O", monkeypatch)
         assert codes(found) <= {"no_guard"}, found
         assert running.told("permission_denied") == []
-
-
-@dataclass
-class FastClock:
-    """The clock of a machine that is some seconds ahead."""
-
-    ahead: int
-
-    def now(self) -> int:
-        return CLOCK.now() + self.ahead
-
-    def monotonic(self) -> int:
-        return CLOCK.monotonic()
-
-
-async def test_a_wrong_clock_of_the_sidecars_machine_is_found_unless_the_examination_fails(
-    start_server: StartServer,
-) -> None:
-    made = 0
-
-    async def fail(examinable: Examinable, turns: Turns) -> Examination:
-        nonlocal made
-        made += 1
-        if made == 1:
-            raise DeadlineError("STREAM.LIST: no answer within 5 s")
-        return await examine_sidecar(examinable, turns)
-
-    server = await start_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
-    clock = FastClock(60 * SECOND)
-    async with sidecar_with(settings, clock, examine=fail) as running, account_on(server.url) as account:
-        await account.create("O")
-        await running.ready("O")
-        await has_read(account, "O")
-        for _ in range(2):
-            refused = await ask(account.connection, "findings.list")
-            assert refused == Refusal(503, "the examination failed: STREAM.LIST: no answer within 5 s")
-        assert made == 1
-        assert running.told("request_failed") == []
-        running.sidecar._examinations._examination.expire()
-        found = await answered(account.connection, "findings.list")
-    (off,) = [one for one in found["findings"] if one["code"] == "clock_off"]
-    assert "s ahead of that of the server" in off["what"]
 
 
 async def test_many_findings_are_counted_and_the_first_are_listed_as_far_as_the_answer_may_be_long(

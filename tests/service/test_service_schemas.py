@@ -164,15 +164,3 @@ def test_the_rows_before_the_last_fire_are_found() -> None:
     overdue = [fire for fire in FIRES if fire < DAY][-1:]
     assert excepted(2 * DAY, [*overdue, 4 * DAY], 1_000)[0] == [row(3)], "nothing is said of days that have passed"
     assert excepted(0, [], 1_000) == ([], [])
-
-
-def test_what_has_no_room_is_left_out_with_the_fires_behind_it() -> None:
-    for most in (0, 1, 2, 3):
-        rows, left = excepted(0, FIRES, most)
-        assert rows == [row(day) for day in range(1, 2 * most, 2)]
-        assert left == [fire for fire in FIRES if fire < row(2 * most + 1)[0]]
-
-
-def test_the_first_fire_is_shown_whatever_is_before_it() -> None:
-    first = next(fire for fire in FIRES if fire > 6 * DAY)
-    assert excepted(0, [first, first + 6 * HOUR], 1) == ([row(1), row(3), row(5)], [first])

@@ -9,7 +9,6 @@ import pytest
 
 from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.service.micro import UNAVAILABLE
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -207,56 +206,6 @@ async def alone(pair: Pair, instance: str) -> tuple[list[dict[str, Any]], list[d
 
 def fires_in(minutes: list[dict[str, Any]]) -> int:
     return sum(one["fires"] for one in minutes)
-
-
-def totals(minutes: list[dict[str, Any]]) -> tuple[list[int], int]:
-    """Return the histogram of all minutes, and the greatest lateness."""
-    columns = zip(*(one["lateness"] for one in minutes), strict=True)
-    return [sum(column) for column in columns], max(one["lateness_max_nanoseconds"] for one in minutes)
-
-
-def in_order(fires: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return which fires these are, in their order."""
-    return [(one["stream"], one["sequence"]) for one in fires]
-
-
-async def test_the_minutes_and_the_last_fires_of_both_are_added_up_as_long_as_both_are_there(
-    start_server: StartServer,
-) -> None:
-    async with pair_on(start_server) as pair:
-        await fire(pair)
-
-        async def add_up() -> bool:
-            parts = [await alone(pair, instance) for instance in pair.ids]
-            for instance in pair.ids:
-                whole = await pair.by(instance, "activity.list")
-                if whole["unanswered"] or fires_in(whole["minutes"]) != 2 * FIRES:
-                    return False
-                assert totals(whole["minutes"]) == totals([one for minutes, _recent in parts for one in minutes])
-                recent = await pair.by(instance, "fires.recent", limit=200)
-                both = {fire for _minutes, fires in parts for fire in in_order(fires)}
-                assert (set(in_order(recent["fires"])), recent["unanswered"]) == (both, [])
-                stored = [instant_of(one["stored"]) for one in recent["fires"]]
-                assert stored == sorted(stored, reverse=True)
-                few = await pair.by(instance, "fires.recent", limit=3)
-                assert in_order(few["fires"]) == in_order(recent["fires"][:3])
-                of_one = await pair.by(instance, "fires.recent", stream=pair.streams[0], filter="*.now.*")
-                assert {one["stream"] for one in of_one["fires"]} == {pair.streams[0]}
-            return True
-
-        await eventually(add_up, describe="what both did is added up")
-        leaving, stays = pair.sidecars[0].sidecar, pair.ids[1]
-        ours, _recent = await alone(pair, stays)
-        leaving.stop()
-        # A request that reaches it while it ends has no answer.
-        await eventually(lambda: leaving.connection is None, describe="it has ended")
-
-        async def has_left() -> bool:
-            answer = await answered(pair.account.connection, "activity.list")
-            is_alone = answer["instance"] == stays and not answer["unanswered"]
-            return is_alone and fires_in(answer["minutes"]) == fires_in(ours)
-
-        await eventually(has_left, describe="the one that stays answers alone")
 
 
 async def test_who_does_not_answer_is_named(start_server: StartServer) -> None:

@@ -141,13 +141,6 @@ def test_process_time_is_paid_back_by_the_one_that_took_it_and_then_by_all() -> 
     assert begun(shares, 0.51 + MAX_DEBT_SECONDS / 0.4 + 0.01) == ["c"]
 
 
-def test_the_clients_of_a_team_share_its_time() -> None:
-    shares, asked = Shares[str](), places(share=0.4, owner=b"billing")
-    asked.budget.spend(b"billing", 0.3, 0.0)
-    shares.add(asked, b"another client", "x", 100, 0.0)
-    assert begun(shares) == []
-
-
 def test_errors_are_limited_and_then_all_is_dropped_for_a_moment() -> None:
     asked = places()
     granted = sum(asked.may_refuse(b"a", 0.0) for _ in range(2 * REFUSALS_PER_SECOND_OF_ONE))

@@ -8,7 +8,6 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.service.sidecar_answers import AnswerState
 from nats_scheduler.service.verdict import Known, StatusVerdict, grouped, troubled_first, verdict
-from nats_scheduler.web.pages import totals
 
 T = TypeVar("T")
 
@@ -160,14 +159,6 @@ def test_the_worst_comes_first() -> None:
     assert [one.level for one in found.reasons] == ["bad", "warn", "note"]
     listed = [stream("A"), stream("B", rejected=1), stream("C", failing=1)]
     assert [one["stream"] for one in troubled_first(listed)] == ["C", "A", "B"]
-
-
-def test_sums_are_over_all_streams() -> None:
-    fire = {"utc": "", "local": "", "nanoseconds": NOON}
-    listed: Any = {"streams": [stream(failing=1), stream("P", next={"next_fire": fire}), stream("Q", schedules=None)]}
-    known: Any = {"instances": [instance(), instance("two", "gone")]}
-    found = totals(answered(listed), answered(known))
-    assert found == {"schedules": 10, "failing": 1, "next": NOON, "alive": 1, "kinds": "10 at"}
 
 
 def test_findings_are_grouped_and_their_numbers_are_those_of_all() -> None:

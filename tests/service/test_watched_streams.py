@@ -4,9 +4,7 @@ It tests `service/watched_stream.py` too.
 """
 
 import asyncio
-import gc
 import re
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -278,39 +276,6 @@ async def test_who_does_not_wait_learns_how_far_the_stream_is_read_and_asks_agai
     assert (view.counts(CLOCK.now()).answer().total, through) == (300, 300), "what was read a moment ago, and how far"
     asking.is_burst = False
     assert len(await asking.asked()) == 301
-
-
-def tables() -> int:
-    """Return the number of tables that are open."""
-    return sum(is_open(one) for one in gc.get_objects() if isinstance(one, sqlite3.Connection))
-
-
-def is_open(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.total_changes  # noqa: B018 - it raises if the connection is closed
-    except sqlite3.ProgrammingError:
-        return False
-    return True
-
-
-async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_it_over(
-    ask_on: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the collector has visited is frozen (`runtime.garbage_collector`), and it finds no cycle there later."""
-    asking = await ask_on()
-    await asking.schedules_are_stored(300)
-    view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENCE_SECONDS)
-    before = tables()
-    gc.freeze()
-    try:
-        monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
-        await asking.schedules.release_idle()
-        assert view.counts(CLOCK.now()).answer().total == 300, "a request still has a view of it"
-        del view
-        await asking.schedules.release_idle()
-    finally:
-        gc.unfreeze()
-    assert tables() == before - 1
 
 
 @pytest.mark.server
