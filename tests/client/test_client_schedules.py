@@ -261,33 +261,6 @@ async def test_a_sidecar_that_is_started_later_counts_at_once(start_server: Star
             await account.wait_for("S", "S.out")
 
 
-async def test_a_program_that_may_not_record_works_and_is_told_once(
-    start_server: StartServer, connect: Connect
-) -> None:
-    server = await start_server(V2_15, config=NO_ADVISORIES)
-    async with account_on(server.url.replace("nats://", "nats://admin:p@")) as account:
-        await account.create("S")
-        errors: list[Exception] = []
-
-        async def kept(error: Exception) -> None:
-            errors.append(error)
-
-        connection = await connect(server.url, user="program", password="p", error_cb=kept)  # noqa: S106
-        schedules = await Schedules.on(connection, "S")
-        for number in range(5):
-            await schedules.upsert("S.s", at(FAR).policies(debounce=True), b"%d" % number, target="S.out")
-        await schedules.cancel("S.s")
-    assert [str(error).split(" to ")[1][:35] for error in errors] == ['"nats_scheduler.advisory.schedule_c']
-
-
-NO_ADVISORIES = """
-authorization { users: [
-  { user: admin, password: p }
-  { user: program, password: p, permissions: { publish: { deny: ["nats_scheduler.advisory.>"] } } }
-] }
-"""
-
-
 @pytest.mark.server
 async def test_the_spelling_follows_the_server_and_the_flag(tmp_path: Path, connect: Connect) -> None:
     """A program that runs through an upgrade of the server goes on."""

@@ -8,12 +8,10 @@ import pytest
 
 from nats_scheduler.client import ConflictError, Kind, NotFoundError, NotPossibleError, RejectedError
 from nats_scheduler.client.edit_spelling import Wish, edit_of
-from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import InvalidScheduleError, at, cron, every
 from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.message.schedule_form import Edit
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
 from tests.conftest import SharedServer
@@ -96,19 +94,6 @@ async def test_the_same_interval_in_other_words_is_no_change() -> None:
         await edited(world, Wish(when=every(HOUR), body=b"new"))
         found = await world.found()
         assert (found.pattern, found.message.body, found.timetable().first_fire()) == (stored, b"new", first)
-
-
-async def test_a_target_of_either_kind_takes_the_place_of_the_other() -> None:
-    world = World()
-    world.put(block(prefix="X-"))
-    wish = Wish(target=elsewhere("jobs.run"))
-    edit = edit_of(wish, await world.found(), world.time)
-    assert edit == Edit([(b"X-Nats-Schedule-X-Target", b"jobs.run")], [b"X-Nats-Schedule-Target"])
-    back = edit_of(Wish(target="S.other"), await world.found(), world.time)
-    assert back == Edit([(b"X-Nats-Schedule-Target", b"S.other")], [])
-    world.put(block())
-    with pytest.raises(RejectedError, match="read beside X-Nats-Schedule only"):
-        await edited(world, wish)
 
 
 async def test_an_edit_is_made_to_what_another_client_has_stored() -> None:

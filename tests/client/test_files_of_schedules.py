@@ -121,25 +121,6 @@ async def test_a_schedule_that_has_fired_is_absent_also_if_it_is_purged_after_th
     assert world.last("S.a").body == b"body"
 
 
-async def test_the_documents_of_several_owners_are_one_diff() -> None:
-    world, at = World(), NEVER.removeprefix("@at ")
-    ours = json.dumps({"stream": "S", "owner": "ops", "schedules": [{"subject": "S.b", "at": at, "target": "S.o"}]})
-    theirs = ours.replace("ops", "us").replace("S.b", "S.a")
-    for subject, owner in (("S.c", "ops"), ("S.d", "us"), ("S.e", "others")):
-        world.put(block(Nats_Schedule_X_Owner=owner), b"", subject)
-    diff = await diff_text(world, f"[{ours}, {theirs}]", prune=True)
-    added, removed = dict.fromkeys(("S.a", "S.b"), Action.ADD), dict.fromkeys(("S.c", "S.d"), Action.REMOVE)
-    assert list(actions(diff).items()) == list((added | removed).items())
-    world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.a")
-    with pytest.raises(InvalidFileError, match="belongs to the owner 'ops'") as raised:
-        await apply_text(world, f"[{ours}, {theirs}]", prune=True)
-    assert [(one.line, one.subject) for one in raised.value.problems] == [(1, "S.a")]
-    assert world.stream.last("S.b") is None, "nothing is done because of a text with a problem"
-    diff = await diff_text(world, f"[{ours}, {theirs}]", prune=True, take_over=True)
-    found = [(step.subject, step.action) for step in diff.steps if step.subject == "S.a"]
-    assert found == [("S.a", Action.REPLACE)], "what moves to another owner's document is not removed"
-
-
 async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
     world, soon = World(), TEXT.replace("every: 5m", "every: soon")
     patterns = "S.a: no pattern: expected one of at, every, cron, lines, block_base64"
