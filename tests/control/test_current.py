@@ -7,17 +7,9 @@ from nats_scheduler.control.errors import NotFoundError, NotPossibleError
 from nats_scheduler.control.standing import current
 from nats_scheduler.control.store import matching
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.dialect import PORTABLE
 from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of
-
-
-async def test_an_active_schedule_is_read(world: World) -> None:
-    sequence = world.put(block("@every 1h", Nats_Schedule_X_Owner="team", Nats_Schedule_X_Note="why"))
-    found = await current(world.store, await world.store.served("S"), SUBJECT)
-    assert (found.subject, found.sequence, found.pattern) == (SUBJECT, sequence, "@every 1h")
-    assert (found.owner, found.note, found.is_paused, found.rejection) == ("team", "why", False, None)
-    assert found.timetable().repeats
 
 
 async def test_a_paused_and_rejected_schedule_is_read(world: World) -> None:
@@ -68,26 +60,6 @@ async def test_a_spelling_that_nothing_fires_is_named() -> None:
         assert read_current(world.last(), dormant) is None
         with pytest.raises(NotPossibleError, match="has Nats-Schedule, and nothing fires"):
             await current(world.store, dormant, SUBJECT)
-
-
-async def test_the_first_spelling_counts(world: World) -> None:
-    world.put(block() + b"")
-    both = block()[:-2] + block("@every 1h", "X-")[len(b"NATS/1.0\r\n") :]
-    world.put(both)
-    found = await world.found()
-    assert (found.dialect, found.pattern) == (ADR51, NEVER)
-
-
-async def test_what_matches_is_found_by_subject(world: World) -> None:
-    world.put(block(), subject="S.b.two")
-    world.put(block("nonsense"), subject="S.b.one")
-    world.put(block().replace(b"Schedule:", b"Schedule-X-Paused:"), subject="S.b.three")
-    world.put(b"", subject="S.b.plain")
-    world.put(block(), subject="S.c.one")
-    found = await matching(world.store, "S", "S.b.*")
-    assert [one.subject for one in found] == ["S.b.one", "S.b.three", "S.b.two"]
-    assert [(one.is_paused, one.rejection is None) for one in found] == [(False, False), (True, True), (False, True)]
-    assert [one.subject for one in await matching(world.store, "S")][-1] == "S.c.one"
 
 
 async def test_more_than_are_wanted_are_refused(world: World) -> None:
