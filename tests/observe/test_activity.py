@@ -12,7 +12,6 @@ from nats_scheduler.observe.activity import (
     STREAMS_PER_UNIT,
     Activity,
     Minute,
-    ReadFires,
     minute_of,
     nothing_in,
     total_of,
@@ -200,16 +199,3 @@ def test_a_quantile_lies_in_the_bucket_of_the_fire_with_that_rank_and_a_sum_is_o
         middle = len(lateness) // 3
         parts = [lateness[:middle], lateness[middle:], []]
         assert total_of(map(counted, parts)) == counted(lateness)
-
-
-def test_the_greatest_lateness_is_that_of_overdue_fires_too_and_quantiles_are_not() -> None:
-    process, overdue = Process(), read_back(15 * SECOND)._replace(overdue=True)
-    process.fires.read_back("S", overdue, 15.0)
-    process.fire(2 * MILLISECOND)
-    process.sample(NOON + SECOND)
-    (minute,) = process.activity.minutes(NOON + SECOND, 1)
-    assert (minute.lateness_max, minute.overdue) == (15 * SECOND, 1)
-    assert (minute.quantile(1.0) or 0) <= 2.5 * MILLISECOND, "its bucket ends there"
-    read = ReadFires()
-    read.take(overdue)
-    assert [one.lateness_max for one in read.hour.last(START + 15 * SECOND, 1)] == [15 * SECOND]
