@@ -19,14 +19,12 @@ import pytest
 
 from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import SharedServer
 from tests.doctor.examined import findings_on, of
-from tests.doctor.scenes import SCENES, Build, emulated, schedule
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.doctor.scenes import SCENES, Build, schedule
+from tests.harness.account import Account, account_on
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.processes import clean_environment
-from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_14, V2_15
-from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
 COMMAND_SECONDS = 30.0
@@ -200,86 +198,4 @@ async def followed(server: EmbeddedServer, stream: str, home: Path, code: Code, 
         await gone(server, stream, code)
 
 
-LIMITED = {"max_msgs": 100, "discard": "new"}
-
 # -- schedules that nothing fires --------------------------------------------------------------------------------------
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-@pytest.mark.parametrize("config", [{}, LIMITED, {"retention": "workqueue"}], ids=["usual", "discard new", "queue"])
-async def test_the_log_says_how_schedules_of_a_stream_without_the_flag_are_fired(
-    start_server: StartServer, home: Path, version: str, config: Mapping[str, object]
-) -> None:
-    server = await start_server(version)
-    dialects = ("", "X-") if version in (V2_10, V2_11) else ("X-",)
-    async with account_on(server.url) as account:
-        operator = Operator(account, server, home)
-        await account.create("ORDERS", allow_msg_schedules=False, **config)
-
-        async def publish(prefix: str) -> None:
-            headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"ORDERS.out{prefix}"}
-            given = {f"{prefix}{name}": value for name, value in headers.items()}
-            await account.publish(f"ORDERS.s{prefix}", given)
-
-        for prefix in dialects:
-            await publish(prefix)
-        async with sidecar_on(server.url) as running:
-            said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
-            (found,) = {one.command for one in of(await findings_on(server), Code.SCHEDULES_UNSERVED)}
-            assert said == found
-            assert f"does not carry schedules: {said}\n" in await operator.types(
-                "ORDERS", "nats-scheduler ls ORDERS", 1
-            )
-            if said.startswith("nats-scheduler stream add FILE"):
-                await operator.types("ORDERS", said)
-                for prefix in dialects:
-                    await account.wait_for("ORDERS", f"ORDERS.out{prefix}")
-                return
-        portable = re.fullmatch(r"nats-scheduler run --portable-streams (\S+), with .* as X-Nats-Schedule: .*", said)
-        assert portable, said
-        async with sidecar_on(server.url, portable_streams=(portable[1],)):
-            await publish("X-")
-            await account.wait_for("ORDERS", "ORDERS.outX-")
-
-
-@pytest.mark.deep
-async def test_a_stream_that_can_carry_no_schedules_is_no_place_for_them(start_server: StartServer) -> None:
-    server = await start_server(V2_15)
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        await account.create("ORDERS", allow_msg_schedules=False, deny_purge=True)
-        x = {f"X-{name}": value for name, value in schedule("ORDERS", f"@at {in_seconds(600)}").items()}
-        await account.publish("ORDERS.s", x)
-        said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
-        assert said.startswith("store its schedules in another stream: deny_purge of 'true' cannot be switched off")
-
-
-@pytest.mark.deep
-async def test_ls_says_how_an_account_without_schedules_gets_some(start_server: StartServer, home: Path) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        operator = Operator(account, server, home)
-        await account.create("ORDERS", allow_msg_schedules=False)
-        said = await operator.types("ORDERS", "nats-scheduler ls")
-        advice = re.fullmatch(r"no stream carries schedules: `(.*)` makes one\n", said)
-        assert advice, said
-        await operator.types("ORDERS", advice[1])
-        assert (await operator.types("ORDERS", "nats-scheduler ls")).startswith("no schedules on ORDERS\n")
-
-
-@pytest.mark.deep
-async def test_what_a_blocked_graduation_says_lets_it_through(tmp_path: Path, home: Path) -> None:
-    async with machine_in(tmp_path / "store") as machine:
-        async with account_on(await machine.install(V2_11)) as account:
-            await emulated(account, "ORDERS", storage="file")
-            await account.publish("ORDERS.s", schedule("ORDERS", "@every 1500ms"))
-        url = await machine.install(V2_14)
-        assert machine.server is not None
-        async with account_on(url) as account:
-            operator = Operator(account, machine.server, home)
-            (dormant,) = of(await findings_on(url), Code.DORMANT)
-            said = await operator.types("ORDERS", dormant.command, 1)
-            accept = re.search(r"accept it with (--force \w+)\n", said)
-            assert accept, said
-            await operator.types("ORDERS", f"{dormant.command.partition(', ')[0]} {accept[1]}")
-            await gone(machine.server, "ORDERS", Code.DORMANT)
