@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +21,7 @@ from starlette.routing import Route
 from nats_scheduler.observe.address import bound, is_loopback, url_of
 from nats_scheduler.observe.listener import Limits, serve
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.monitoring_pages import MAX_CONNECTIONS, MonitoringPages, listening
+from nats_scheduler.observe.monitoring_pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, MonitoringPages, listening
 from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.web.app import token_of
@@ -97,16 +98,6 @@ async def test_a_scrape_makes_pauses_however_many_streams_there_are() -> None:
         assert samples > 2_000
         assert len(pauses) == scrapes * (samples // SAMPLES_PER_SLICE)
         assert text.count(b"python_info{") == 1
-
-
-async def test_nothing_listens_any_more_once_it_is_closed() -> None:
-    port = free_port()
-    for _ in range(2):
-        with listening("127.0.0.1", port, pages()) as url:
-            assert url == f"http://127.0.0.1:{port}"
-            assert (await page(f"{url}/healthz"))[0] == 200
-        with pytest.raises(ConnectionRefusedError):
-            await page(f"{url}/healthz")
 
 
 async def test_where_it_cannot_listen_one_sentence_names_the_settings_and_no_thread_is_left() -> None:
