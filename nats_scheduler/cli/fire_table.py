@@ -13,8 +13,7 @@ import click
 from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import fire_document
-from nats_scheduler.observe.explanations import local_text
-from nats_scheduler.observe.times import moment_text, shortened, span_text
+from nats_scheduler.observe.times import moment_text, shortened, span_text, wall_text
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
@@ -24,6 +23,7 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 _EFFECTS = {
     ClockChange.MOVED: "moved",
+    ClockChange.AFTER_GAP: "after a gap",
     ClockChange.FIRST_OF_TWO: "first of two",
     ClockChange.SECOND_OF_TWO: "second of two",
 }
@@ -123,8 +123,8 @@ def _change_text(fire: NextFire) -> str:
 
 
 def _skipped_row(skipped: SkippedTimes) -> list[str]:
-    first, last = local_text(skipped.first), local_text(skipped.last)
-    start, end = local_text(skipped.gap_start), local_text(skipped.gap_end)
+    first, last = wall_text(skipped.first), wall_text(skipped.last)
+    start, end = wall_text(skipped.gap_start), wall_text(skipped.gap_end)
     times = first if first == last else f"{first} to {_after(first, last)}"
     is_one_day = start[:10] == end[:10]
     clock = f"from {start[11:16]} to {end[11:16]}" if is_one_day else f"from {start} to {end}"

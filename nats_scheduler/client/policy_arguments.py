@@ -18,6 +18,10 @@ Days = date | tuple[date, date]
 """A day, or the first and the last day of several."""
 
 
+ClockChange = Literal["skip", "after", "both", "first", "last", "after,first", "after,last"]
+"""What a schedule does at a local time that the clock skips, at one that it shows twice, or at both."""
+
+
 class PolicyArguments(TypedDict, total=False):
     """The keyword arguments of `When.policies`; None removes a policy that was given before."""
 
@@ -26,6 +30,7 @@ class PolicyArguments(TypedDict, total=False):
     limit: int | None
     anchor: datetime | None
     every: str | None
+    clock_change: ClockChange | None
     except_days: Iterable[Days] | None
     except_calendars: Iterable[str] | None
     jitter: timedelta | None

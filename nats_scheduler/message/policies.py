@@ -27,11 +27,12 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
 from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
+from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, read_days, read_every_nth
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import FaultError, Invalid
-from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, parse_pattern
+from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, parse_pattern, with_clock
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 DEFAULT_GRACE_NS = 10 * SECOND
@@ -214,6 +215,8 @@ class Policies:
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
     """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor`, `X-Every` and `X-Except` set to its fire times."""
+    clock: ClockPolicy = BY_THE_CLOCK
+    """What it does at the local times that a change of the clock skips or repeats."""
     debounce: bool = False
     """True if it is meant to replace, or to be replaced, before it fires (`engine.receiving.replaced`)."""
     consumer: str | None = None
@@ -362,7 +365,9 @@ def is_target_elsewhere(fields: Mapping[bytes, str], dialect: Dialect) -> bool:
 
 
 def with_policies(pattern: Pattern, policies: Policies) -> Pattern:
-    """Return the pattern with the bounds that policies set; the pattern itself if they set none."""
+    """Return the pattern with what policies change of its fire times; the pattern itself if they change nothing."""
+    if policies.clock != BY_THE_CLOCK and isinstance(pattern, Cron):
+        pattern = with_clock(pattern, policies.clock)
     return pattern if policies.bounds == NO_BOUNDS else Bounded(pattern, policies.bounds)
 
 
@@ -444,6 +449,21 @@ def _every(policies: Policies, value: str, beside: Beside) -> Policies:
     return _with_bounds(policies, every=read_every_nth(value))
 
 
+def _clock_change(policies: Policies, value: str, beside: Beside) -> Policies:
+    parts = [part.strip(" ") for part in value.split(",", 2)]
+    gaps = [Gap(part) for part in parts if part in list(Gap)]
+    folds = [Fold(part) for part in parts if part in list(Fold)]
+    if len(gaps) > 1 or len(folds) > 1 or len(gaps) + len(folds) < len(parts):
+        named = f"{' or '.join(Gap)}, {', '.join(list(Fold)[:-1])} or {list(Fold)[-1]}"
+        raise FaultError(f"is not what a fire may do: expected {named}, or one of each, such as 'after,first'")
+    if not isinstance(beside.pattern, Cron):
+        raise FaultError(f"is for patterns of the wall clock, and {beside.pattern.text!r} does not follow one")
+    if beside.pattern.zone is None:
+        name = beside.dialect.time_zone.decode()
+        raise FaultError(f"has no effect without {name}: the clock of UTC is never changed")
+    return replace(policies, clock=ClockPolicy(*gaps or (Gap.SKIP,), *folds or (Fold.BOTH,)))
+
+
 def _read_excepted(value: str) -> DayRows:
     parts = [part.strip(" ") for part in value.split(",")]
     if len(parts) > MAX_EXCEPT_PARTS:
@@ -509,6 +529,19 @@ def _target(policies: Policies, value: str, beside: Beside) -> Policies:
     return replace(policies, target_stream=value)
 
 
+_GAP_WORDS = "; times that the clock skips fire once, right after the gap"
+_FOLD_WORDS = {
+    Fold.BOTH: "",
+    Fold.FIRST: "; a time that the clock shows twice fires the first time",
+    Fold.LAST: "; a time that the clock shows twice fires the second time",
+}
+
+
+def _clock_words(policies: Policies) -> str:
+    gap, fold = policies.clock
+    return (_GAP_WORDS if gap is Gap.AFTER else "") + _FOLD_WORDS[fold]
+
+
 def _done_within_words(policies: Policies) -> str:
     within = policies.done_within
     return "" if within is None else f"; a fire that is unfinished {format_duration(within)} later is reported"
@@ -543,6 +576,7 @@ def _overlap_words(policies: Policies) -> str:
 
 POLICIES: Mapping[str, Policy] = {
     "X-Anchor": Policy(_anchor),
+    "X-Clock-Change": Policy(_clock_change, _clock_words),
     "X-Consumer": Policy(_value("consumer", read_consumer)),
     "X-Debounce": Policy(_value("debounce", _true), is_label=True),
     "X-Done-Within": Policy(
@@ -607,11 +641,12 @@ def value_fault(name: str, value: str) -> Rejection | None:
     if name in ("X-Consumer", "X-Timeout"):  # they have no effect alone
         fields[policy_header("X-Overlap", PORTABLE)] = Overlap.QUEUE
     text = "@every 1h" if name == "X-Anchor" else "@hourly"
+    zone = "UTC" if name == "X-Clock-Change" else None
     syntax = read_syntax(fields, text)
     if isinstance(syntax, Rejection):
         found: Policies | Rejection = syntax
     else:
-        pattern = parse_pattern(text, None, syntax)
+        pattern = parse_pattern(text, zone, syntax)
         assert isinstance(pattern, Pattern), f"{text!r} is no pattern"
         found = read_policies(fields, PORTABLE, pattern)
     return POLICY_INVALID.rejection(name, value, found.reason) if isinstance(found, Rejection) else None

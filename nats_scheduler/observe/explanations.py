@@ -29,9 +29,9 @@ from nats_scheduler.observe.documents import (
     error_document,
     fire_document,
 )
+from nats_scheduler.observe.times import wall_text
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
-from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -40,7 +40,7 @@ class MarkedFireDocument(FireDocument):
     """A fire time, and what a change of the clock does to it."""
 
     clock_change: str | None
-    """`moved`, `first_of_two` or `second_of_two`."""
+    """`moved`, `after_gap`, `first_of_two` or `second_of_two`."""
     clock_shift_seconds: Number | None
     """By how much the clock goes forward at that change; negative if it goes back."""
 
@@ -134,10 +134,10 @@ def skipped_documents(entries: Sequence[NextFire | SkippedTimes]) -> list[Skippe
     """Return the skipped times among the entries."""
     return [
         {
-            "first": local_text(entry.first),
-            "last": local_text(entry.last),
-            "clock_from": local_text(entry.gap_start),
-            "clock_to": local_text(entry.gap_end),
+            "first": wall_text(entry.first),
+            "last": wall_text(entry.last),
+            "clock_from": wall_text(entry.gap_start),
+            "clock_to": wall_text(entry.gap_end),
         }
         for entry in entries
         if isinstance(entry, SkippedTimes)
@@ -148,11 +148,6 @@ def excepted_document(row: tuple[int, int]) -> ExceptedDocument:
     """Return a row of days that are left out, by its first and last fire time (ns)."""
     first, last = row
     return {"first": format_rfc3339(first), "last": format_rfc3339(last)}
-
-
-def local_text(seconds: int) -> str:
-    """Print a local time, in seconds since 1970-01-01T00:00:00 local time, without an offset."""
-    return format_rfc3339(seconds * SECOND).removesuffix("Z")
 
 
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True, is_any=True)

@@ -179,3 +179,8 @@ def count_text(number: int) -> str:
 def plural(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def wall_text(seconds: int) -> str:
+    """Print a local time, in seconds since 1970-01-01T00:00:00 local time, without an offset."""
+    return format_rfc3339(seconds * SECOND).removesuffix("Z")

@@ -1,14 +1,15 @@
 """A pattern with bounds: a first and a last instant, a number of fires, days without fires, another start of its grid.
 
 One rule: a bounded pattern answers the same questions as any pattern, so no caller has to know of bounds. Its fire
-times are those of its own pattern, less what the bounds leave out: nothing is moved.
+times are those of its own pattern, less what the bounds leave out: nothing is moved. What a change of the clock does to
+them is decided by the pattern itself (`schedule.clock_policy`).
 
 - The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
 - No fire time is before `start`, and none is at `end` or later.
 - Of a pattern of fields, all fire times lie on the days of `every`, each n-th day or week.
 - No fire time lies on one of the days `excepted`, or of the `calendars`, as the clock of the pattern's zone shows them
-  (UTC if it has none). If they leave none for five years, a pattern has no further fire, as one of fields that matches
-  nothing for as long.
+  (UTC if it has none); one that stands for times that the clock skips is of the day of these. If they leave none for
+  five years, a pattern has no further fire, as one of fields that matches nothing for as long.
 - After the `limit`-th fire time that these bounds leave there is none. It is counted from the stored time, so all
   instances agree without a counter, and a fire that was missed counts too.
 
@@ -228,7 +229,7 @@ class Bounded(Pattern):
         at, end, grid = self._span(after, until, stored_at)
         while (found := self.on_days.next_fire(at, grid)) is not None and found < end:
             at, last = found, self._last_of_row(found)
-            if last is not None:
+            if last is not None and not self.left.is_fire(found, grid):  # it may stand for a time of the day before
                 at = min(last, end - 1)
                 yield found, self.on_days.latest_fire(found - 1, at, grid) or found
 

@@ -139,6 +139,13 @@ class CronFields:
             else:
                 year, month = year + step, outermost(self.months, step)
 
+    def is_same_after(self, seconds: int) -> bool:
+        """Return whether the times of a day that match are the same ones if each of them is this much later."""
+        minutes, second = divmod(seconds, 60)
+        shift, all_minutes, all_hours = minutes % 60, (1 << 60) - 1, (1 << 24) - 1
+        later = (self.minutes << shift | self.minutes >> 60 - shift) & all_minutes
+        return self.hours & all_hours == all_hours and second == 0 and later == self.minutes & all_minutes
+
     def days_of(self, year: int, month: int, first: int) -> int:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
         if self.years is not None and not (year >= FIRST_YEAR and self.years >> year - FIRST_YEAR & 1):

@@ -4,13 +4,15 @@ The rules:
 
 - A cron schedule fires at exactly the instants whose local wall-clock fields match. Therefore a local time that the
   clock skips (a gap) has no fire that day, and one that occurs twice (a fold) has two. There is no correction that
-  could be wrong; nats-server has some (`docs/reference/patterns.md`, "Better than the server").
+  could be wrong; nats-server has some (`docs/reference/patterns.md`, "Better than the server"). What a schedule may
+  have instead is in `schedule.clock_policy`.
 - The search applies the calendar without time zones to each segment of constant UTC offset, within which local time has
   no gap and no fold.
 
 Limit: the server's horizon, 31 December of the fifth year after that of the start.
 """
 
+from nats_scheduler.schedule.clock_policy import ClockPolicy, local_span
 from nats_scheduler.schedule.cron_fields import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil
 from nats_scheduler.schedule.zones import UTC, Zone
@@ -23,39 +25,41 @@ _BACKWARD_SEARCH_NS = 4 * 365 * SECONDS_PER_DAY * SECOND
 """The time that one step of `latest_fire` searches back; two fires that are this close are within the horizon."""
 
 
-def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
+def next_fire(fields: CronFields, zone: Zone | None, policy: ClockPolicy, after: int) -> int | None:
     """Return the first fire time strictly after an instant; None beyond the horizon. Without a zone it is UTC."""
     start = after // SECOND + 1
     if zone is not None:
-        return _next_fire_in(fields, zone, start)
+        return _next_fire_in(fields, zone, policy, start)
     match = fields.first_match(start, _year(start) + HORIZON_YEARS)
     return None if match is None else match * SECOND
 
 
-def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
+def _next_fire_in(fields: CronFields, zone: Zone, policy: ClockPolicy, start: int) -> int | None:
     """Search the local calendar, from a second of UTC on, and once again only where the clock was changed before that.
 
-    A match beyond the end of a segment is that of the next one too, unless the clock skips it, or goes back to before
+    A match beyond the span of a segment is that of the next one too, unless the clock skips it, or goes back to before
     the time at which the search began.
     """
     segment = zone.segment_at(start * SECOND)
-    begun = start + segment.offset
+    first, beyond = local_span(zone, segment, policy)
+    begun = first if start * SECOND == segment.start else max(start + segment.offset, first)
     last_year = _year(begun) + HORIZON_YEARS
     match = fields.first_match(begun, last_year)
     while True:
-        if match is not None and (segment.end is None or (match - segment.offset) * SECOND < segment.end):
-            return (match - segment.offset) * SECOND
+        if match is not None and match < beyond:
+            fire = (match - segment.offset) * SECOND
+            return fire if segment.start is None else max(fire, segment.start)
         if segment.end is None:
             return None
-        start, segment = segment.end // SECOND, zone.segment_at(segment.end)
-        local = start + segment.offset
-        if local < begun or (match is not None and match < local):
-            begun, match = local, fields.first_match(local, last_year)
+        segment = zone.segment_at(segment.end)
+        first, beyond = local_span(zone, segment, policy)
+        if first < begun or (match is not None and match < first):
+            begun, match = first, fields.first_match(first, last_year)
         elif match is None:
             return None
 
 
-def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -> int | None:
+def latest_fire(fields: CronFields, zone: Zone | None, policy: ClockPolicy, after: int, until: int) -> int | None:
     """Return the last fire time in (after, until] of a schedule that fires from `after` on.
 
     A schedule that reaches its horizon within this period has ended there, so a long outage is searched in parts.
@@ -63,9 +67,9 @@ def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -
     latest, start = None, after
     while start < until:
         reached = min(start + _BACKWARD_SEARCH_NS, until)
-        found = _last_fire(fields, zone, start, reached)
+        found = _last_fire(fields, zone, policy, start, reached)
         if found is None:
-            found = next_fire(fields, zone, start) if reached < until else None
+            found = next_fire(fields, zone, policy, start) if reached < until else None
         if found is None or found > until:
             return latest
         latest = start = found
@@ -74,52 +78,64 @@ def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -
     return latest
 
 
-def _last_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -> int | None:
+def _last_fire(fields: CronFields, zone: Zone | None, policy: ClockPolicy, after: int, until: int) -> int | None:
     """Return the last match in (after, until], without regard to the horizon."""
     end = until // SECOND
     first_year = _year(after // SECOND) - 1  # the offset may move the local year by one
     if zone is not None:
-        fire = _last_fire_in(fields, zone, after, end, first_year)
+        fire = _last_fire_in(fields, zone, policy, after, end, first_year)
     else:
         fire = fields.last_match(end, first_year)
     return fire * SECOND if fire is not None and fire * SECOND > after else None
 
 
-def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_year: int) -> int | None:
+def _last_fire_in(
+    fields: CronFields, zone: Zone, policy: ClockPolicy, after: int, end: int, first_year: int
+) -> int | None:
     """Search the local calendar, from a second of UTC back to the segment that contains `after`, as `_next_fire_in`."""
     segment = zone.segment_at(end * SECOND)
-    begun = end + segment.offset
+    first, beyond = local_span(zone, segment, policy)
+    begun = min(end + segment.offset, beyond - 1)
     match = fields.last_match(begun, first_year)
     while True:
-        if match is not None and (segment.start is None or (match - segment.offset) * SECOND >= segment.start):
-            return match - segment.offset
+        if match is not None and match >= first:
+            fire = match - segment.offset
+            return fire if segment.start is None else max(fire, segment.start // SECOND)
         if segment.start is None or segment.start <= after:
             return None
-        end, segment = segment.start // SECOND - 1, zone.segment_at(segment.start - 1)
-        local = end + segment.offset
-        if local > begun or (match is not None and match > local):
-            begun, match = local, fields.last_match(local, first_year)
+        segment = zone.segment_at(segment.start - 1)
+        first, beyond = local_span(zone, segment, policy)
+        if beyond - 1 > begun or (match is not None and match >= beyond):
+            begun, match = beyond - 1, fields.last_match(beyond - 1, first_year)
         elif match is None:
             return None
 
 
-def count_fires(fields: CronFields, zone: Zone | None, after: int, until: int) -> int:
+def count_fires(fields: CronFields, zone: Zone | None, policy: ClockPolicy, after: int, until: int) -> int:
     """Return how many fire times there are in (after, until], without finding each of them.
 
     They are counted month by month, in each segment of constant UTC offset: all days that match have the same times of
     day. The horizon is not regarded, which ends a schedule without a fire in five years.
     """
+    zone = zone or UTC
     count, start, end = 0, after // SECOND + 1, until // SECOND
     while start <= end:
-        segment = (zone or UTC).segment_at(start * SECOND)
+        segment = zone.segment_at(start * SECOND)
         last = end if segment.end is None else min(end, segment.end // SECOND - 1)
-        count += _count_matches(fields, start + segment.offset, last + segment.offset)
+        first, beyond = local_span(zone, segment, policy)
+        begin = start + segment.offset
+        if first < begin and start * SECOND == segment.start:
+            count += min(1, _count_matches(fields, first, begin))
+            begin += 1
+        count += _count_matches(fields, max(begin, first), min(last + segment.offset, beyond - 1))
         start = last + 1
     return count
 
 
 def _count_matches(fields: CronFields, first: int, last: int) -> int:
     """Count the local seconds from `first` to `last` that match."""
+    if first > last:
+        return 0
     first_day, begin = divmod(first, SECONDS_PER_DAY)
     last_day, end = divmod(last, SECONDS_PER_DAY)
     in_a_day = _up_to(fields, SECONDS_PER_DAY - 1)

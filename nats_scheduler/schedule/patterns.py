@@ -12,10 +12,11 @@ Cost: 2–3 µs to parse an `@at`, 1 µs for a text that is cached, a few µs fo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy
 from nats_scheduler.schedule.cron import parse_cron
 from nats_scheduler.schedule.cron_fields import CronFields
 from nats_scheduler.schedule.cron_fires import count_fires, latest_fire, next_fire
@@ -295,6 +296,8 @@ class Cron(Pattern):
     """Pairs of a searched instant and the first match after it: every instant between the two has the same match."""
     syntax: Syntax | None = field(default=None, repr=False)
     """The syntax of its text if it is not the server's grammar: `30 9 * * mon-fri` or `0 30 9 ? * L5 2027`."""
+    clock: ClockPolicy = field(default=BY_THE_CLOCK, repr=False)
+    """What it does when the clock of its zone is changed."""
 
     @property
     def ends_by_itself(self) -> bool:
@@ -314,18 +317,18 @@ class Cron(Pattern):
 
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last match in (after, until]."""
-        return latest_fire(self.fields, self.zone, after, until)
+        return latest_fire(self.fields, self.zone, self.clock, after, until)
 
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether an instant matches and is later than the stored time."""
-        return instant > stored_at and latest_fire(self.fields, self.zone, instant - 1, instant) == instant
+        return instant > stored_at and self.latest_fire(instant - 1, instant, stored_at) == instant
 
     def count(self, after: int, until: int, stored_at: int) -> int:
         """Return how many matches there are in (after, until]."""
-        return count_fires(self.fields, self.zone, after, until)
+        return count_fires(self.fields, self.zone, self.clock, after, until)
 
     def _search(self, after: int, stored_at: int) -> int | None:
-        return next_fire(self.fields, self.zone, after)
+        return next_fire(self.fields, self.zone, self.clock, after)
 
 
 class PatternKind(StrEnum):
@@ -366,6 +369,18 @@ def parse_pattern(
     if text == "":
         return None
     return (_parse_cached if len(text) <= _MAX_CACHED_PATTERN_CHARS else _parse)(text, zone, syntax)
+
+
+def with_clock(pattern: Cron, policy: ClockPolicy) -> Cron:
+    """Return a pattern with another policy for changes of the clock; equal ones share one object."""
+    return (_with_clock_cached if len(pattern.text) <= _MAX_CACHED_PATTERN_CHARS else _with_clock)(pattern, policy)
+
+
+def _with_clock(pattern: Cron, policy: ClockPolicy) -> Cron:
+    return replace(pattern, clock=policy, _found=[])
+
+
+_with_clock_cached = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_with_clock)
 
 
 def usual_at(minute: bytes, second: bytes, digits: bytes | None) -> At | None:

@@ -72,7 +72,12 @@ def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, tuple[str, st
 
 # -- one schedule: its next fires, and what the sidecars say about it ------------------------------------------------
 
-_EFFECTS = {"moved": "moved", "first_of_two": "first of two", "second_of_two": "second of two"}
+_EFFECTS = {
+    "moved": "moved",
+    "after_gap": "after a gap",
+    "first_of_two": "first of two",
+    "second_of_two": "second of two",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,14 @@ def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
     assert (b"X-Nats-Schedule-X-Limit", b"10") in said.form(0).items(PORTABLE)
 
 
+def test_policies_add_up_and_none_removes_one() -> None:
+    said = cron("@daily").policies(missed=3, note="x").policies(note=None, except_calendars=["a"])
+    said = said.policies(except_days=[date(2026, 12, 25)]).policies(report=False)
+    assert dict(said.written_policies) == {"X-Missed": "all 3", "X-Except": "2026-12-25,calendar:a"}
+    assert said.policies(except_calendars=[], except_days=None, missed=None) == cron("@daily")
+    assert dict(cron("@daily", "UTC").policies(clock_change="after").written_policies) == {"X-Clock-Change": "after"}
+
+
 def test_a_policy_that_no_schedule_may_have_is_refused() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"jitter": timedelta(0)}, "X-Jitter of "),

@@ -146,7 +146,7 @@ def test_what_is_no_policy_is_reported_with_what_may_be_meant() -> None:
     for given, fault in {
         "Limmit: 2": "policy Limmit of 2 is no policy: X-Limit may be meant",
         "Nats-Schedule-Limit: 2": "policy Nats-Schedule-Limit of 2 is no policy: X-Limit may be meant",
-        "zebra: 2": "policy zebra of 2 is no policy: expected one of X-Anchor, X-Consumer,",
+        "zebra: 2": "policy zebra of 2 is no policy: expected one of X-Anchor, X-Clock-Change, X-Consumer,",
         "{limit: 2, X-Limit: 3}": "policy X-Limit of 3 is given twice: limit is the same policy",
         "X-Limit: 1.5": "X-Limit of 1.5: expected text of one line",
         "X-Limit:": 'X-Limit is empty: expected a value ("" for an empty text), or no key',

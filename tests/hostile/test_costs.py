@@ -131,6 +131,8 @@ def drawn(random: Random) -> list[tuple[str, str]]:
     pattern = random.choice(RARE_QUARTZ if is_quartz else RARE)
     zone = None if pattern.startswith(("@every", "@at")) else random.choice(ZONES)
     policies = {name: random.choice(values) for name, values in OTHERS.items() if random.random() < 0.5}
+    if zone is not None:
+        policies["X-Clock-Change"] = random.choice([None, "after", "first", "last", "after,first"])
     if not pattern.startswith("@every"):
         policies.pop("X-Anchor", None)
     if pattern.startswith(("@every", "@at")):
@@ -238,7 +240,20 @@ def test_no_message_that_fills_the_header_costs_more_than_the_page_says() -> Non
     for texts in (PATTERNS, ODD_ZONES):
         for text in texts.values():
             check(headers(text) if texts is PATTERNS else headers("@daily", text), is_weighed=True)
-    names = ["Jitter", "Grace", "Start", "Except", "Limit", "Missed", "Note", "Owner", "Target", "Anchor", "Syntax"]
+    names = [
+        "Clock-Change",
+        "Jitter",
+        "Grace",
+        "Start",
+        "Except",
+        "Limit",
+        "Missed",
+        "Note",
+        "Owner",
+        "Target",
+        "Anchor",
+        "Syntax",
+    ]
     for name, text in product(
         names, [*TTLS.values(), single_days(3, number=5_000), "calendar:a," * 5_000, "," * 60_000]
     ):

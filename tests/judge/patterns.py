@@ -35,6 +35,8 @@ class Policies:
     """The first instant of the grid of `every`."""
     every: tuple[int, str, str] | None = None
     """The number of days or weeks (`d`, `w`) between two days or weeks of `cron`, and one of these days."""
+    clock_change: str = ""
+    """The value of `X-Clock-Change`, of a pattern in a zone whose clock shows UTC and is not changed meanwhile."""
     jitter: int | None = None
     """The most milliseconds by which each fire is late; for `at` too."""
     calendar: str = ""
@@ -60,6 +62,8 @@ class Policies:
         found |= {"Nats-Schedule-X-Except": f"calendar:{self.calendar}"} if self.calendar else {}
         if self.every is not None:
             found["Nats-Schedule-X-Every"] = "{}{} from {}".format(*self.every)
+        if self.clock_change:
+            found |= {"Nats-Schedule-Time-Zone": "Europe/London", "Nats-Schedule-X-Clock-Change": self.clock_change}
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
         found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}

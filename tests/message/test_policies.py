@@ -35,6 +35,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
 from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar
+from nats_scheduler.schedule.clock_policy import ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, Syntax
@@ -135,7 +136,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     assert (policies.overlap, policies.consumer, policies.timeout) == ("queue", "billing", 7_200 * SECOND)
     assert policies.done_within == 5_400 * SECOND
     assert [name for name, _value in policies.written] == sorted(
-        set(POLICY_NAMES) - {"X-Every", "X-Syntax", "X-Target"}
+        set(POLICY_NAMES) - {"X-Clock-Change", "X-Every", "X-Syntax", "X-Target"}
     )
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
@@ -177,6 +178,27 @@ def test_each_value_for_missed_fires_is_read_and_written_as_it_was() -> None:
         assert (policies.grace, policies.report) == (DEFAULT_GRACE_NS, False)
 
 
+IN_BERLIN = ("Time-Zone", "Europe/Berlin")
+
+
+def test_each_value_for_changes_of_the_clock_is_read_and_equal_patterns_are_shared() -> None:
+    values = {
+        "skip": ClockPolicy(),
+        "both,skip": ClockPolicy(),
+        "after": ClockPolicy(Gap.AFTER),
+        "first": ClockPolicy(fold=Fold.FIRST),
+        "last , skip": ClockPolicy(fold=Fold.LAST),
+        "after,first": ClockPolicy(Gap.AFTER, Fold.FIRST),
+    }
+    for value, clock in values.items():
+        given = IN_BERLIN, ("X-Clock-Change", value)
+        one, other = accepted(DAILY, *given), accepted(DAILY, *given, ("X-Limit", "3"))
+        assert one.terms.policies.clock == clock, value
+        assert isinstance(one.pattern, Cron)
+        assert (one.pattern.clock, one.pattern is other.pattern.base) == (clock, True), value
+        assert read_definition(definition_block(one), SUBJECT, RULES, ADR51, STORED_AT) == one, value
+
+
 def test_more_is_kept_of_a_schedule_only_if_its_policies_need_it() -> None:
     for policies, are_kept in (
         ({}, False),
@@ -207,8 +229,15 @@ def test_the_words_of_policies_say_what_they_change_of_how_a_schedule_fires() ->
             {"X-Overlap": "queue", "X-Timeout": "2h", "X-Missed": "all"},
             "; each missed fire is made up; a fire waits while the one before is unfinished, for 2h0m0s at most",
         ),
+        ({"X-Clock-Change": "skip,both"}, ""),
+        (
+            {"X-Clock-Change": "after,first", "X-Jitter": "90s"},
+            "; times that the clock skips fire once, right after the gap"
+            "; a time that the clock shows twice fires the first time, each sent up to 1m30s later, before the next",
+        ),
     ):
-        assert policy_words(accepted(EVERY, *policies.items()).terms.policies) == words
+        given = (DAILY, IN_BERLIN) if "X-Clock-Change" in policies else (EVERY,)
+        assert policy_words(accepted(*given, *policies.items()).terms.policies) == words
 
 
 def test_policies_of_a_schedule_that_a_server_fires_are_shown_as_written_and_have_no_effect() -> None:
@@ -251,6 +280,13 @@ WRONG = [
     (DAILY, "X-Every", "1d from 2026-01-05", "is every 1d: expected 2d to 366d"),
     (DAILY, "X-Every", "54w from 2026-01-05", "is every 54w: expected 2w to 53w"),
     (DAILY, "X-Every", "٣d from 2026-01-05", "expected days or weeks"),
+    (EVERY, "X-Clock-Change", "after", "is for patterns of the wall clock, and '@every 1h' does not"),
+    (AT, "X-Clock-Change", "first", "does not follow one"),
+    (DAILY, "X-Clock-Change", "after", "has no effect without Nats-Schedule-Time-Zone: the clock of UTC is never"),
+    *(
+        (DAILY, "X-Clock-Change", value, "expected skip or after, both, first or last, or one of each, such as")
+        for value in ("", "later", "after,", "first,last", "after,skip", "after,first,after", "after," * 9_000)
+    ),
     (EVERY, "X-Limit", "0", f"expected 1 to {MAX_LIMIT:,}"),
     (EVERY, "X-Limit", "1001", f"expected 1 to {MAX_LIMIT:,}"),
     (EVERY, "X-Limit", "-1", "is not a number of fires"),
@@ -291,7 +327,7 @@ WRONG = [
     (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
     (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),
     (EVERY, "X-START", "2026-01-01T00:00:00Z", "names are case-sensitive: X-Start may be meant"),
-    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Consumer, X-Debounce"),
+    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Clock-Change, X-Consumer, X-Debounce"),
     (EVERY, "X-", "1", "is an unknown policy"),
     (EVERY, "X-Overlap", "", "is not what a fire may do: expected one of allow, skip, queue"),
     (EVERY, "X-Overlap", "Skip", "is not what a fire may do"),

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes, with_clock_changes
+from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.patterns import Cron, parse_pattern
+from nats_scheduler.schedule.patterns import Cron, parse_pattern, with_clock
 from tests.harness.seeds import draws
 from tests.hostile.effort import at_most
 from tests.schedule.oracle import Meaning, Wall, meanings, wall_at
-from tests.schedule.reading import at, first_fires, read
+from tests.schedule.reading import at, cron, first_fires, read
 
 BERLIN, HOWE, CAIRO = "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo"
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # local times have no zone
@@ -26,9 +27,11 @@ def local_text(seconds: int) -> str:
     return (EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
-def shown(text: str, zone: str | None, after: str, count: int) -> list[str]:
+def shown(text: str, zone: str | None, after: str, count: int, policy: ClockPolicy = BY_THE_CLOCK) -> list[str]:
     """Return the next fires as short lines."""
     pattern = read(text, zone)
+    if policy != BY_THE_CLOCK:
+        pattern = with_clock(cron(text, zone), policy)
     lines = []
     for entry in with_clock_changes(pattern, at(after), first_fires(pattern, at(after), count)):
         if isinstance(entry, NextFire):
@@ -87,6 +90,58 @@ SHOWN = {
 def test_what_a_change_of_the_clock_does_is_marked() -> None:
     counts = {scene: sum("skipped" not in line for line in lines) for scene, lines in SHOWN.items()}
     assert {scene: shown(*scene, count) for scene, count in counts.items()} == SHOWN
+
+
+AFTER = ClockPolicy(Gap.AFTER)
+UNDER_POLICIES = {
+    ("0 */10 2 * * *", BERLIN, "2026-03-28T12:00:00Z", 2, AFTER): [
+        "2026-03-29T03:00:00+02:00 after_gap 3600",
+        "2026-03-30T02:00:00+02:00",
+    ],
+    ("0 30 1,2 * * *", BERLIN, "2026-03-28T12:00:00Z", 3, AFTER): [
+        "2026-03-29T01:30:00+01:00",
+        "2026-03-29T03:00:00+02:00 after_gap 3600",
+        "2026-03-30T01:30:00+02:00",
+    ],
+    ("0 0 * * * *", BERLIN, "2026-03-28T23:30:00Z", 3, AFTER): [
+        "2026-03-29T01:00:00+01:00",
+        "2026-03-29T03:00:00+02:00 after_gap 3600",
+        "2026-03-29T04:00:00+02:00",
+    ],
+    ("0 0 1 30 3 *", "Europe/Lisbon", "2030-04-01T00:00:00Z", 2, AFTER): [
+        "2031-03-30T02:00:00+01:00 after_gap 3600",
+        "2032-03-30T01:00:00+01:00",
+    ],
+    ("0 0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3, AFTER): [
+        "2011-12-29T12:00:00-10:00",
+        "2011-12-31T00:00:00+14:00 after_gap 86400",
+        "2011-12-31T12:00:00+14:00",
+    ],
+    ("0 0 * * * *", BERLIN, "2026-10-24T23:30:00Z", 3, ClockPolicy(fold=Fold.FIRST)): [
+        "2026-10-25T02:00:00+02:00 first_of_two -3600",
+        "2026-10-25T03:00:00+01:00",
+        "2026-10-25T04:00:00+01:00",
+    ],
+    ("0 30 2 * * *", BERLIN, "2026-10-24T12:00:00Z", 2, ClockPolicy(fold=Fold.LAST)): [
+        "2026-10-25T02:30:00+01:00 second_of_two -3600",
+        "2026-10-26T02:30:00+01:00",
+    ],
+}
+
+
+def test_what_a_policy_makes_of_a_change_of_the_clock_is_marked() -> None:
+    assert {scene: shown(*scene) for scene in UNDER_POLICIES} == UNDER_POLICIES
+
+
+def test_what_stands_for_a_skipped_time_belongs_to_the_day_of_that_time() -> None:
+    """The clock of Nuuk goes from 23:00 to 00:00, on a Saturday."""
+    pattern, since = with_clock(cron("0 30 23 * * *", "America/Nuuk"), AFTER), at("2026-03-28T12:00:00Z")
+    for excepted, days in (("2026-03-28", (29, 30)), ("2026-03-29", (29, 30)), ("2026-03-30", (29, 29))):
+        day = at(f"{excepted}T00:00:00Z") // DAY
+        bounded = Bounded(pattern, Bounds(excepted=DayRows([Days(day, day)])))
+        shown = [int(bounded.format(fire)[8:10]) for fire in first_fires(bounded, since, 2)]
+        left_out = [fire for row in bounded.excepted_fires(since, since + 3 * DAY, since) for fire in row]
+        assert (tuple(shown), any(bounded.is_fire(fire, since) for fire in left_out)) == (days, False), excepted
 
 
 CHANGES = [

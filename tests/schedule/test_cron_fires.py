@@ -1,19 +1,22 @@
-"""A cron schedule fires at exactly the instants whose local wall-clock fields match.
+"""A cron schedule fires at exactly the instants whose local wall-clock fields match, or as its policy says.
 
 The reference answers of the server's grammar for the same are in `tests/schedule/test_vectors.py`.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, days_from_civil
-from nats_scheduler.schedule.patterns import Cron, parse_pattern
+from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy, Fold, Gap
+from nats_scheduler.schedule.instants import DAY, MINUTE, SECOND, SECONDS_PER_DAY, days_from_civil
+from nats_scheduler.schedule.patterns import Cron, Pattern, parse_pattern, with_clock
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.zones import Zone, load_zone
 from tests.harness.seeds import draws
@@ -31,6 +34,7 @@ ZONES_AND_YEARS = {
     "America/New_York": (2025, 2027),
     "America/Nuuk": (2023, 2026),
     "America/Santiago": (2024, 2027),
+    "America/Sao_Paulo": (2016, 2019),
     "America/St_Johns": (2005, 2012),
     "Antarctica/Troll": (2025, 2027),
     "Asia/Beirut": (2024, 2026),
@@ -80,32 +84,70 @@ def changes() -> list[Change]:
     return found
 
 
-def drawn_cron(meaning: Meaning, zone: str | None) -> Cron:
+POLICIES = [ClockPolicy(gap, fold) for gap in Gap for fold in Fold]
+
+
+def drawn_cron(meaning: Meaning, zone: str | None, policy: ClockPolicy = BY_THE_CLOCK) -> Cron:
     """Return the pattern of a meaning, unless it is a date that does not exist."""
     pattern = parse_pattern(meaning.text, zone)
     assume(isinstance(pattern, Cron))
     assert isinstance(pattern, Cron)
-    return pattern
+    return pattern if policy == BY_THE_CLOCK else with_clock(pattern, policy)
+
+
+def walk(seconds: range, zone: tzinfo, meaning: Meaning, policy: ClockPolicy) -> list[int]:
+    """Return the fire times (ns) at some seconds: what the local clock shows is looked at step by step."""
+    fires, before = [], local_second(datetime.fromtimestamp(seconds.start - seconds.step, zone))
+    for second in seconds:
+        wall = datetime.fromtimestamp(second, zone)
+        local = local_second(wall)
+        skipped = range(before + seconds.step, local, seconds.step)
+        is_first = not wall.fold and wall.utcoffset() > wall.replace(fold=1).utcoffset()  # type: ignore[operator]
+        is_dropped = policy.fold is Fold.FIRST if wall.fold else is_first and policy.fold is Fold.LAST
+        if (meaning.matches(wall_at(local, UTC)) and not is_dropped) or (
+            policy.gap is Gap.AFTER and any(meaning.matches(wall_at(one, UTC)) for one in skipped)
+        ):
+            fires.append(second * SECOND)
+        before = local
+    return fires
+
+
+def local_second(wall: datetime) -> int:
+    """Return what a wall clock shows, in seconds since 1970-01-01T00:00:00 local time."""
+    return int(wall.replace(tzinfo=UTC).timestamp())
+
+
+def check_answers(pattern: Pattern, fires: list[int], begin: int, end: int, asked: list[int]) -> None:
+    """Compare what a pattern answers about (begin, end] (ns), and about the instants between, with its fire times."""
+    assert fires_until(pattern, begin, end) == fires
+    for after, until in pairwise(sorted([begin, end, *asked])):
+        within = [fire for fire in fires if after < fire <= until]
+        assert pattern.count(after, until, begin) == len(within)
+        assert pattern.latest_fire(after, until, begin) == (within[-1] if within else None)
+        assert within == [] or pattern.next_fire(after, begin) == within[0]
+        assert pattern.is_fire(until, begin) == (until in within)
+        minutes = Counter(fire // MINUTE * MINUTE for fire in within if fire < until)
+        assert list(pattern.by_minute(after, until, begin)) == sorted(minutes.items())
+        if within:
+            number = len(within) // 2 + 1
+            assert pattern.nth_fire(number, after, until, begin) == within[number - 1]
+            rest = None if number == len(within) else within[-number]
+            assert pattern.latest_but(number, after, until, begin) == rest
 
 
 @pytest.mark.slow
 @settings(max_examples=draws(150))
-@given(data=st.data())
-def test_around_a_change_of_offset_it_fires_when_the_wall_clock_matches(data: st.DataObject) -> None:
+@given(policy=st.sampled_from(POLICIES), data=st.data())
+def test_around_a_change_of_offset_it_fires_as_the_wall_clock_and_its_policy_say(
+    policy: ClockPolicy, data: st.DataObject
+) -> None:
     walls = (change := data.draw(st.sampled_from(changes()))).walls()
     meaning: Meaning = data.draw(meanings(near=data.draw(st.sampled_from(walls[:: 10 * 60]))[1]))
-    pattern = drawn_cron(meaning, change.zone)
-    matching = [second * SECOND for second, wall in walls if meaning.matches(wall)]
-    after, until = (walls[0][0] - 1) * SECOND, walls[-1][0] * SECOND
-    assert fires_until(pattern, after, until) == matching
-    assert pattern.latest_fire(after, until, 0) == (matching[-1] if matching else None)
-    fraction = data.draw(st.integers(0, SECOND - 1))
-    first, last = (
-        second * SECOND + fraction
-        for second in sorted(data.draw(st.tuples(*[st.integers(walls[0][0], walls[-1][0])] * 2)))
-    )
-    between = [fire for fire in matching if first < fire <= last]
-    assert pattern.latest_fire(first, last, 0) == (between[-1] if between else None)
+    beside = st.integers(-2 * SECOND, 2 * SECOND).map(lambda beside: change.second * SECOND + beside)
+    begin, end = (walls[0][0] - 1) * SECOND, walls[-1][0] * SECOND
+    asked = data.draw(st.lists(beside | st.integers(begin, end), max_size=3))
+    fires = walk(range(walls[0][0], walls[-1][0] + 1), standard(change.zone), meaning, policy)
+    check_answers(drawn_cron(meaning, change.zone, policy), fires, begin, end, asked)
 
 
 def test_the_seconds_beside_a_change_of_offset_are_found_from_both_sides() -> None:
@@ -147,8 +189,10 @@ DAYS_LOOKED_AT = 3
 @pytest.mark.slow
 @pytest.mark.clause("pattern-cron")
 @settings(max_examples=draws(40))
-@given(data=st.data())
-def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data: st.DataObject) -> None:
+@given(policy=st.sampled_from(POLICIES), data=st.data())
+def test_days_around_a_change_of_offset_it_fires_as_clock_and_policy_say(
+    policy: ClockPolicy, data: st.DataObject
+) -> None:
     """Check more than a day: days that are skipped, doubled or shortened, and the weekdays after them."""
     change = data.draw(st.sampled_from(changes()))
     zone = standard(change.zone)
@@ -158,9 +202,10 @@ def test_days_around_a_change_of_offset_it_fires_at_the_minutes_that_match(data:
     near = wall_at(data.draw(st.sampled_from(minutes)), zone)
     meaning: Meaning = data.draw(meanings(near=(0, *near[1:])))
     meaning = Meaning((Drawn("0", frozenset({0})), *meaning.fields[1:]))
-    pattern = drawn_cron(meaning, change.zone)
-    expected = [minute * SECOND for minute in minutes if meaning.matches(wall_at(minute, zone))]
-    assert fires_until(pattern, (first - 1) * SECOND, minutes[-1] * SECOND) == expected
+    begin, end = (first - 1) * SECOND, minutes[-1] * SECOND
+    asked = data.draw(st.lists(st.integers(begin, end), max_size=3))
+    fires = walk(minutes, zone, meaning, policy)
+    check_answers(drawn_cron(meaning, change.zone, policy), fires, begin, end, asked)
 
 
 def rare_days() -> st.SearchStrategy[Meaning]:

@@ -113,6 +113,7 @@ class Publishers:
         self._pausing = Random(f"what is paused {scenario.seed}")
         self._rolling_up = Random(f"what rolls up {scenario.seed}")
         self._doing = Random(f"what is to be done {scenario.seed}")
+        self._zoning = Random(f"what follows a clock {scenario.seed}")
         self._combining = Random(f"what is combined {scenario.seed}")
         """Draws a further policy of a schedule that has another one already."""
         self._trace = trace
@@ -292,7 +293,9 @@ class Publishers:
         if not self._scenario.bounds or self._bounding.random() < 0.4:
             return NO_POLICIES
         draw, now = self._bounding, self._timeline.now // SECOND
+        clock_changes = ["", "after", "first", "after,last"] if kind == "cron" else [""]
         return Policies(
+            clock_change=self._zoning.choice(clock_changes),
             start=now + draw.randint(-5, 10) if draw.random() < 0.4 else None,
             end=now + draw.randint(35, 60) if draw.random() < 0.4 else None,
             limit=draw.randint(1, 4) if draw.random() < 0.5 else None,

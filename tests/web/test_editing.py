@@ -136,7 +136,7 @@ def test_a_line_without_a_colon_is_shown_with_what_is_expected() -> None:
     [
         ({"policies": "Limmit: 2"}, "Limmit of '2' is no policy: X-Limit may be meant"),
         ({"policies": "Nats-Schedule-Limit: 2"}, "Nats-Schedule-Limit of '2' is no policy: X-Limit may be meant"),
-        ({"policies": "Zebra: 2"}, "Zebra of '2' is no policy: expected one of X-Anchor, X-Consumer"),
+        ({"policies": "Zebra: 2"}, "Zebra of '2' is no policy: expected one of X-Anchor, X-Clock-Change, X-Consumer"),
         ({"policies": "Limit: 2\nX-Limit: 3"}, "X-Limit of '3' is given twice: X-Limit of '2' is too"),
         ({"set": "X-limit: 2"}, "a header 'X-limit: 2': expected this policy in the field of policies"),
     ],

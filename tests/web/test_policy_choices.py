@@ -19,6 +19,7 @@ WRONG = {
     "X-Anchor": ("2027-01-01T00:00:00.5Z", "has a fraction of a second"),
     "X-Every": ("1w from 2027-01-04", "expected 2w to 53w"),
     "X-Except": ("2026-12-32", "expected days such as"),
+    "X-Clock-Change": ("later", "expected skip or after, both, first or last"),
     "X-Syntax": ("unix", "expected crontab or quartz"),
     "X-Target": ("jobs.*", "is not a literal subject"),
     "X-Jitter": ("25h", "at most 24h"),
