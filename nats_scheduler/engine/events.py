@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.schedule.clock_changes import SkippedTimes
 
 
 class Ending(StrEnum):
@@ -119,6 +120,16 @@ class ScheduleSilent(NamedTuple):
     sequence: int
     since: int
     reason: str
+
+
+class ClockChangeSkipped(NamedTuple):
+    """A change of the clock skips local times before the next fire of a schedule, which is `due` (ns)."""
+
+    schedule: str
+    sequence: int
+    time_zone: str
+    skipped: SkippedTimes
+    due: int
 
 
 class ScheduleOnlyDropped(NamedTuple):
@@ -383,6 +394,7 @@ Event = (
     | ScheduleLost
     | ScheduleReplacedUnfired
     | ScheduleSilent
+    | ClockChangeSkipped
     | ScheduleOnlyDropped
     | FireStored
     | FireConfirmed

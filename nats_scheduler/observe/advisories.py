@@ -134,6 +134,19 @@ KINDS: Mapping[str, Advisory] = {
             "schedules": _number("How many schedules wait, of those that this instance fires."),
         },
     ),
+    "clock_change_skipped": Advisory(
+        "A change of the clock skips fire times of a schedule, so it fires next after them.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "time_zone": _text("Its time zone."),
+            "skipped": _text("The first local time that does not exist and has no fire, without an offset."),
+            "last_skipped": _text("The last one; the same as `skipped` if there is only one."),
+            "clock_from": _text("The local time at which the clock goes forward."),
+            "clock_to": _text("The local time that it shows instead."),
+            "due": _time("Its next fire time, RFC 3339 in UTC."),
+        },
+    ),
     "schedule_lost": Advisory(
         "A schedule was removed before its next fire, by a limit or a TTL, without a request.",
         {

@@ -17,6 +17,7 @@ from nats_scheduler.engine.events import (
     AttemptRefused,
     CalendarApplied,
     CalendarMissing,
+    ClockChangeSkipped,
     Event,
     ExpiryFailed,
     FinishUnknown,
@@ -58,6 +59,7 @@ from nats_scheduler.observe.gauges import Readings
 from nats_scheduler.observe.log import Allowance, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overload import Overload
+from nats_scheduler.observe.times import wall_text
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -505,6 +507,17 @@ HANDLERS: Mapping[type[Event], Handler] = {
         Code.SCHEDULE_SILENT,
         lambda event: {"since": _time(event.since), "reason": event.reason[:MAX_KEPT_CHARS]},
         lambda metrics, stream, _event: metrics.silent.labels(stream, "not_stored").inc(),
+    ),
+    ClockChangeSkipped: _alert(
+        "clock_change_skipped",
+        lambda event: {
+            "time_zone": event.time_zone[:MAX_KEPT_CHARS],
+            "skipped": wall_text(event.skipped.first),
+            "last_skipped": wall_text(event.skipped.last),
+            "clock_from": wall_text(event.skipped.gap_start),
+            "clock_to": wall_text(event.skipped.gap_end),
+            "due": _time(event.due),
+        },
     ),
     ScheduleOnlyDropped: _alert(
         Code.SCHEDULE_ONLY_DROPPED,

@@ -1,8 +1,9 @@
 """Schedules that store nothing although they are to are reported: `schedule_silent`, `schedule_only_dropped`."""
 
-from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleSilent
+from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.schedule.instants import MINUTE, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule
@@ -91,3 +92,40 @@ def test_what_an_outage_makes_a_policy_drop_counts_once() -> None:
         desk.at(3_600 * hour + 30)
         desk.found(every)
         assert bool(desk.reported(ScheduleOnlyDropped)) is (hour == 41), "it begins anew"
+
+
+BEFORE_GAP = "2026-03-27T12:00:00Z"
+"""Two days before the clock of Berlin goes from 02:00 to 03:00; `Asia/Beirut` goes from 00:00 to 01:00 that day."""
+
+SKIPPED = {
+    ("0 30 2 * * *", "Europe/Berlin", ""): ["2026-03-29T02:30:00Z..2026-03-29T02:30:00Z before 2026-03-30T00:30:00Z"],
+    ("0 */10 2 29 3 *", "Europe/Berlin", ""): [
+        "2026-03-29T02:00:00Z..2026-03-29T02:50:00Z before 2027-03-29T00:00:00Z"
+    ],
+    ("@daily", "Asia/Beirut", ""): ["2026-03-29T00:00:00Z..2026-03-29T00:00:00Z before 2026-03-29T21:00:00Z"],
+    ("0 */10 * * * *", "Europe/Berlin", ""): [],
+    ("0 0 12 * * *", "Europe/Berlin", ""): [],
+    ("0 30 2 * * *", "Europe/Berlin", "X-Clock-Change: after"): [],
+    ("0 30 2 * * *", "Europe/Berlin", "X-Except: 2026-03-29"): [],
+    ("0 30 2 * * *", "Europe/Berlin", "X-Start: 2026-03-29T12:00:00Z"): [],
+    ("0 30 2 * * *", "Europe/Berlin", "X-End: 2026-03-29T12:00:00Z"): [],
+}
+
+
+def test_fire_times_that_a_change_of_the_clock_skips_are_reported_once() -> None:
+    """When the fire before is stored, or the schedule is; a restart says nothing again."""
+    for (pattern, zone, policy), lines in SKIPPED.items():
+        world = ScheduleWorld()
+        world.advance_to(BEFORE_GAP)
+        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Time-Zone": zone, "Nats-Schedule-Target": TARGET}
+        name, _, value = policy.partition(": ")
+        world.publish(SCHEDULE, headers | ({f"Nats-Schedule-{name}": value} if name else {}))
+        for _ in range(3):
+            world.advance("16h")
+            world.restart("1s")
+        found = [
+            f"{format_rfc3339(one.skipped.first * SECOND)}..{format_rfc3339(one.skipped.last * SECOND)}"
+            f" before {format_rfc3339(one.due)}"
+            for one in events(world, ClockChangeSkipped)
+        ]
+        assert found == lines, (pattern, zone, policy)

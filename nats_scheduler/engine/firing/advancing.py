@@ -11,6 +11,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.engine.firing import fetching, purging, sending, timing
 from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
+from nats_scheduler.engine.firing.silence import clock_skipped
 from nats_scheduler.engine.firing.silence import dropped as note_dropped
 from nats_scheduler.engine.holding.contents import size_of
 from nats_scheduler.engine.holding.flight import DONE, Stage
@@ -47,6 +48,7 @@ def advance(
     else:
         kept = None if flight is None else flight.content
         before, held.fire_time = held.fire_time, next_fire
+        clock_skipped(state, held, before)
         if kept is None or not keep_content(state, held, kept, before):
             state.enter(held, Stage.WAITING)
             timing.await_due(state, held)

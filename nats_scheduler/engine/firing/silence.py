@@ -1,5 +1,8 @@
 """Notice a schedule that stores no fires although it was to: what is due is not stored, or a policy drops all of it.
 
+Or a change of the clock skips a fire time, which is reported when the fire time behind it becomes the next one: about a
+period before, so that there is time to act, and once, since that happens once.
+
 The rules:
 
 - A schedule is *silent* if it repeats and the fire that is due has not been stored for three of its periods, and for
@@ -9,15 +12,17 @@ The rules:
 - Either is reported again after `REPEATED_AFTER_NS`, for as long as it lasts.
 - A schedule that is paused, or that waits for a calendar, is neither: its fires are not due.
 
-Cost: nothing for a schedule that waits for its time. One that is not stored is judged when it is tried again, so that
-nothing is searched. Limit: counting begins anew with the process, and with each takeover.
+Cost: nothing for a schedule that waits for its time, and a look-up of the offset for one with a time zone that
+advances. One that is not stored is judged when it is tried again, so that nothing is searched.
+Limit: counting begins anew with the process, and with each takeover.
 """
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleSilent
+from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import DroppedRun, Held
 from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.schedule.clock_changes import disturbs, skipped_between
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE
 
 SILENT_PERIODS = 3
@@ -73,3 +78,16 @@ def dropped(state: EngineState, held: Held, first: int, last: int, count: int, p
     if not is_told and run.times >= MIN_DROPS and last - run.first >= DROPPED_FOR_NS:
         run.reported_at = last
         state.emit(Report(ScheduleOnlyDropped(held.subject, held.sequence, run.first, run.fires, policy)))
+
+
+def clock_skipped(state: EngineState, held: Held, before: int) -> None:
+    """Report the fire times that changes of the clock skip between an instant (ns) and the next fire of a schedule.
+
+    Nothing is reported by what does not fire, nor while the stream is read: that was said when it was new.
+    """
+    zone = held.pattern.time_zone
+    if zone is None or not (state.ownership.is_owner and state.progress.is_live):
+        return
+    for skipped in skipped_between(held.pattern, before, held.fire_time):
+        if disturbs(held.pattern, skipped):
+            state.emit(Report(ClockChangeSkipped(held.subject, held.sequence, zone, skipped, held.fire_time)))

@@ -37,6 +37,7 @@ from itertools import chain, islice
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsByAge, ScheduleEndsEarly
 from nats_scheduler.engine.firing import advancing, purging, timing
+from nats_scheduler.engine.firing.silence import clock_skipped
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.state import EngineState
@@ -272,6 +273,8 @@ class Takeover:
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance becomes the owner."""
         is_reported = self.accepted_row(held.subject, held.sequence, held.fire_time)
+        if is_reported:
+            clock_skipped(self._state, held, held.stored_at)
         ending = self._state.lifetimes.early(held) if is_reported else None
         if ending is not None:
             ends = self._state.lifetimes.ends(held)

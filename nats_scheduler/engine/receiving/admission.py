@@ -35,6 +35,7 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage, body_mark, size_mark
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import first_fire_of
+from nats_scheduler.schedule.clock_changes import skipped_between
 from nats_scheduler.schedule.patterns import PatternKind, kind_of
 
 OTHERS_PER_UNIT = 2_048
@@ -99,6 +100,8 @@ class Admission:
             return False
         lifetimes, inactive, kind = state.lifetimes, state.inactive, kind_of(pattern)
         if lifetimes.may_end(message, fire_time) or inactive.at(subject) or subject in inactive.misnamed:
+            return False
+        if state.progress.is_live and pattern.zone is not None and skipped_between(pattern, stored_at, fire_time):
             return False
         if kind is not PatternKind.AT and lifetimes.max_age and not self._takeover.has_reported_age:
             return False
