@@ -105,7 +105,7 @@ class CheckFinished(NamedTuple):
 
     The fires in question are stored on `target` above sequence `after`, up to `through`: the one with sequence
     `through` if that is `after + 1`, and else any. One is unfinished while it is stored, and, if a `consumer` is named,
-    that consumer has not acknowledged it. Answer `FinishChecked`.
+    that consumer has not acknowledged it; the answer says also whether it has given it up. Answer `FinishChecked`.
     """
 
     schedule: str
@@ -136,6 +136,11 @@ class CompareBodies(NamedTuple):
 
 Question = FetchContent | FetchDuplicate | AwaitProposals | LookForFire | CheckFinished | CompareBodies
 """A question about one fire, or about one schedule."""
+
+
+def given_up_by(consumer: str) -> str:
+    """Return why a consumer that is past a fire, and holds nothing any more, does not finish it."""
+    return f"consumer {consumer} holds it no more: at its max_deliver, or created again behind it"
 
 
 def consumer_missing(stream: str, consumer: str) -> str:

@@ -222,7 +222,10 @@ class FinishChecked:
     stored_at: int = 0
     """The instant (ns) at which that one was stored, 0 if that is not known."""
     fault: str = ""
-    """Why no acknowledgement can finish it: the consumer does not exist, or does not receive the target."""
+    """Why no acknowledgement can finish it: the consumer does not exist, does not receive the target, or has
+    `given_up`."""
+    given_up: bool = False
+    """True if nobody works on it any more: the consumer is past it, and holds nothing."""
 
 
 class BodiesCompared(NamedTuple):

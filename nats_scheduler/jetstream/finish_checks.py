@@ -5,6 +5,8 @@ a TTL or a user. The server itself drops such a message from what its consumers 
 A fire that is stored is finished if the named consumer has acknowledged it and everything before it: a consumer's
 *acknowledgement floor* is all that the server reports. So one that is acknowledged out of order counts once the others
 are.
+A consumer that is past the fire and has nothing to acknowledge has *given it up*, where its floor is before it: it has
+delivered it as often as its `max_deliver` allows, or was created again behind it. Nobody works on that fire any more.
 
 The rules:
 
@@ -22,7 +24,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nats_scheduler.control.errors import RefusedError
-from nats_scheduler.engine.fire import CheckFinished, consumer_missing, target_not_received
+from nats_scheduler.engine.fire import CheckFinished, consumer_missing, given_up_by, target_not_received
 from nats_scheduler.engine.inputs import FinishChecked, Input, Unanswered
 from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
@@ -46,8 +48,12 @@ class ConsumerProgress(NamedTuple):
 
     acknowledged_through: int
     """The sequence up to which everything that it receives is acknowledged."""
-    has_work: bool
-    """True if a message is still to be delivered to it, or to be acknowledged by it."""
+    passed: int
+    """The sequence up to which it has delivered, or does not deliver."""
+    to_deliver: int
+    """The number of messages that are still to be delivered to it."""
+    to_acknowledge: int
+    """The number of messages that were delivered and are not concluded, those too that are to be delivered again."""
     filters: tuple[str, ...]
     """The subjects that it receives, empty for all."""
 
@@ -67,7 +73,7 @@ class FinishChecks:
 
     async def check(self, request: CheckFinished) -> Input:
         """Answer a question; raises `SchedulerError`."""
-        progress, fault = None, ""
+        progress, fault, given_up = None, "", False
         if request.consumer is not None:
             progress = await self._progress(request.consumer)
             if progress is None:
@@ -75,15 +81,16 @@ class FinishChecks:
             elif not progress.receives(request.target):
                 fault = target_not_received(request.consumer, request.target)
         if progress is not None and not fault:
-            if progress.acknowledged_through >= request.through:
+            is_idle = progress.to_deliver + progress.to_acknowledge == 0
+            if progress.acknowledged_through >= request.through or (is_idle and not request.names_one):
                 return FinishChecked(request)
-            if not request.names_one:
-                return FinishChecked(request, request.through if progress.has_work else 0)
+            given_up = progress.to_acknowledge == 0 and progress.passed >= request.through
+            fault = given_up_by(str(request.consumer)) if given_up else ""
         if request.names_one:
-            return _found(request, await self._named(request), fault)
+            return _found(request, await self._named(request), fault, given_up=given_up)
         if request.consumer is None:
             return await self._search(request)
-        return FinishChecked(request, request.through, 0, fault)
+        return FinishChecked(request, request.through, 0, fault, given_up)
 
     async def _named(self, request: CheckFinished) -> StoredMessage | None:
         """Return the fire in question if it is stored."""
@@ -120,11 +127,11 @@ class FinishChecks:
                 return None, 0.0
             raise
         config = inner(info.get("config"))
-        has_work = integer(info.get("num_pending")) + integer(info.get("num_ack_pending")) > 0
         several = config.get("filter_subjects")
         filters = several if isinstance(several, list) else [config.get("filter_subject")]
-        through = integer(inner(info.get("ack_floor")).get("stream_seq"))
-        return ConsumerProgress(through, has_work, tuple(str(one) for one in filters if one)), 0.0
+        floor, passed = (integer(inner(info.get(name)).get("stream_seq")) for name in ("ack_floor", "delivered"))
+        left = integer(info.get("num_pending")), integer(info.get("num_ack_pending"))
+        return ConsumerProgress(floor, passed, *left, tuple(str(one) for one in filters if one)), 0.0
 
 
 def finish_checker(
@@ -135,7 +142,7 @@ def finish_checker(
     return BoundedRequests(notify, tasks, ask=checks.check, limit=MAX_CHECKS_IN_FLIGHT)
 
 
-def _found(request: CheckFinished, message: StoredMessage | None, fault: str) -> Input:
+def _found(request: CheckFinished, message: StoredMessage | None, fault: str, *, given_up: bool = False) -> Input:
     if message is None:
         return FinishChecked(request)
-    return FinishChecked(request, message.sequence, message.stored_at, fault)
+    return FinishChecked(request, message.sequence, message.stored_at, fault, given_up)

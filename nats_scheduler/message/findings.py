@@ -148,6 +148,7 @@ class Code(StrEnum):
         _N,
         "such a stream shows only by a consumer when a fire is finished",
     )
+    TIMEOUT_TO_SET = "timeout_to_set", _N, "a fire that nobody finishes keeps the schedule from firing again"
     MAY_BE_EVICTED = "may_be_evicted", _N, "a schedule that waits for long is among the oldest messages"
     STREAM_SOURCE_REFUSED = (
         "stream_source_refused",

@@ -302,6 +302,17 @@ def _consumer_to_name(known: KnownSchedule) -> Iterator[Finding]:
         )
 
 
+def _timeout_to_set(known: KnownSchedule) -> Iterator[Finding]:
+    policies = known.terms.policies
+    is_waiting = policies.overlap is not Overlap.ALLOW and known.timetable.repeats
+    if is_waiting and policies.timeout is None and not known.is_stored:
+        yield Finding(
+            Code.TIMEOUT_TO_SET,
+            f"its X-Overlap: {policies.overlap} has no X-Timeout: it waits for ever for a fire that nobody finishes",
+            "add X-Timeout: so long after it was stored, a fire counts as finished",
+        )
+
+
 def _target_to_allow(known: KnownSchedule) -> Iterator[Finding]:
     is_unknown = known.rules.restrictions.elsewhere is None and not known.is_stored
     if is_unknown and known.terms.policies.target_stream is not None:
@@ -356,6 +367,7 @@ CHECKS: Sequence[Callable[[KnownSchedule], Iterator[Finding]]] = (
     _ends_within_jitter,
     _policy_without_effect,
     _consumer_to_name,
+    _timeout_to_set,
     _skipped_at_once,
     _ends_early,
     _ends_by_age,

@@ -25,6 +25,7 @@ from nats_scheduler.engine.fire import (
     LookForFire,
     Question,
     consumer_missing,
+    given_up_by,
     target_not_received,
 )
 from nats_scheduler.engine.inputs import (
@@ -65,7 +66,7 @@ from nats_scheduler.testing.network import Fate, Perfect
 
 def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
     """Return what a server would say of the fires in question: whether they are finished."""
-    unfinished, fault = _first_stored(request, stream), ""
+    unfinished, fault, given_up = _first_stored(request, stream), "", False
     if request.consumer is not None:
         consumer = stream.consumers.get(request.consumer)
         if consumer is None:
@@ -74,11 +75,13 @@ def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
             fault = target_not_received(request.consumer, request.target)
         elif not 0 < consumer.first_unacknowledged <= request.through:
             return FinishChecked(request)
+        elif given_up := consumer.gave_up(request.through):
+            fault = given_up_by(request.consumer)
         if not request.names_one:
-            return FinishChecked(request, request.through, 0, fault)
+            return FinishChecked(request, request.through, 0, fault, given_up)
     if unfinished is None:
         return FinishChecked(request)
-    return FinishChecked(request, unfinished.sequence, unfinished.stored_at, fault)
+    return FinishChecked(request, unfinished.sequence, unfinished.stored_at, fault, given_up)
 
 
 def _first_stored(request: CheckFinished, stream: MemoryStream) -> StoredMessage | None:

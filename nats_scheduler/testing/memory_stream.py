@@ -31,6 +31,7 @@ class MemoryConsumer:
         self._stream = stream
         self.matching = matching
         self._acknowledged: set[int] = set()
+        self._given_up: set[int] = set()
 
     def acknowledge(self, sequence: int) -> None:
         """Acknowledge one message."""
@@ -39,6 +40,16 @@ class MemoryConsumer:
     def acknowledge_all(self) -> None:
         """Acknowledge everything that is stored and that it receives."""
         self._acknowledged.update(message.sequence for message in self.unacknowledged())
+
+    def give_up_all(self) -> None:
+        """Hold nothing of what is stored: as after `max_deliver`, or as one that is created again behind it."""
+        self._given_up.update(message.sequence for message in self.unacknowledged())
+
+    def gave_up(self, through: int) -> bool:
+        """Return whether nothing up to a sequence is held by it, although not all of that is acknowledged."""
+        return all(
+            message.sequence in self._given_up for message in self.unacknowledged() if message.sequence <= through
+        )
 
     def unacknowledged(self) -> list[StoredMessage]:
         """Return what is stored, received and not acknowledged."""

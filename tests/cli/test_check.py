@@ -224,7 +224,8 @@ def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli) -> None:
 
 
 def test_policies_that_do_what_few_expect_are_a_warning(cli: Cli, tmp_path: Path) -> None:
-    past, work = "@at 2020-01-01T00:00:00Z", ("X-Overlap: skip", "X-Consumer: work")
+    past, skip = "@at 2020-01-01T00:00:00Z", ("X-Overlap: skip", "X-Timeout: 2h")
+    work = (*skip, "X-Consumer: work")
     needless = "its X-Grace has an effect only with X-Missed: skip"
     for pattern, policies, retention, expected in (
         ("@every 1h", ("X-Grace: 1m",), "", needless),
@@ -234,10 +235,11 @@ def test_policies_that_do_what_few_expect_are_a_warning(cli: Cli, tmp_path: Path
         (past, ("X-Missed: skip",), "", "X-Missed: skip removes it without a fire"),
         (past, ("X-Missed: all",), "", ""),
         (AT, ("X-Missed: skip",), "", ""),
-        ("@every 1h", ("X-Overlap: skip",), "", "its X-Overlap needs X-Consumer there"),
+        ("@every 1h", skip, "", "its X-Overlap needs X-Consumer there"),
         ("@every 1h", work, "", ""),
         ("@every 1h", ("X-Overlap: allow",), "", ""),
-        ("@every 1h", ("X-Overlap: skip",), "workqueue", ""),
+        ("@every 1h", skip, "workqueue", ""),
+        ("@every 1h", ("X-Overlap: queue",), "workqueue", "it waits for ever for a fire that nobody finishes"),
         ("@every 1h", work, "workqueue", "its X-Consumer has no effect on this stream"),
         ("@every 1h", work, "limits", ""),
         (AT, ("X-Overlap: skip",), "workqueue", "its X-Overlap has no effect: it fires once"),

@@ -101,9 +101,14 @@ class PortSide:
         """Return how many consumers the stream has."""
         return await self._backing.consumers()
 
-    async def add_consumer(self, name: str, matching: str | None = None) -> None:
-        """Create a durable consumer, as an application does; `matching` names what it receives, without for all."""
-        await self._backing.add_consumer(name, None if matching is None else self.subject(matching))
+    async def add_consumer(self, name: str, matching: str | None = None, *, is_behind: bool = False) -> None:
+        """Create a durable consumer, as an application does; `matching` names what it receives, without for all.
+
+        One that `is_behind` receives only what is stored later.
+        """
+        await self._backing.add_consumer(
+            name, None if matching is None else self.subject(matching), is_behind=is_behind
+        )
 
     async def acknowledge(self, name: str, sequence: int) -> None:
         """Have a consumer acknowledge one message."""
@@ -202,8 +207,10 @@ class _MemoryBacking:
         self._others.append(stream)
         return _MemoryBacking(stream, self._others)
 
-    async def add_consumer(self, name: str, matching: str | None = None) -> None:
-        self._stream.add_consumer(name, matching or ">")
+    async def add_consumer(self, name: str, matching: str | None = None, *, is_behind: bool = False) -> None:
+        consumer = self._stream.add_consumer(name, matching or ">")
+        if is_behind:
+            consumer.give_up_all()
 
     async def acknowledge(self, name: str, sequence: int) -> None:
         self._stream.consumers[name].acknowledge(sequence)
@@ -273,9 +280,10 @@ class _ServerBacking:
         await self._api.create_stream(memory_config(name, config))
         return _ServerBacking(self._connection, self._api, name)
 
-    async def add_consumer(self, name: str, matching: str | None = None) -> None:
+    async def add_consumer(self, name: str, matching: str | None = None, *, is_behind: bool = False) -> None:
         worker = self._workers[name] = Worker(self._connection, self._api, self._name, name)
-        await worker.begin(**({} if matching is None else {"filter_subject": matching}))
+        filtered = {} if matching is None else {"filter_subject": matching}
+        await worker.begin(**filtered, deliver_policy="new" if is_behind else "all")
 
     async def acknowledge(self, name: str, sequence: int) -> None:
         worker = self._workers[name]

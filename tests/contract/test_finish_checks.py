@@ -93,6 +93,17 @@ async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault
         assert (several.unfinished, several.fault) == (fire, answer.fault)
 
 
+async def test_a_consumer_that_was_created_behind_a_fire_holds_it_no_more(side: PortSide) -> None:
+    fire = await side.store("out", block_of_fire(side))
+    await side.add_consumer(WORKERS, "out", is_behind=True)
+    for later in (fire, await side.store("out", block_of_fire(side))):
+        for after, through in ((fire - 1, fire), (0, fire), (later - 1, later)):
+            answer = await checked(side, question(side, after, through, WORKERS))
+            is_held = answer.unfinished > 0 and not answer.given_up  # later servers begin with a floor behind the fire
+            assert is_held is (through > fire)
+            assert answer.given_up is ("holds it no more" in answer.fault)
+
+
 async def test_another_message_under_the_sequence_is_no_fire(open_side: OpenSide) -> None:
     async with open_side(**CONSUMED) as side:
         plain = await side.store("out")

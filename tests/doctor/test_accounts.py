@@ -45,6 +45,7 @@ BUCKET_FULL are in `tests/e2e/test_account_limits.py`, TARGET_MAPPED in `tests/e
 
 BEFORE_IT_IS_STORED = """
 SKIPPED_AT_ONCE SCHEDULE_ENDS_WITHIN_JITTER CALENDAR_UNREAD TARGET_TO_ALLOW CONSUMER_TO_NAME MAY_BE_EVICTED
+TIMEOUT_TO_SET
 STREAM_SOURCE_REFUSED
 """
 """Those that the doctor never reports: `tests/cli/test_check.py`."""

@@ -293,6 +293,13 @@ async def test_a_fire_that_nobody_acknowledged_in_time_is_reported_although_its_
     await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
+async def test_a_fire_waits_no_more_for_one_that_is_a_dead_letter(served: Served) -> None:
+    await served.add_consumer(WORKERS, "out", max_deliver=1, ack_wait=200 * MILLISECOND)
+    await served.schedule("s", "@every 1s", more={"X-Overlap": "queue", "X-Consumer": WORKERS})
+    await served.take(WORKERS)
+    await served.wait_for("out", 2)
+
+
 # -- pausing ---------------------------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,17 @@ class Counting(ScheduleWorld):
         super()._carry_out(actions)
 
 
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_a_fire_that_its_consumer_has_given_up_is_waited_for_no_more(overlap: str) -> None:
+    world = world_with(overlap, kept=True)
+    world.advance("2m30s")
+    assert minutes(world) == [1]
+    world.stream.consumers[WORKERS].give_up_all()
+    world.advance("30s")
+    assert minutes(world) == [1, 3 if overlap == "skip" else 2]
+    assert events(world, FinishUnknown) == []
+
+
 @GUARDS
 @RETENTIONS
 def test_skip_sends_nothing_while_the_fire_before_is_unfinished(kept: bool, guard: bool) -> None:

@@ -10,6 +10,7 @@ The rules:
   fire waits, whatever the policy is, and it is reported.
 - The question is asked before it is decided what was missed: a fire that waits is not missed.
 - A fire counts as finished once the time of `X-Timeout` has passed since it was stored; that is reported.
+- A fire that the consumer has given up counts as finished too: to wait for it would have no end.
 - What is finished stays finished: once that is known, nothing is asked again for the fire that waits for it.
 - Of a fire that was removed nothing is left to finish. So if every message of the stream is read, and no stored fire
   of the schedule was found, there is none before. Otherwise the stream is searched, up to what was stored when the
@@ -104,8 +105,8 @@ def answered(state: EngineState, held: Held, request: CheckFinished, answer: Fin
     if isinstance(answer, Unanswered):
         return _unanswered(state, held, flight, before, answer)
     before.failures = 0
-    _note_fault(state, held, answer.fault)
-    if not answer.unfinished:
+    _note_fault(state, held, "" if answer.given_up else answer.fault)
+    if answer.given_up or not answer.unfinished:
         held.last_unfinished = 0
         return _end(state, held, before)
     held.last_unfinished = before.through
