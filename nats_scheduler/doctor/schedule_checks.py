@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.stream_checks import new_consumer
-from nats_scheduler.engine.firing.silence import is_silent
 from nats_scheduler.engine.handover import BLOCKING_KINDS, Cause, GraduationFinding
 from nats_scheduler.engine.holding.held import NO_EXPIRY
 from nats_scheduler.engine.views.outlook import State
@@ -13,6 +12,7 @@ from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.findings import Code, Finding, typed
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.schedule_findings import header_misnamed, schedule_findings, schedule_rejected
+from nats_scheduler.message.silence import is_silent
 from nats_scheduler.message.stream_findings import ANNOUNCED, announced
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.runtime.consumption import unconsumed

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.misnamed import Misnamed
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.silence import Silence
 from nats_scheduler.schedule.clock_changes import SkippedTimes
 
 
@@ -114,12 +115,14 @@ class ScheduleReplacedUnfired(NamedTuple):
 
 
 class ScheduleSilent(NamedTuple):
-    """Nothing was stored of a schedule for three of its periods: the first fire that is not was due `since` (ns)."""
+    """A schedule stores nothing although it is to: the first fire that is not stored is that of `since` (ns)."""
 
     schedule: str
     sequence: int
     since: int
+    cause: Silence
     reason: str
+    """The cause, as a sentence."""
 
 
 class ClockChangeSkipped(NamedTuple):

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
-from nats_scheduler.engine.events import StreamReady
+from nats_scheduler.engine.events import ScheduleSilent, StreamReady
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
@@ -32,7 +32,6 @@ from nats_scheduler.engine.fire import (
 )
 from nats_scheduler.engine.firing import answers, fetching, identities, other_stream, purging, sending
 from nats_scheduler.engine.firing.machine import Event, happen
-from nats_scheduler.engine.firing.silence import tried_again
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.guard import described, fire_of
@@ -81,6 +80,8 @@ from nats_scheduler.engine.receiving.replaced import Replacements
 from nats_scheduler.engine.receiving.watched import WatchedFires
 from nats_scheduler.engine.restart import Restart
 from nats_scheduler.engine.views.figures import Figures, Visit
+from nats_scheduler.engine.views.seen import Question
+from nats_scheduler.engine.views.silent import BEGINNING, FoundSilent, Place, silent
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
@@ -281,6 +282,13 @@ class StreamEngine:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
         return Visit(self._state, now).run()
 
+    def silent(
+        self, now: int, after: Place = BEGINNING, is_reported: Callable[[ScheduleSilent], bool] = lambda _event: False
+    ) -> Question[FoundSilent]:
+        """Find schedules that are silent at `now` (ns) and not reported, of those behind a place."""
+        able_since = max(self.ownership.able_since, self.ownership.in_contact_since)
+        return silent(self.view(), now, able_since, after, is_reported)
+
     def checkpoint(self, now: int) -> Checkpoint:
         """Return how far everything is settled, for a later owner.
 
@@ -445,8 +453,6 @@ class StreamEngine:
             if not self._takeover.pass_over(held) and not (held.calendars and self.calendars.woken(held, state.now)):
                 happen(state, held, Event.WOKEN)
         elif not (held.calendars and self.calendars.woken(held, state.now)):
-            if held.repeats:
-                tried_again(state, held, state.now)
             happen(state, held, Event.WOKEN)
 
     def _reject_failed(self, one: object, subject: str, sequence: int, error: Exception) -> None:

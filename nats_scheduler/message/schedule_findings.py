@@ -29,6 +29,7 @@ from nats_scheduler.message.misnamed import Misnamed, misnamed_headers
 from nats_scheduler.message.policies import Kept, Overlap, policies_text
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, NOT_PERMITTED, Failing, Rejection
 from nats_scheduler.message.schedule_form import Terms
+from nats_scheduler.message.silence import first_skipped, restarted_for
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
@@ -77,6 +78,10 @@ class KnownSchedule:
     refusal: Failing | None = None
     """Why the server refuses its fires, as far as that is known."""
     is_paused: bool = False
+    next_fire: int | None = None
+    """The fire time (ns) that it waits for, if it is stored and only waits."""
+    unfired_since: int | None = None
+    """The fire time (ns) that the first of its versions was to have, if each was replaced before it fired."""
 
 
 def findings_about(
@@ -198,6 +203,27 @@ def _refused(known: KnownSchedule) -> Iterator[Finding]:
         what = f"its fires to {target} are refused with {why.code} since {_time(why.since)}: {why.description}"
         allowing, looking = f"allow the sidecar's user to publish to {target}", f"nats stream info {known.rules.name}"
         yield Finding(Code.FIRE_REFUSED, what, allowing if why.code == NOT_PERMITTED else looking)
+
+
+def _silent(known: KnownSchedule) -> Iterator[Finding]:
+    """Find that it does not come to fire: its publisher begins it anew, or a clock was wrong."""
+    timetable, since, due = known.timetable, known.unfired_since, known.next_fire
+    if known.is_by_server or not timetable.repeats:
+        return
+    if since is not None and restarted_for(timetable, since) >= 0:
+        yield Finding(
+            Code.SCHEDULE_SILENT,
+            f"it was to fire at {_time(since)}, and is stored again and again since then, each time before it fires",
+            "store it only when it changes; or give it an X-Anchor or a cron pattern, which begin nothing anew",
+        )
+    skipped = None if due is None else first_skipped(timetable, due, known.at)
+    if due is not None and skipped is not None:
+        yield Finding(
+            Code.SCHEDULE_SILENT,
+            f"it waits for its fire of {_time(due)}, and skips those from {_time(skipped)} on: a clock was wrong when "
+            "it was stored, or when it fired",
+            "publish it again",
+        )
 
 
 # -- what fires it does not do, or otherwise -------------------------------------------------------------------------
@@ -363,6 +389,7 @@ CHECKS: Sequence[Callable[[KnownSchedule], Iterator[Finding]]] = (
     _target_to_allow,
     _calendar,
     _refused,
+    _silent,
     _defects,
     _ends_within_jitter,
     _policy_without_effect,

@@ -64,7 +64,7 @@ ANNOUNCED = {
         "nats-scheduler edit {stream} {subject}, with a target that no mapping of the account names",
     ),
     Code.SCHEDULE_SILENT: (
-        "no fire of {subject} (sequence {seq}) was stored from {since} on for three of its periods: {reason}",
+        "no fire of {subject} (sequence {seq}) is stored from {since} on ({cause}): {reason}",
         "nats-scheduler info {stream} {subject}",
     ),
     Code.SCHEDULE_ONLY_DROPPED: (

@@ -168,12 +168,13 @@ KINDS: Mapping[str, Advisory] = {
         },
     ),
     "schedule_silent": Advisory(
-        "Nothing was stored of a schedule for three of its periods, although it was to fire; reported once a day.",
+        "A schedule stores nothing although it is to fire; reported again each day while it lasts.",
         {
             "schedule": SCHEDULE,
             "seq": SEQUENCE,
             "since": _time("The fire time of the first fire that is not stored, RFC 3339 in UTC."),
-            "reason": _text("Why it is not stored: a refusal, an unfinished fire, or no answer."),
+            "cause": _text("`refused`, `overlap`, `unanswered`, `republished`, `clock` or `unknown`."),
+            "reason": _text("The cause, as a sentence."),
         },
     ),
     "target_unconsumed": Advisory(

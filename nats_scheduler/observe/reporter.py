@@ -505,7 +505,11 @@ HANDLERS: Mapping[type[Event], Handler] = {
     ),
     ScheduleSilent: _alert(
         Code.SCHEDULE_SILENT,
-        lambda event: {"since": _time(event.since), "reason": event.reason[:MAX_KEPT_CHARS]},
+        lambda event: {
+            "since": _time(event.since),
+            "cause": event.cause.value,
+            "reason": event.reason[:MAX_KEPT_CHARS],
+        },
         lambda metrics, stream, _event: metrics.silent.labels(stream, "not_stored").inc(),
     ),
     ClockChangeSkipped: _alert(

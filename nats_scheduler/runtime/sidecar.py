@@ -42,6 +42,7 @@ from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.server_port import Bucket
 from nats_scheduler.runtime.shared import kept_settings, shared_failures
+from nats_scheduler.runtime.silent_schedules import SilentSchedules
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.runtime.unserved import UnservedStreams
@@ -187,7 +188,9 @@ class Sidecar:
         reporter.listen(failures.changed, FireRefused)
         self._shared = failures, kept_settings(self._owners.me, settings)
         self._keeping = FailureKeeping(settings, reporter)
-        self._consumption = Consumption(self.served, self._clock.now, reporter, Turns(self._services, self._file.views))
+        turns = Turns(self._services, self._file.views)
+        self._consumption = Consumption(self.served, self._clock.now, reporter, turns)
+        self._silent = SilentSchedules(self.served, self._clock.now, reporter.report, turns)
         self._unserved = UnservedStreams(reporter)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
@@ -411,6 +414,7 @@ class Sidecar:
             leftovers.keep_removing,
             partial(self._keeping.keep, access),
             partial(self._consumption.keep_checking, access),
+            self._silent.keep_checking,
         ]
         works += [answering, partial(keep_sampling, activity, self._clock)] if self._settings.service else []
         if self._canary is not None:

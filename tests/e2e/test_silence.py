@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleReplacedUnfired, ScheduleSilent
+from nats_scheduler.engine.views.silent import BEGINNING
 from nats_scheduler.message.findings import Code
-from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.message.silence import Silence
+from nats_scheduler.runtime.silent_schedules import SilentSchedules
+from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.service.turns import Turns
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
 from tests.harness.account import CLOCK
@@ -64,15 +68,42 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
         assert told == [(one.subject, one.what) for one in found], "a running sidecar finds the same"
         # What takes hours is reported here as the engine does it (`tests/engine/test_silence.py`).
         report = limits.sidecar.sidecar._reporter.report
-        report(limits.name, ScheduleSilent("LIMITS.order", 5, 0, "its fires are refused"))
+        report(limits.name, ScheduleSilent("LIMITS.order", 5, 0, Silence.REFUSED, "its fires are refused"))
         report(limits.name, ScheduleOnlyDropped("LIMITS.order", 5, 0, 7, "X-Overlap: skip"))
         for kind, cause in (("schedule_silent", "not_stored"), ("schedule_only_dropped", "dropped")):
             await of_limits.first(kind)
             assert limits.sidecar.metrics.value("schedules_silent", stream="LIMITS", cause=cause) == 1
         (silent,) = of(await findings_on(server), Code.SCHEDULE_SILENT)
         (dropped,) = of(await findings_on(server), Code.SCHEDULE_ONLY_DROPPED)
-        assert "from 1970-01-01T00:00:00Z on for three of its periods: its fires are refused" in silent.what
+        assert "from 1970-01-01T00:00:00Z on (refused): its fires are refused" in silent.what
         assert dropped.what.startswith("X-Overlap: skip dropped all fires of LIMITS.order (sequence 5)")
+
+
+async def test_a_schedule_that_never_comes_to_fire_is_announced_with_its_cause(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with served_on(server.url, config=FLAG) as served:
+        heard, sidecar = HeardAdvisories(served.account.connection, served.name), served.sidecar.sidecar
+
+        async def is_announced() -> bool:
+            await served.schedule("often", "@every 1s")
+            return bool(served.of(ScheduleSilent))
+
+        await eventually(is_announced, describe="what is republished before each fire is announced")
+        assert (await heard.first("schedule_silent"))["cause"] == "republished"
+        (found,) = of(await findings_on(server), Code.SCHEDULE_SILENT)
+        assert "(republished): it is stored again and again with the same pattern" in found.what
+        hourly = await served.schedule("hourly", "@every 1h")
+        await eventually(lambda: sidecar.served[served.name].engine.last_read >= hourly)
+        now = CLOCK.now() - 3 * DAY  # as if these were stored while the clock was three days ahead
+        turns = Turns(sidecar._services, sidecar._file.views)
+        check = SilentSchedules(sidecar.served, lambda: now, sidecar._reporter.report, turns).check
+        for number in range(2):
+            assert await check(served.name, BEGINNING) is None
+            told = [one.schedule for one in served.of(ScheduleSilent) if one.cause is Silence.CLOCK]
+            assert sorted(told) == [served.subject("hourly"), served.subject("often")], f"once each, check {number}"
+        now += DAY
+        await check(served.name, BEGINNING)
+        assert len([one for one in served.of(ScheduleSilent) if one.cause is Silence.CLOCK]) == 4, "a day later"
 
 
 @pytest.mark.slow

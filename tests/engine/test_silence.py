@@ -1,8 +1,11 @@
-"""Schedules that store nothing although they are to are reported: `schedule_silent`, `schedule_only_dropped`."""
+"""Schedules that store nothing although they are to are found, each with its cause; and those that a policy drops."""
 
 from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
-from nats_scheduler.engine.inputs import Stored
-from nats_scheduler.schedule.instants import MINUTE, SECOND
+from nats_scheduler.engine.inputs import ContactLost, OwnershipChanged, Stored, Unknown
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.engine.views.silent import BEGINNING
+from nats_scheduler.message.silence import Silence
+from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
@@ -19,6 +22,17 @@ def refused(pattern: str, **more: str) -> tuple[ScheduleWorld, Refusing]:
     return world, network
 
 
+def silent(engine: StreamEngine, now: int) -> list[ScheduleSilent]:
+    """Return the schedules that are silent, of all that are held."""
+    found = engine.silent(now).answer()
+    assert found.following is None
+    return found.events
+
+
+def in_world(world: ScheduleWorld) -> list[ScheduleSilent]:
+    return silent(world.engine, world.clock.now())
+
+
 def test_a_schedule_is_silent_after_three_periods_and_five_minutes() -> None:
     reason = "its fires are refused: maximum messages exceeded (10077)"
     for pattern, first, silent_for in (
@@ -26,28 +40,13 @@ def test_a_schedule_is_silent_after_three_periods_and_five_minutes() -> None:
         ("@every 4m", 4 * MINUTE, 12 * MINUTE),
     ):
         world, network = refused(pattern)
-        world.advance(first + silent_for - 31 * SECOND)
-        assert events(world, ScheduleSilent) == [], pattern
-        world.advance("2m")  # it is retried within half a minute
-        assert events(world, ScheduleSilent) == [ScheduleSilent(SCHEDULE, 1, START + first, reason)], pattern
+        world.advance(first + silent_for - SECOND)
+        assert in_world(world) == [], pattern
+        world.advance("1s")
+        assert in_world(world) == [ScheduleSilent(SCHEDULE, 1, START + first, Silence.REFUSED, reason)], pattern
         network.targets.clear()
-        world.advance("10s")
-        network.targets[TARGET] = FULL
-        world.advance(first + silent_for + 2 * MINUTE)
-        assert len(events(world, ScheduleSilent)) == 2, "it is another silence"
-
-
-def test_a_silence_that_lasts_is_reported_once_a_day() -> None:
-    every = schedule("@every 2h")
-    desk = Desk(every)
-    desk.concluded(desk.in_flight(every, 7_200), FULL)
-    told = []
-    for hour in range(4, 60, 2):
-        desk.at(3_600 * hour)
-        told += [hour] * len(desk.reported(ScheduleSilent))
-        desk.found(every)
-        desk.concluded(desk.fire, FULL)
-    assert told == [8, 32, 56]
+        world.advance("40s")
+        assert in_world(world) == [], "it fires again"
 
 
 def test_a_schedule_that_is_not_to_fire_is_not_silent() -> None:
@@ -55,17 +54,125 @@ def test_a_schedule_that_is_not_to_fire_is_not_silent() -> None:
         ("@at 2026-01-01T00:01:00Z", {}),
         ("@every 1m", {"Nats-Schedule-X-Start": "2026-02-01T00:00:00Z"}),
         ("@every 1m", {"Nats-Schedule-X-Except": "2026-01-01"}),
+        ("@every 1m", {"Nats-TTL": "90s"}),
+        ("0 0 12 * * *", {"Nats-Schedule-X-Jitter": "24h"}),
     ):
         world, _network = refused(pattern, **more)
         world.advance("20m")
-        assert events(world, ScheduleSilent) == [], pattern
+        assert in_world(world) == [], pattern
 
 
 def test_a_fire_that_waits_for_the_one_before_makes_its_schedule_silent() -> None:
     world = overlapping("queue")
     world.advance("9m")
-    (silent,) = events(world, ScheduleSilent)
-    assert silent == ScheduleSilent(SCHEDULE, 1, START + 2 * MINUTE, "the fire before it is unfinished")
+    reason = "the fire before it is unfinished"
+    assert in_world(world) == [ScheduleSilent(SCHEDULE, 1, START + 2 * MINUTE, Silence.OVERLAP, reason)]
+
+
+def test_a_fire_that_is_forgotten_makes_its_schedule_silent_whatever_the_reason() -> None:
+    every = schedule("@every 1m")
+    for stage, is_fetched, causes in (("fetching", False, []), ("in flight", True, [Silence.UNANSWERED])):
+        desk = Desk(every).at(60)
+        if is_fetched:
+            desk.found(every)
+            desk.concluded(desk.fire, Unknown("lost"))
+        assert [one.cause for one in silent(desk.engine, START + 6 * MINUTE - 1)] == [], stage
+        found = silent(desk.engine, START + 6 * MINUTE)
+        assert [one.cause for one in found] == (causes or [Silence.UNKNOWN]), stage
+        assert [one.since for one in found] == [START + MINUTE]
+    desk.step(ContactLost("lost"))
+    desk.now = START + HOUR
+    desk.step(OwnershipChanged(False))
+    desk.step(OwnershipChanged(True))
+    assert silent(desk.engine, desk.now) == [], "this instance was not able to fire it before"
+
+
+def test_a_schedule_that_a_wrong_clock_left_waiting_for_days_is_found() -> None:
+    """As stored while the clock was in the future, and as fired then; those that have rows, and those that have not."""
+    for pattern, period in (("@every 1m", MINUTE), ("@every 2h", 2 * HOUR), ("0 0 9 * * *", DAY)):
+        for days in (1, 3):
+            for is_fired in (False, True):
+                world = ScheduleWorld()
+                wrong = world.clock.now() + days * DAY
+                headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET}
+                if is_fired:
+                    world.publish(SCHEDULE, headers)
+                world.clock.set(wrong)
+                world.advance("1s")
+                if not is_fired:
+                    world.publish(SCHEDULE, headers)
+                world.advance("1s")
+                assert in_world(world) == [], "by that clock it is right"
+                world.clock.set(START + MINUTE)
+                world.advance("1s")
+                (found,) = in_world(world)
+                assert (found.cause, found.schedule) == (Silence.CLOCK, SCHEDULE)
+                assert START < found.since <= START + MINUTE + 2 * MINUTE + period
+                world.publish(SCHEDULE, headers)
+                world.advance("1s")
+                assert in_world(world) == [], "it is published again"
+
+
+def test_a_clock_that_is_wrong_by_some_minutes_makes_no_schedule_silent() -> None:
+    world = ScheduleWorld()
+    world.publish(SCHEDULE, {"Nats-Schedule": "@every 10s", "Nats-Schedule-Target": TARGET})
+    world.advance("10s")
+    world.clock.set(world.clock.now() - 4 * MINUTE)
+    world.advance("1s")
+    assert in_world(world) == []
+
+
+def test_rows_are_judged_some_at_a_time_until_all_were() -> None:
+    late = START + 3 * DAY
+    desk = Desk(*(schedule("@every 1h", number, f"s.{number}", stored_at=late) for number in range(1, 5_001)))
+    first = desk.engine.silent(START).answer()
+    second = desk.engine.silent(START, first.following or BEGINNING).answer()
+    third = desk.engine.silent(START, second.following or BEGINNING, lambda event: event.sequence < 4_901).answer()
+    assert third.following is None
+    found = [one.sequence for part in (first, second, third) for one in part.events]
+    assert len(set(found)) == 300, "of each question some, and those that are reported hide no others"
+
+
+# -- what is stored again and again ----------------------------------------------------------------------------------
+
+
+def republished(pattern: str, seconds: int, times: int, **more: str) -> list[tuple[int, int]]:
+    """Store a schedule so many times; returns when it was reported, and the fire that was lost first, in seconds."""
+    desk, told = Desk(schedule(pattern, **more)), []  # type: ignore[arg-type]
+    for number in range(1, times):
+        desk.at(number * seconds)
+        desk.read(schedule(pattern, number + 1, stored_at=desk.now, **more))  # type: ignore[arg-type]
+        told += [(number * seconds, (one.since - START) // SECOND) for one in desk.reported(ScheduleSilent)]
+        assert {one.cause for one in desk.reported(ScheduleSilent)} <= {Silence.REPUBLISHED}
+    return told
+
+
+def test_a_schedule_that_is_stored_again_before_each_fire_is_reported_each_day() -> None:
+    assert republished("@every 6s", 4, 200) == [(24, 6)]
+    assert republished("@every 1h", 3_000, 100) == [
+        (15_000, 3_600),
+        (102_000, 3_600),
+        (189_000, 3_600),
+        (276_000, 3_600),
+    ]
+
+
+def test_a_schedule_that_is_stored_again_and_fires_or_is_meant_to_be_is_not_silent() -> None:
+    for seconds, pattern, more in (
+        (7, "@every 6s", {}),
+        (4, "0 * * * * *", {}),
+        (4, "@every 6s", {"Nats_Schedule_X_Anchor": "2026-01-01T00:00:00Z"}),
+        (4, "@every 6s", {"Nats_Schedule_X_Debounce": "true"}),
+    ):
+        assert republished(pattern, seconds, 40, **more) == [], (seconds, pattern)
+    desk = Desk(schedule("@every 6s"))
+    for number in range(1, 40):
+        desk.at(number * 4)
+        desk.read(schedule(f"@every {6 + number % 2}s", number + 1, stored_at=desk.now))
+        assert desk.reported(ScheduleSilent) == [], "it is edited"
+
+
+# -- what a policy drops ---------------------------------------------------------------------------------------------
 
 
 def test_a_schedule_of_which_a_policy_drops_all_is_reported_after_an_hour() -> None:

@@ -66,6 +66,7 @@ def some_row(random: Random, subject: str) -> Row:
         random.choice(INTEGERS),
         random.choice((None, "", "fired")),
         random.choice((None, "", "[null, 0, 0, 0, null, true, 0]")),
+        random.choice((None, *INTEGERS)),
     )
 
 

@@ -4,6 +4,7 @@ Of `message/schedule_findings.py`; and the words of `message/stream_findings.py`
 """
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_a_report_names_the_schedule_before_its_finding() -> None:
 
 
 def test_what_is_announced_is_said_with_the_values_of_its_advisory() -> None:
-    values = {"seq": 7, "since": "S", "reason": "R", "target": "T", "policy": "P", "dropped": 3}
+    values = {"seq": 7, "since": "S", "cause": "C", "reason": "R", "target": "T", "policy": "P", "dropped": 3}
     for code in ANNOUNCED:
         found = announced(code, "ORDERS", "a b", values)
         assert (found.code, found.stream, found.subject) == (code, "ORDERS", "a b")
@@ -182,6 +183,24 @@ def test_what_is_announced_is_said_with_the_values_of_its_advisory() -> None:
         assert "{" not in found.what + found.command
     silent = announced(Code.SCHEDULE_SILENT, "ORDERS", "a b", values)
     assert silent.command == "nats-scheduler info ORDERS 'a b'", "as a shell takes it"
+
+
+def test_a_schedule_that_never_comes_to_fire_is_found_where_it_is_listed() -> None:
+    held = listed(block_of("@every 1h", {}), RULES, FiredBy.SIDECAR)
+    for seen, at, expected in (
+        (held, START, ""),
+        (
+            held,
+            START - 4 * DAY,
+            "of 2026-01-01T01:00:00Z, and skips those from 2025-12-28T01:01:00Z on",
+        ),
+        (replace(held, next_fire=START + 3 * DAY), START, "and skips those from 2026-01-01T01:00:00Z on: a clock was"),
+        (replace(held, next_fire=START + 3 * DAY, fired_by=FiredBy.SERVER), START, ""),
+        (replace(held, unfired_since=START - 2 * HOUR), START, ""),
+        (replace(held, unfired_since=START - 3 * HOUR), START, "it was to fire at 2025-12-31T21:00:00Z, and is stored"),
+    ):
+        found = [one for one in schedule_findings(seen.known(RULES, V2_11, at)) if one.code is Code.SCHEDULE_SILENT]
+        assert [expected in one.what for one in found] == ([True] if expected else [])
 
 
 def test_what_has_lived_for_longer_than_its_stream_allows_is_no_surprise() -> None:

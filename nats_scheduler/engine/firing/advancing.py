@@ -49,6 +49,8 @@ def advance(
         kept = None if flight is None else flight.content
         before, held.fire_time = held.fire_time, next_fire
         clock_skipped(state, held, before)
+        if held.unfired_since is not None:
+            held.unfired_since = None
         if kept is None or not keep_content(state, held, kept, before):
             state.enter(held, Stage.WAITING)
             timing.await_due(state, held)

@@ -1,4 +1,4 @@
-"""Notice a schedule that stores no fires although it was to: what is due is not stored, or a policy drops all of it.
+"""Notice a schedule that stores no fires although it was to, as its pattern shows, or of which a policy drops all.
 
 Or a change of the clock skips a fire time, which is reported when the fire time behind it becomes the next one: about a
 period before, so that there is time to act, and once, since that happens once.
@@ -6,30 +6,27 @@ period before, so that there is time to act, and once, since that happens once.
 The rules:
 
 - A schedule is *silent* if it repeats and the fire that is due has not been stored for three of its periods, and for
-  `SILENT_AFTER_NS` at least, because the server refuses it, its fire before is unfinished, or nothing answers.
+  five minutes at least; or if it waits for a later fire time than its pattern has next (`message.silence`).
 - It is *only dropped* if a policy dropped what was due at least `MIN_DROPS` times in a row, from the first fire to the
   last over `DROPPED_FOR_NS` at least. What came due during an outage is dropped at once, and counts as one time.
-- Either is reported again after `REPEATED_AFTER_NS`, for as long as it lasts.
-- A schedule that is paused, or that waits for a calendar, is neither: its fires are not due.
+- Either is reported again after a day, for as long as it lasts.
+- A schedule that is paused, that waits for a calendar, or that its stream ends before, is neither: it is not to fire.
 
-Cost: nothing for a schedule that waits for its time, and a look-up of the offset for one with a time zone that
-advances. One that is not stored is judged when it is tried again, so that nothing is searched.
+Whether schedules are silent is asked from time to time (`engine.views.silent`); only what is dropped is counted as it
+happens. Cost: nothing for a fire that is stored, but a look-up of the offset for one with a time zone; to judge a
+schedule that waits, one search for a fire time.
 Limit: counting begins anew with the process, and with each takeover.
 """
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
-from nats_scheduler.engine.holding.flight import Stage
+from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import DroppedRun, Held
 from nats_scheduler.engine.holding.state import EngineState
+from nats_scheduler.message.silence import Silence, first_skipped, is_silent
 from nats_scheduler.schedule.clock_changes import disturbs, skipped_between
-from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE
-
-SILENT_PERIODS = 3
-"""A schedule that stores no fire for this number of its periods is silent."""
-
-SILENT_AFTER_NS = 5 * MINUTE
-"""The shortest silence (ns) that is reported: a failover or a full stream may last as long as many short periods."""
+from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 MIN_DROPS = 3
 """The least number of times in a row that a policy drops what is due."""
@@ -40,33 +37,42 @@ DROPPED_FOR_NS = HOUR
 REPEATED_AFTER_NS = DAY
 """The time (ns) after which a silence that lasts is reported again."""
 
-UNSTORED = (Stage.BACKING_OFF, Stage.BLOCKED)
-"""The stages in which a fire that is due is not stored, until it is tried again."""
+
+def silence_of(held: Held, now: int, ends: int, able_since: int) -> ScheduleSilent | None:
+    """Return that a schedule is silent at `now` (ns), and why, or None; its stream ends it at `ends` (ns).
+
+    What came due before this instance was able to fire it counts from then on (`able_since`, ns).
+    """
+    if not held.repeats or held.no_fire is not None or ends <= held.send_time:
+        return None
+    flight, waits_for = held.flight, held.fire_time
+    if flight is not None and flight.stage in DONE:
+        return None
+    first = waits_for if flight is None or flight.missed_since is None else flight.missed_since
+    due = held.send_time_of(first)
+    if due > now:
+        skipped = first_skipped(held, waits_for, now)
+        if skipped is None or not held.may_fire:
+            return None
+        reason = f"it waits for its fire of {format_rfc3339(waits_for)}, as after a clock that was wrong"
+        return ScheduleSilent(held.subject, held.sequence, skipped, Silence.CLOCK, reason)
+    following = held.next_fire(first) if held.may_fire else None
+    if following is None or not is_silent(now - max(due, able_since), following - first):
+        return None
+    return ScheduleSilent(held.subject, held.sequence, first, *_cause(flight))
 
 
-def is_silent(unstored_for: int, period: int) -> bool:
-    """Return whether a schedule is silent whose fire was due this long (ns) ago, a period (ns) before the next one."""
-    return unstored_for >= max(SILENT_PERIODS * period, SILENT_AFTER_NS)
-
-
-def tried_again(state: EngineState, held: Held, now: int) -> None:
-    """Report a schedule whose fire was not stored and is tried again at `now` (ns), if it is silent."""
-    flight = held.flight
-    if flight is None or flight.stage not in UNSTORED or not (held.repeats and state.ownership.is_owner):
-        return
-    first = held.fire_time if flight.missed_since is None else flight.missed_since
-    following = held.next_fire(first) if now - first >= SILENT_AFTER_NS and held.may_fire else None
-    if following is None or not is_silent(now - held.send_time_of(first), following - first):
-        return
-    if flight.silence_reported_at and now - flight.silence_reported_at < REPEATED_AFTER_NS:
-        return
-    flight.silence_reported_at = now
-    reason = "no answer says that its fire is stored"
-    if flight.failing is not None:
+def _cause(flight: Flight | None) -> tuple[Silence, str]:
+    """Return why a fire that is due is not stored, by what is in progress for it."""
+    if flight is not None and flight.failing is not None:
         reason = f"its fires are refused: {flight.failing.description} ({flight.failing.code})"
-    elif flight.is_blocked:
-        reason = "the fire before it is unfinished"
-    state.emit(Report(ScheduleSilent(held.subject, held.sequence, first, reason)))
+        return Silence.REFUSED, reason
+    if flight is not None and flight.is_blocked:
+        return Silence.OVERLAP, "the fire before it is unfinished"
+    if flight is not None and flight.stage is Stage.BACKING_OFF:
+        return Silence.UNANSWERED, "no answer says that its fire is stored"
+    stage = "waiting" if flight is None else flight.stage.value
+    return Silence.UNKNOWN, f"its fire is due, and nothing says why it is not stored; it is {stage}"
 
 
 def dropped(state: EngineState, held: Held, first: int, last: int, count: int, policy: str) -> None:

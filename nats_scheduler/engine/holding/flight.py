@@ -174,8 +174,6 @@ class Flight:
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     before: FireBefore | None = None
     """The fire before, None if it need not be finished, or was not asked about."""
-    silence_reported_at: int = 0
-    """The instant (ns) at which it was reported that nothing is stored of its schedule, 0 if it was not."""
     missed_since: int | None = None
     """The earliest fire (ns) that `fire` stands for as well, None if it stands for itself alone."""
 

@@ -111,6 +111,9 @@ class Held(Timetable):
     previous_stored_at: int = 0
     """The instant (ns) at which that fire was stored, by the server's clock, if it was read back; else that of its
     acknowledgement."""
+    unfired_since: int | None = None
+    """The fire time (ns) that an earlier version with the same pattern was to fire first, if each since then was
+    replaced before it fired; None if it is the first one, or has fired."""
     dropped: int = 0
     """The number of fires that a policy dropped since then."""
     dropped_run: DroppedRun | None = None

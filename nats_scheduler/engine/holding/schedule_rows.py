@@ -56,6 +56,7 @@ def row_of(held: Held) -> Row:
         held.mark,
         ending,
         written_history(held) if held.has_history else None,
+        held.unfired_since,
     )
 
 
@@ -88,7 +89,9 @@ def first_due(held: Held) -> int:
 
 def held_of(number: int, row: Row, read: DefinitionReader) -> Held:
     """Return the schedule of a row with an id. Raises `DamagedTableError`."""
-    subject, sequence, stored_at, _kind, _target, _zone, headers, fire_time, wake, expires, mark, _, history = row
+    subject, sequence, stored_at, _kind, _target, _zone, headers, fire_time, wake, expires, mark, _, history, since = (
+        row
+    )
     definition = read(StoredMessage(subject, sequence, stored_at, headers, None))
     if definition is None:
         raise DamagedTableError(f"the headers of the schedule on {subject[:80]} are none of a schedule")
@@ -98,6 +101,8 @@ def held_of(number: int, row: Row, read: DefinitionReader) -> Held:
     held.headers = headers
     held.row = number
     held.wake = wake
+    if since is not None:
+        held.unfired_since = since
     if history is not None:
         read_history(held, history)
     return held

@@ -38,6 +38,7 @@ CREATE TABLE schedules (
     mark INTEGER NOT NULL,      -- what is known of its body, 0 for nothing
     ending TEXT,                -- set if it is done and still to be purged: how it ended
     history TEXT,               -- what policies need to know of its earlier fires, as JSON; NULL: nothing
+    unfired_since INTEGER,      -- what it was to fire first, if it is stored again and again before that; else NULL
     checksum INTEGER NOT NULL   -- of the columns above, without id and stream
 );
 CREATE UNIQUE INDEX schedules_by_subject ON schedules (stream, subject);

@@ -77,6 +77,7 @@ class Row(NamedTuple):
     mark: int
     ending: str | None = None
     history: str | None = None
+    unfired_since: int | None = None
 
 
 row_with = partial(tuple.__new__, Row)

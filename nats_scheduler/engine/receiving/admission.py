@@ -113,7 +113,7 @@ class Admission:
         size = state.contents.note(message)
         mark = body_mark(message, size) if kind is PatternKind.AT else 0
         said = kind.value, terms.target, pattern.time_zone, block
-        row = row_with((subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None))
+        row = row_with((subject, sequence, stored_at, *said, fire_time, wake, None, mark, None, None, None))
         self.rows[subject] = definition, message, row
         return True
 
@@ -137,7 +137,7 @@ class Admission:
         marks, kind, none = map(size_mark, sizes), repeat(PatternKind.AT.value), repeat(None)
         written = subjects, run.sequences, run.times, kind, targets, none, run.blocks
         # Not strict, since some of the columns repeat one value for ever.
-        columns = zip(*written, fire_times, wakes, none, marks, none, none, strict=False)
+        columns = zip(*written, fire_times, wakes, none, marks, none, none, none, strict=False)
         return self._insert(list(map(row_with, columns)))
 
     def hold_rows(self) -> list[tuple[Definition, StoredMessage]]:

@@ -1,6 +1,10 @@
-"""Notice a pending one-shot that another message replaces before it fired: its body is lost.
+"""Notice what is replaced before it fired: a one-shot, whose body is lost, and a schedule that never gets to fire.
 
-The rules:
+A repeating schedule that is stored again and again with the same pattern, each time before its first fire, fires
+nothing: `@every 1h` begins anew with each message. That is a silence (`message.silence`), reported when it has lasted
+for three periods, and again each day. What is known of it is one instant of its row, so it outlives a restart.
+
+The rules for a one-shot:
 
 - It is a loss if the other message has another body, or is no valid schedule. The same body again is the same message,
   repeated or moved to another time.
@@ -11,21 +15,23 @@ The rules:
 - Nothing is reported where replacement is meant: by `X-Debounce` on one of the two, or for the whole stream.
 - Before all is read, whose schedule it is is not known: what is certain is reported by the owner then.
 
-Cost: nothing for what is not replaced. Limit: `MAX_COMPARED` comparisons at once; beyond that, bodies of one size count
-as equal.
+Cost: nothing for what is not replaced; up to three searches for a fire time where a repeating schedule is.
+Limit: `MAX_COMPARED` comparisons at once; beyond that, bodies of one size count as equal.
 """
 
 from collections.abc import Iterable
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import ScheduleReplacedUnfired
+from nats_scheduler.engine.events import ScheduleReplacedUnfired, ScheduleSilent
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import has_schedule_header
+from nats_scheduler.message.silence import Silence, restarted_for
 from nats_scheduler.message.stored import StoredMessage, body_mark, is_other_body
+from nats_scheduler.schedule.instants import DAY
 
 MAX_COMPARED = 64
 """Pairs of bodies that are read at once."""
@@ -35,7 +41,7 @@ MAX_UNREPORTED = 1_000
 
 
 class Replacements:
-    """The one-shots of one stream that were replaced before they fired."""
+    """The schedules of one stream that were replaced before they fired."""
 
     def __init__(self, state: EngineState, *, debounces: bool) -> None:
         """Report what is replaced, unless the stream `debounces`: there replacement is meant."""
@@ -46,11 +52,16 @@ class Replacements:
         """What was replaced before all was read."""
 
     def by_schedule(self, before: Held, held: Held) -> bool:
-        """Report a one-shot that a schedule with another body replaces.
+        """Report a one-shot that a schedule with another body replaces, or a schedule that is replaced again and again.
 
         Returns whether the bodies are read first, so that `before` may not be purged yet.
         """
-        if held.terms.policies.debounce or not self._is_pending(before, held.stored_at):
+        if held.terms.policies.debounce:
+            return False
+        if before.repeats:
+            self._note_restart(before, held)
+            return False
+        if not self._is_pending(before, held.stored_at):
             return False
         lost = _loss(before, held.sequence, held.stored_at)
         is_other = is_other_body(before.mark, held.mark)
@@ -62,6 +73,22 @@ class Replacements:
         if is_other:
             self._report(lost)
         return False
+
+    def _note_restart(self, before: Held, held: Held) -> None:
+        """Note that one with the same pattern replaces a schedule that has not fired, and report that if it lasts."""
+        is_pending = before.send_time > held.stored_at and not before.only_expires
+        if not is_pending or before.pattern != held.pattern or self._debounces or before.terms.policies.debounce:
+            return
+        if before.unfired_since is None and before.fire_time != before.first_fire():
+            return
+        since = held.unfired_since = before.fire_time if before.unfired_since is None else before.unfired_since
+        silent_for = restarted_for(held, since)
+        was_silent_for = silent_for - (held.stored_at - before.stored_at)
+        is_news = silent_for >= 0 and silent_for // DAY > was_silent_for // DAY
+        if is_news and self._state.progress.is_live and self._state.ownership.is_owner:
+            reason = "it is stored again and again with the same pattern, each time before its first fire"
+            event = ScheduleSilent(held.subject, held.sequence, since, Silence.REPUBLISHED, reason)
+            self._state.emit(Report(event))
 
     def by_other(self, before: Held, message: StoredMessage) -> None:
         """Report a one-shot that a message replaces which is no valid schedule."""

@@ -30,6 +30,8 @@ BESIDE_THE_ENGINE = 2_048
 IN_A_TRANSACTION = 131_072
 """The same on a connection that only reads: some hundredths of a second, in which SQLite needs no interpreter."""
 
+MAX_ID = (1 << 63) - 1
+
 OWN_PART = 4
 """If less than this part of the rows are of the stream, they are looked at by their wakes."""
 
@@ -42,20 +44,21 @@ READ_AT_ONCE = 16
 LEFT_OUT_AT_ONCE = 1_000
 """Ids of rows that are left out and are written in one unit of work."""
 
-MAX_ID = (1 << 63) - 1
-
 _CREATE = "CREATE TEMP TABLE IF NOT EXISTS left_out (look INTEGER, id INTEGER, PRIMARY KEY (look, id)) WITHOUT ROWID"
 _LEFT_OUT = "id NOT IN (SELECT id FROM temp.left_out WHERE look = :look)"
 _LOOKS = count(1)
 
 
 class Portion(NamedTuple):
-    """Some rows: a condition, the index that finds them, and the wake of the last of them, None if no more follow."""
+    """Some rows: a condition, and the index that finds them."""
 
     text: str
     values: Mapping[str, object]
     source: str = "NOT INDEXED"
     wake: int | None = None
+    """The wake of the last of them, None if no more follow."""
+    last: int = MAX_ID
+    """The id of that one."""
 
 
 class Rows:
@@ -126,11 +129,14 @@ class Rows:
         (found,) = self._connection.execute(f"SELECT count(*) FROM ({some})", values).fetchone()  # noqa: S608
         return int(found) < most
 
-    def by_wake(self, after: int, through: int, at_once: int = MAX_ID) -> Iterator[Portion]:
-        """Yield the rows that are woken after an instant (ns) and up to another, in that order."""
+    def by_wake(self, after: int, through: int, at_once: int = MAX_ID, *, after_id: int = MAX_ID) -> Iterator[Portion]:
+        """Yield the rows that are woken after an instant (ns) and up to another, in that order, and then by their ids.
+
+        Of those that are woken at the first instant, the ones behind `after_id` are among them.
+        """
         at_once = min(at_once, self._at_once)
-        after, through = max(after, self._first_wake - 1), min(through, MAX_INSTANT)
-        place: tuple[int, int] | None = after, MAX_ID
+        through = min(through, MAX_INSTANT)
+        place: tuple[int, int] | None = max((after, after_id), (self._first_wake - 1, MAX_ID))
         where = "stream = :stream AND (wake, id) > (:wake, :id) AND wake <= :last"
         order = "ORDER BY wake, id LIMIT 1 OFFSET :skip"
         statement = f"SELECT wake, id FROM schedules INDEXED BY schedules_by_wake WHERE {where} {order}"  # noqa: S608
@@ -141,7 +147,7 @@ class Rows:
             if place is not None:
                 values |= {"last": place[0], "last_id": place[1]}
             text = "(wake, id) > (:wake, :id) AND (wake, id) <= (:last, :last_id)"
-            yield Portion(text, values, "INDEXED BY schedules_by_wake", None if place is None else place[0])
+            yield Portion(text, values, "INDEXED BY schedules_by_wake", *(place or ()))
 
     # -- questions -----------------------------------------------------------------------------------------------
 

@@ -141,6 +141,8 @@ class ListedSchedule:
     """Why the server refuses its fires, None if it does not, or if only the owner knows."""
     unstored: int | None = field(default=None, compare=False)
     """The first fire time (ns) of which no fire was read, also one that has passed; None if a sidecar listed it."""
+    unfired_since: int | None = field(default=None, compare=False)
+    """The fire time (ns) that the first of its versions was to have, if each was replaced before it fired."""
 
     @property
     def kind(self) -> PatternKind:
@@ -180,6 +182,8 @@ class ListedSchedule:
             lacks_calendar=self.state is State.NO_CALENDAR,
             refusal=self.failing,
             is_paused=self.state is State.PAUSED,
+            next_fire=self.next_fire if self.state is State.WAITING else None,
+            unfired_since=self.unfired_since,
         )
 
     def _end(self, at: int) -> End | None:
@@ -575,6 +579,7 @@ class EngineView:
             ended_by,
             failing if flight is None or flight.failing is None else flight.failing,
             None if isinstance(held, PausedSchedule) else held.fire_time,
+            None if isinstance(held, PausedSchedule) else held.unfired_since,
         )
 
     def _paused(self, subject: str, now: int) -> PausedSchedule | None:
