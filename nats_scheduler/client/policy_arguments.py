@@ -34,6 +34,7 @@ class PolicyArguments(TypedDict, total=False):
     except_days: Iterable[Days] | None
     except_calendars: Iterable[str] | None
     jitter: timedelta | None
+    spread: timedelta | None
     missed: Literal["once", "skip", "all"] | int | None
     grace: timedelta | None
     report: bool | None
@@ -80,7 +81,7 @@ def _duration_text(value: timedelta, name: str) -> str:
 
 _WRITERS: Mapping[str, Callable[[Any, str], str]] = {
     **dict.fromkeys(("start", "end", "anchor"), _time_text),
-    **dict.fromkeys(("jitter", "grace", "timeout", "done_within"), _duration_text),
+    **dict.fromkeys(("jitter", "spread", "grace", "timeout", "done_within"), _duration_text),
 }
 """The functions that write the value of a policy that is no text or number."""
 

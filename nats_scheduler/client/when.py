@@ -72,6 +72,8 @@ class When:
         - `except_days`, `except_calendars`: no fire on these days (a `date`, or the first and the last of several), or
           on those of calendars with these names; together at most 1,000, and 8 calendars.
         - `jitter`: the longest delay of a fire; more than 0, at most a day.
+        - `spread`: the time over which schedules are spread: the fire times of each are always by the same time later,
+          which is a part of it that follows from the subject of the schedule; 1 s to a day.
         - `missed`: what is made up after an outage: the latest fire (`"once"`, the default), none (`"skip"`), each
           (`"all"`), or, with a number, at most that number of the latest ones.
         - `grace`: from how late on a fire counts as missed, at least 1 s; 10 s by default.
@@ -91,8 +93,9 @@ class When:
     def next(self, n: int = 1, *, after: datetime) -> list[datetime]:
         """Return the first `n` fire times, in UTC, of a schedule that is stored at `after`; fewer if it ends before.
 
-        They are those that the policies leave; a jitter is not added, and calendars are not known here. A time of `at`
-        that is past by then is among them, since such a schedule fires at once.
+        They are those that the policies leave; a jitter is not added, nor a spread, which follows from the subject of
+        the schedule, and calendars are not known here. A time of `at` that is past by then is among them, since such a
+        schedule fires at once.
         Raises `ValueError` if `after` has no time zone.
         """
         stored_at = instant_of(after, "after")
@@ -126,7 +129,7 @@ class When:
         if isinstance(policies, Rejection):
             short = policies.header.removeprefix(f"{PORTABLE.schedule.decode()}-")
             raise InvalidScheduleError(f"{short} of {policies.value!r} {policies.reason}", policies.code or None)
-        return with_policies(pattern, policies)
+        return with_policies(pattern, policies, "")
 
     def _named_policies(self) -> list[tuple[str, str]]:
         syntax = [] if self.syntax is None else [("X-Syntax", str(self.syntax))]

@@ -119,9 +119,10 @@ async def resume(
 
 def has_passed(found: Current, now: int) -> bool:
     """Return whether a schedule fires once, at a time that has passed."""
-    definition = found.definition
-    base = None if definition is None else definition.pattern.base
-    return isinstance(base, At) and base.instant <= now
+    if found.definition is None or not isinstance(found.definition.pattern.base, At):
+        return False
+    first = found.definition.timetable(now).first_fire()
+    return first is not None and first <= now
 
 
 def _notes(found: Current, resumed: Current, now: int) -> tuple[str, ...]:

@@ -173,8 +173,10 @@ async def recorded(store: ScheduleStore, change: Change) -> Change:
 
 def pending(found: Current, now: int) -> int | None:
     """Return when (ns) a schedule is due that fires once and has not fired by `now` (ns); None for any other one."""
-    base = None if found.definition is None or found.is_paused else found.definition.pattern.base
-    return base.instant if isinstance(base, At) and base.instant > now else None
+    if found.definition is None or found.is_paused or not isinstance(found.definition.pattern.base, At):
+        return None
+    first = found.timetable().first_fire()
+    return first if first is not None and first > now else None
 
 
 def unfired(served: Served, found: Current, block: bytes, body: bytes, now: int) -> tuple[str, ...]:

@@ -263,14 +263,15 @@ class Handover:
     def _make_up_of(self, held: Held, now: int) -> MakeUp | None:
         """Return the latest fire of a repeating schedule that is due and not stored; None where there is none.
 
-        One that is delayed by a jitter is due: the server goes on after its fire time. One that a policy skips is not
-        made up, nor one whose calendar is not known, since it may be one of a holiday.
+        One that is delayed by a jitter or a spread is due: the server goes on after the time of its pattern. One that a
+        policy skips is not made up, nor one whose calendar is not known, since it may be one of a holiday.
         """
-        if not held.repeats or held.fire_time > now or not held.may_fire:
+        until = now + held.pattern.offset
+        if not held.repeats or held.fire_time > until or not held.may_fire:
             return None
         if held.send_time <= now and held.due_fire(None, now) is None:
             return None
-        latest = held.latest_passed(held.fire_time, now) or held.fire_time
+        latest = held.latest_passed(held.fire_time, until) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.stored_over.last_on(held))
 
     def _of_unusable(self) -> Iterator[GraduationFinding]:

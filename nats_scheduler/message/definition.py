@@ -90,7 +90,7 @@ def definition_of(
     )
     if isinstance(policies, Rejection):
         return policies
-    bounded = with_policies(pattern, policies)
+    bounded = with_policies(pattern, policies, subject)
     if bounded is not pattern and first_fire_of(bounded, stored_at) is None:
         reason = (
             "never fires between its X-Start and X-End, on days that X-Every and X-Except leave: "

@@ -22,14 +22,15 @@ from nats_scheduler.schedule.patterns import parse_pattern
 def defined(text: str, terms: Terms, time_zone: str | None = None) -> Definition:
     """Return the definition with a pattern as it is written in its header, and with the time zone of that pattern.
 
-    The policies of the terms, which contain their written form, apply to the pattern.
+    The policies of the terms, which contain their written form, apply to the pattern, but for a spread, which follows
+    from a subject.
 
     Raises `ValueError` if the pattern or the time zone is invalid; the subjects are not checked.
     """
     pattern = parse_pattern(text, time_zone, terms.policies.syntax)
     if pattern is None or isinstance(pattern, Invalid):
         raise ValueError(f"{text!r} with the time zone {time_zone!r} is no pattern: {pattern or 'it never fires'}")
-    return Definition(with_policies(pattern, terms.policies), terms)
+    return Definition(with_policies(pattern, terms.policies, ""), terms)
 
 
 def definition_block(definition: Definition) -> bytes:

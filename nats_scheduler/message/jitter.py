@@ -3,8 +3,8 @@
 The rules:
 
 - The delay follows from the identity of the fire alone, so every instance computes the same one, and a restart changes
-  nothing. It is a fraction of a span: of the jitter, or of the time until the next fire time if that is less. The
-  fraction is the BLAKE2b hash of the identity (8 bytes, as a big-endian number) divided by 2 to the power of 64.
+  nothing. It is a part of a span (`message.spread.hashed_part`): of the jitter, or of the time until the next fire
+  time if that is less.
 - A fire is sent before the next fire time. The send times of a schedule are in the order of its fire times, and at most
   one of its fires is between the two.
 - Days of calendars, and a limit beside them, do not count for the next fire time: their edits change no send time.
@@ -13,18 +13,16 @@ Why a fraction and not a delay that is cut off: with an interval shorter than th
 together, at the next fire time.
 """
 
-from hashlib import blake2b
-
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.policies import Policies
+from nats_scheduler.message.spread import hashed_part
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.patterns import Pattern
 
 
 def delay_of(schedule: str, sequence: int, fire_time: int, span: int) -> int:
     """Return the delay (ns) of a fire: at least 0 and less than `span`, unless that is 0."""
-    identity = fire_identity(schedule, sequence, fire_time).encode("utf-8", "surrogateescape")
-    return int.from_bytes(blake2b(identity, digest_size=8).digest(), "big") * span >> 64
+    return hashed_part(fire_identity(schedule, sequence, fire_time), span)
 
 
 def jittered(timetable: Timetable, schedule: str, sequence: int, jitter: int, fire_time: int) -> int:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
+from nats_scheduler.message.spread import offset_of
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
@@ -190,6 +191,12 @@ MAX_CALENDARS = 8
 MAX_JITTER_NS = 24 * HOUR
 """Longest jitter: a fire that is sent more than a day later is better written as a fire of that later time."""
 
+MIN_SPREAD_NS = 1 * SECOND
+"""Shortest spread: offsets are whole milliseconds."""
+
+MAX_SPREAD_NS = 24 * HOUR
+"""Longest spread, for the same reason."""
+
 MAX_GUESSED_CHARS = 40
 """So much of an unknown name is compared with those that are known; each character costs a microsecond."""
 
@@ -235,6 +242,8 @@ class Policies:
     owner: str | None = None
     report: bool = False
     """True if each fire says for which time it is, which fire was stored before it, and how many were dropped."""
+    spread: int | None = None
+    """The time (ns) over which schedules are spread; `message.spread` says by how much the fire times of each move."""
     syntax: Syntax | None = None
     """The syntax of the pattern; None is the server's grammar, which is that of patterns beside it too."""
     target_stream: str | None = None
@@ -364,11 +373,15 @@ def is_target_elsewhere(fields: Mapping[bytes, str], dialect: Dialect) -> bool:
     return dialect is PORTABLE and X_TARGET in fields and not fields.get(dialect.target)
 
 
-def with_policies(pattern: Pattern, policies: Policies) -> Pattern:
-    """Return the pattern with what policies change of its fire times; the pattern itself if they change nothing."""
+def with_policies(pattern: Pattern, policies: Policies, subject: str) -> Pattern:
+    """Return the pattern of a schedule on a subject with what its policies change; itself if they change nothing.
+
+    Without a subject, "", it is not spread.
+    """
     if policies.clock != BY_THE_CLOCK and isinstance(pattern, Cron):
         pattern = with_clock(pattern, policies.clock)
-    return pattern if policies.bounds == NO_BOUNDS else Bounded(pattern, policies.bounds)
+    offset = offset_of(subject, policies.spread)
+    return Bounded(pattern, policies.bounds, offset) if offset or policies.bounds != NO_BOUNDS else pattern
 
 
 def extension_prefix(dialect: Dialect) -> bytes:
@@ -555,6 +568,10 @@ def _jitter_words(policies: Policies) -> str:
     )
 
 
+def _spread_words(policies: Policies) -> str:
+    return "" if policies.spread is None else f", spread over {format_duration(policies.spread)} by its subject"
+
+
 def _missed_words(policies: Policies) -> str:
     """Say which missed fires are made up, unless that is the latest."""
     kept, most = policies.missed
@@ -616,6 +633,16 @@ POLICIES: Mapping[str, Policy] = {
     "X-Overlap": Policy(_value("overlap", _overlap), _overlap_words),
     "X-Owner": Policy(_value("owner", _text), is_label=True),
     "X-Report": Policy(_value("report", _true)),
+    "X-Spread": Policy(
+        _value(
+            "spread",
+            _span(
+                lambda span: MIN_SPREAD_NS <= span <= MAX_SPREAD_NS,
+                f"is not {format_duration(MIN_SPREAD_NS)} to {format_duration(MAX_SPREAD_NS)}",
+            ),
+        ),
+        _spread_words,
+    ),
     "X-Start": Policy(_bounds_with(start=_read_instant)),
     "X-Syntax": Policy(_syntax),
     "X-Target": Policy(_target),

@@ -1,10 +1,13 @@
 """A pattern with bounds: a first and a last instant, a number of fires, days without fires, another start of its grid.
 
 One rule: a bounded pattern answers the same questions as any pattern, so no caller has to know of bounds. Its fire
-times are those of its own pattern, less what the bounds leave out: nothing is moved. What a change of the clock does to
-them is decided by the pattern itself (`schedule.clock_policy`).
+times are those of its own pattern, each later by its `offset`, less what the bounds leave out. What a change of the
+clock does to them is decided by the pattern itself (`schedule.clock_policy`).
 
 - The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
+- An offset moves all fire times by the same time, so that their order and their distances stay. The other bounds hold
+  for the times to which they are moved, but for days, which are those of the pattern's own times. A pattern of fields
+  begins with the first of its moved times after the stored time, so it does not matter when it is stored.
 - No fire time is before `start`, and none is at `end` or later.
 - Of a pattern of fields, all fire times lie on the days of `every`, each n-th day or week.
 - No fire time lies on one of the days `excepted`, or of the `calendars`, as the clock of the pattern's zone shows them
@@ -30,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from math import gcd
+from typing import Any
 
 from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.cron_fires import HORIZON_YEARS
@@ -124,6 +128,59 @@ class _LessDays(Pattern):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Moved(Pattern):
+    """The fire times of a pattern, each later by the same time (ns)."""
+
+    base: Pattern = field()
+    by: int
+
+    @property
+    def repeats(self) -> bool:
+        """True if the schedule may continue after its first fire."""
+        return self.base.repeats
+
+    @property
+    def text(self) -> str:
+        """The pattern as it was written."""
+        return self.base.text
+
+    def first_fire(self, stored_at: int) -> int | None:
+        """Return the first fire time, which may be past; None if there is none."""
+        return self.next_fire(stored_at, stored_at) if self.repeats else self._moved(self.base.first_fire(stored_at))
+
+    def next_fire(self, after: int, stored_at: int) -> int | None:
+        """Return the first fire time strictly after an instant; None if the schedule has ended."""
+        return self._moved(self.base.next_fire(after - self.by, self._stored_at(stored_at)))
+
+    def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
+        """Return the last fire time in (after, until]."""
+        return self._moved(self.base.latest_fire(after - self.by, until - self.by, self._stored_at(stored_at)))
+
+    def is_fire(self, instant: int, stored_at: int) -> bool:
+        """Return whether a schedule stored at `stored_at` fires at an instant."""
+        return self.base.is_fire(instant - self.by, self._stored_at(stored_at))
+
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return how many fire times there are in (after, until]."""
+        return self.base.count(after - self.by, until - self.by, self._stored_at(stored_at))
+
+    def _search(self, after: int, stored_at: int) -> int | None:
+        return self._moved(self.base._search(after - self.by, self._stored_at(stored_at)))
+
+    def _moved(self, fire: int | None) -> int | None:
+        return None if fire is None else fire + self.by
+
+    def _stored_at(self, stored_at: int) -> int:
+        """Return the stored time for which to ask the base: an interval counts from it, fields are later than it."""
+        return stored_at if isinstance(self.base.base, Every) else stored_at - self.by
+
+
+def _moved(base: Pattern, offset: int) -> Pattern:
+    """Return a pattern whose fire times are later by an offset (ns)."""
+    return _Moved(base, offset) if offset else base
+
+
 def _less_days(base: Pattern, excepted: tuple[DayRows, ...]) -> Pattern:
     """Return what excepted days leave of a pattern."""
     if not excepted:
@@ -139,18 +196,27 @@ class Bounded(Pattern):
 
     base: Pattern = field()
     bounds: Bounds
-    on_days: Pattern = field(init=False, repr=False, compare=False)
-    """The pattern on the days of `every` only, without its other bounds."""
+    offset: int = field(default=0)
+    """How much later (ns) its fire times are than those of the base; less than a day."""
     left: Pattern = field(init=False, repr=False, compare=False)
+    """What the bounds leave of the days of the base, without its other bounds."""
+    _on_days: Pattern = field(init=False, repr=False, compare=False)
+    """The base on the days of `every` only, excepted ones too, moved by the offset."""
+    _left: Pattern = field(init=False, repr=False, compare=False)
     """What the excepted days leave of that."""
 
     def __post_init__(self) -> None:
-        """Leave the days out."""
+        """Leave the days out, and move what is left."""
         on_days, every = self.base, self.bounds.every
         if every is not None and isinstance(on_days, Cron):
             on_days = replace(on_days, fields=replace(on_days.fields, every=every), _found=[])
-        object.__setattr__(self, "on_days", on_days)
-        object.__setattr__(self, "left", _less_days(on_days, self._excepted()))
+        left = _less_days(on_days, self._excepted())
+        for name, pattern in (
+            ("left", left),
+            ("_on_days", _moved(on_days, self.offset)),
+            ("_left", _moved(left, self.offset)),
+        ):
+            object.__setattr__(self, name, pattern)
 
     @property
     def repeats(self) -> bool:
@@ -176,13 +242,13 @@ class Bounded(Pattern):
         """Return the first fire time that the bounds leave; None if there is none."""
         if self.repeats:
             return self.next_fire(stored_at, stored_at)
-        only = self.base.first_fire(stored_at)
+        only = self._on_days.first_fire(stored_at)
         return only if only is not None and self.is_fire(only, stored_at) else None
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant; None if the schedule has ended."""
         begin, bounds = self._begin(stored_at), self.bounds
-        found = self.left.next_fire(max(after, begin), self._grid(stored_at))
+        found = self._left.next_fire(max(after, begin), self._grid(stored_at))
         if found is None or (bounds.end is not None and found >= bounds.end):
             return None
         is_first = after <= begin
@@ -191,31 +257,31 @@ class Bounded(Pattern):
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until]."""
         first, end, grid = self._span(after, until + 1, stored_at)
-        return self.left.latest_fire(first, end - 1, grid)
+        return self._left.latest_fire(first, end - 1, grid)
 
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether a schedule stored at `stored_at` fires at an instant."""
         end = self.bounds.end
         if instant < self._earliest or (end is not None and instant >= end):
             return False
-        if not self.left.is_fire(instant, self._grid(stored_at)):
+        if not self._left.is_fire(instant, self._grid(stored_at)):
             return False
         return not self.repeats or (stored_at < instant and self._is_within_limit(instant, stored_at))
 
     def count(self, after: int, until: int, stored_at: int) -> int:
         """Return how many fire times in (after, until] the bounds leave."""
         first, end, grid = self._span(after, until + 1, stored_at)
-        return self.left.count(first, end - 1, grid) if first < end else 0
+        return self._left.count(first, end - 1, grid) if first < end else 0
 
     def latest_but(self, number: int, after: int, until: int, stored_at: int) -> int | None:
         """Return the first of the last `number` fire times in (after, until] that the bounds leave; None if no more."""
         first, end, grid = self._span(after, until + 1, stored_at)
-        return self.left.latest_but(number, first, end - 1, grid) if first < end else None
+        return self._left.latest_but(number, first, end - 1, grid) if first < end else None
 
     def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
         """Yield the minutes with fires in (after, until) that the bounds leave, as any pattern does."""
         first, end, grid = self._span(after, until, stored_at)
-        return self.left.by_minute(first, end, grid)
+        return self._left.by_minute(first, end, grid)
 
     def grid(self, stored_at: int) -> Hashable:
         """Return itself and the stored time, which decide together."""
@@ -227,11 +293,11 @@ class Bounded(Pattern):
         Cost: as many searches as there are fire times in (after, until) that are left, and two for each row.
         """
         at, end, grid = self._span(after, until, stored_at)
-        while (found := self.on_days.next_fire(at, grid)) is not None and found < end:
-            at, last = found, self._last_of_row(found)
-            if last is not None and not self.left.is_fire(found, grid):  # it may stand for a time of the day before
-                at = min(last, end - 1)
-                yield found, self.on_days.latest_fire(found - 1, at, grid) or found
+        while (found := self._on_days.next_fire(at, grid)) is not None and found < end:
+            at, last = found, self._last_of_row(found - self.offset)
+            if last is not None and not self._left.is_fire(found, grid):  # it may stand for a time of the day before
+                at = min(last + self.offset, end - 1)
+                yield found, self._on_days.latest_fire(found - 1, at, grid) or found
 
     @property
     def unknown_calendar(self) -> str | None:
@@ -241,12 +307,14 @@ class Bounded(Pattern):
     @property
     def possible(self) -> Bounded:
         """The pattern that no edit of a calendar changes: its fire times are those that an edit may leave."""
-        return Bounded(self.base, replace(self.bounds, calendars=(), limit=None)) if self.bounds.calendars else self
+        return self._with(calendars=(), limit=None) if self.bounds.calendars else self
 
     def with_calendars(self, known: KnownCalendars) -> Bounded:
         """Return the pattern with the days of its calendars as they are known."""
-        calendars = tuple(known.calendar(one.name) for one in self.bounds.calendars)
-        return Bounded(self.base, replace(self.bounds, calendars=calendars))
+        return self._with(calendars=tuple(known.calendar(one.name) for one in self.bounds.calendars))
+
+    def _with(self, **bounds: Any) -> Bounded:
+        return Bounded(self.base, replace(self.bounds, **bounds), self.offset)
 
     def _excepted(self) -> tuple[DayRows, ...]:
         """All days without fires: those of its own, and those of each calendar that is known."""
@@ -255,10 +323,10 @@ class Bounded(Pattern):
 
     @property
     def _earliest(self) -> int:
-        """The first instant that may be a fire time: the start, or the anchor of a grid if that is later."""
+        """The first instant that may be a fire time: the start, or the first point of a grid if that is later."""
         start, anchor = self.bounds.start, self.bounds.anchor
         earliest = _LONG_AGO if start is None else start
-        return earliest if anchor is None or not isinstance(self.base, Every) else max(earliest, anchor)
+        return earliest if anchor is None or not isinstance(self.base, Every) else max(earliest, anchor + self.offset)
 
     def _begin(self, stored_at: int) -> int:
         """Return the instant after which all fire times lie, and from which they are counted."""
@@ -289,9 +357,9 @@ class Bounded(Pattern):
             return until
         grid, early = self._grid(stored_at), self._begin(stored_at)
         late = min(until - 1, early + MAX_COUNTED_NS)
-        if early >= late or self.left.count(early, late, grid) <= limit:
+        if early >= late or self._left.count(early, late, grid) <= limit:
             return late + 1
-        return self.left.nth_fire(limit, early, late, grid) + 1
+        return self._left.nth_fire(limit, early, late, grid) + 1
 
     def _is_within_limit(self, fire: int, stored_at: int) -> bool:
         """Return whether the limit allows a fire time that all else leaves."""
@@ -301,7 +369,7 @@ class Bounded(Pattern):
         period = self._begin(stored_at), fire, self._grid(stored_at)
         if fire > period[0] + MAX_COUNTED_NS:
             return False
-        return self.on_days.count(*period) <= limit or self.left.count(*period) <= limit  # the first is cheap
+        return self._on_days.count(*period) <= limit or self._left.count(*period) <= limit  # the first is cheap
 
     def _limit(self) -> int | None:
         """The limit; None if there is none, and as long as the days of a calendar are not known."""

@@ -18,7 +18,7 @@ Limit: what is skipped after the last fire is not listed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nats_scheduler.schedule.bounds import Bounded
@@ -71,10 +71,11 @@ def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> li
     if left is None or left.zone is None or not isinstance(base, Cron):
         return [NextFire(fire) for fire in fires]
     found: list[NextFire | SkippedTimes] = []
-    before = _not_before_start(pattern, since)
+    offset, before = pattern.offset, _not_before_start(pattern, since)
     for fire in fires:
         found += skipped_between(pattern, before, fire)
-        found.append(_marked(left, base.fields, left.zone, before, fire))
+        marked = _marked(left, base.fields, left.zone, before - offset, fire - offset)
+        found.append(replace(marked, fire_time=fire))
         before = fire
     return found
 
@@ -88,8 +89,8 @@ def skipped_between(pattern: Pattern, before: int, fire: int) -> list[SkippedTim
     if left is None or left.zone is None or left.clock.gap is Gap.AFTER:
         return []
     found = []
-    segment = left.zone.segment_at(_not_before_start(pattern, before))
-    while segment.end is not None and segment.end <= fire:
+    segment = left.zone.segment_at(_not_before_start(pattern, before) - pattern.offset)
+    while segment.end is not None and segment.end <= fire - pattern.offset:
         following = left.zone.segment_at(segment.end)
         if (skipped := _skipped(left.fields, segment, following)) is not None:
             found.append(skipped)

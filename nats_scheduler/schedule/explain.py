@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.cron_words import cron_words, ordinal
 from nats_scheduler.schedule.days import Days, day_text
+from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -37,7 +38,8 @@ def explain_pattern(pattern: Pattern, stored_at: int | None = None) -> str:
     if isinstance(pattern, Bounded):
         anchor = pattern.bounds.anchor
         grid = stored_at if anchor is None else anchor
-        return ", ".join((explain_pattern(pattern.base, grid), *bounds_words(pattern.bounds)))
+        moved = [f"each {format_duration(pattern.offset)} later"] if pattern.offset else []
+        return ", ".join((explain_pattern(pattern.base, grid), *moved, *bounds_words(pattern.bounds)))
     if isinstance(pattern, Cron):
         return cron_words(pattern.fields, zone_words(pattern.zone))
     if isinstance(pattern, Every):

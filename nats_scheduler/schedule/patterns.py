@@ -90,6 +90,11 @@ class Pattern:
         return self
 
     @property
+    def offset(self) -> int:
+        """How much later (ns) its fire times are than those of its base (`schedule.bounds`)."""
+        return 0
+
+    @property
     def possible(self) -> Pattern:
         """The pattern that no edit of a calendar changes: its fire times are those that an edit may leave."""
         return self

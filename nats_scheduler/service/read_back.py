@@ -25,7 +25,7 @@ def read_schedule(document: Any) -> ListedSchedule:
     """Read a document of a schedule."""
     pattern, ends = _pattern(document), document["ends"]
     policies = _policies(document, pattern)
-    terms, pattern = _terms(document, policies), with_policies(pattern, policies)
+    terms, pattern = _terms(document, policies), with_policies(pattern, policies, document["subject"])
     failing, fire = document["failing"], document["next_fire"]
     return ListedSchedule(
         document["subject"],

@@ -65,6 +65,11 @@ POLICY_CHOICES: Mapping[str, PolicyChoice] = {
         "Each fire is sent up to this much later, and before the next one, so that not all are sent at once.",
         "10m",
     ),
+    "X-Spread": PolicyChoice(
+        "a duration of 1s to 24h",
+        "All fires come later by the same time, a part of this that follows from the subject of the schedule.",
+        "10m",
+    ),
     "X-Missed": PolicyChoice(
         "once, skip, all, or all with a number",
         "Of fires that could not be stored in time, the latest is made up, none, each, or so many of the latest.",

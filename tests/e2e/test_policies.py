@@ -16,6 +16,7 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.paused import paused_block, resumed_block
+from nats_scheduler.message.spread import offset_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -57,6 +58,22 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     assert max(times["ended"]) == anchor + 3 * SECOND
     for fire, time in zip(fires["jittered"], times["jittered"], strict=True):
         assert fire.stored_at >= time + delay_of(served.subject("late"), late, time, 3 * SECOND // 2)
+
+
+async def test_a_spread_schedule_comes_at_its_offset_and_an_edit_keeps_it(served: Served) -> None:
+    """What the header of a fire names is when the next one comes."""
+    offset = offset_of(served.subject("spread"), 8 * SECOND)
+    found: list[int] = []
+    for body in (b"one", b"two"):
+        more = {"X-Spread": "8s", "X-Limit": "2"}
+        stored = await served.schedule("spread", "* * * * * *", target="spread-fires", more=more, body=body)
+        await served.gone("spread")
+        fires = [one for one in await served.messages("spread-fires") if b"nats-scheduler:%d:" % stored in one.block]
+        times = [fire_time_of(one) for one in fires]
+        assert all(one.stored_at >= time for one, time in zip(fires, times, strict=True))
+        assert b"Nats-Schedule-Next: purge\r\n" in fires[-1].block
+        found += times
+    assert {time % SECOND for time in found} == {offset % SECOND}
 
 
 async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_has_policies(

@@ -1,7 +1,7 @@
 """The due instants of a schedule, found naively: every second is checked.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
-Limit: patterns that repeat fire on whole seconds, and bounds are whole seconds.
+Limit: patterns that repeat match on whole seconds, and bounds are whole seconds.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,9 @@ LOOK_AHEAD_SECONDS = 121
 
 
 def written(instant: int) -> str:
-    """Write an instant (ns) on a whole second as RFC 3339."""
-    return datetime.fromtimestamp(instant // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Write an instant (ns) as RFC 3339."""
+    fraction = f".{instant % SECOND:09d}".rstrip("0").rstrip(".")
+    return datetime.fromtimestamp(instant // SECOND, UTC).strftime(f"%Y-%m-%dT%H:%M:%S{fraction}Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class Policies:
     """The value of `X-Clock-Change`, of a pattern in a zone whose clock shows UTC and is not changed meanwhile."""
     jitter: int | None = None
     """The most milliseconds by which each fire is late; for `at` too."""
+    spread: int | None = None
+    """The number of seconds over which schedules are spread; for `at` too."""
+    moved: int = 0
+    """How much later (ns) each fire is due by that, as the documentation says (`moved_by`)."""
     calendar: str = ""
     """The calendar that it names; for `at` too."""
     missed: str = ""
@@ -66,6 +71,7 @@ class Policies:
             found |= {"Nats-Schedule-Time-Zone": "Europe/London", "Nats-Schedule-X-Clock-Change": self.clock_change}
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
+        found |= {} if self.spread is None else {"Nats-Schedule-X-Spread": f"{self.spread}s"}
         found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}
         found |= {} if self.grace is None else {"Nats-Schedule-X-Grace": f"{self.grace}s"}
         found |= {} if self.overlap == "allow" else {"Nats-Schedule-X-Overlap": self.overlap}
@@ -104,14 +110,14 @@ class Policies:
         """True if a policy leaves only some of the due instants."""
         return (self.start, self.end, self.limit, self.every) != (None, None, None, None)
 
-    def left(self, seconds: Iterable[int]) -> list[int]:
-        """Return which of the due instants are left, from the first one on."""
+    def left(self, dues: Iterable[int]) -> list[int]:
+        """Return which of the due instants (ns) are left, from the first one on."""
         found = (
-            second
-            for second in seconds
-            if (self.start is None or second >= self.start)
-            and (self.end is None or second < self.end)
-            and self._is_on_its_days(second)
+            due
+            for due in dues
+            if (self.start is None or due >= self.start * SECOND)
+            and (self.end is None or due < self.end * SECOND)
+            and self._is_on_its_days((due - self.moved) // SECOND)
         )
         return list(islice(found, self.limit))
 
@@ -126,6 +132,12 @@ class Policies:
 
 
 NO_POLICIES = Policies()
+
+
+def moved_by(schedule: str, spread: int) -> int:
+    """Give how much later (ns) a schedule is due that is spread over some seconds."""
+    drawn = int(blake2b(schedule.encode(), digest_size=8).hexdigest(), 16)
+    return drawn * spread * 1000 // 2**64 * (SECOND // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +162,7 @@ class Pattern:
     def text(self) -> str:
         """The pattern as a publisher writes it."""
         if self.kind == "at":
-            fraction = f".{self.thousandths:03d}Z" if self.thousandths else "Z"
-            return f"@at {written(self.number * SECOND).removesuffix('Z')}{fraction}"
+            return f"@at {written(self.number * SECOND + self.thousandths * (SECOND // 1000))}"
         return f"@every {self.number}s" if self.kind == "every" else f"*/{self.number} * * * * *"
 
     @property
@@ -161,18 +172,22 @@ class Pattern:
 
     def dues(self, stored_at: int, until: int) -> list[int]:
         """List the instants (ns) up to `until` at which a schedule stored at `stored_at` is due; all that `at` has."""
+        moved = self.policies.moved
         if self.kind == "at":
-            return [self.number * SECOND + self.thousandths * (SECOND // 1000)]
-        return [second * SECOND for second in self.policies.left(self._seconds(stored_at, until // SECOND))]
+            return [self.number * SECOND + self.thousandths * (SECOND // 1000) + moved]
+        seconds = self._seconds(stored_at, (until - moved) // SECOND)
+        return self.policies.left(second * SECOND + moved for second in seconds)
 
     def _seconds(self, stored_at: int, last: int) -> Iterable[int]:
+        moved = self.policies.moved
         if self.kind == "cron":
-            return (second for second in range(stored_at // SECOND + 1, last + 1) if second % 60 % self.number == 0)
+            first = (stored_at - moved) // SECOND + 1
+            return (second for second in range(first, last + 1) if second % 60 % self.number == 0)
         if self.policies.anchor is None:
             anchor = (stored_at + SECOND // 2) // SECOND
             return range(anchor + self.number, last + 1, self.number)
         grid = range(self.policies.anchor, last + 1, self.number)
-        return (second for second in grid if second * SECOND > stored_at)
+        return (second for second in grid if second * SECOND + moved > stored_at)
 
     def sent_at(self, due: int, stored_at: int, schedule: str, sequence: int) -> int:
         """Give the instant (ns) at which the fire of a due instant is to be sent, as the documentation says."""

@@ -30,6 +30,7 @@ from nats_scheduler.message.policies import (
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.spread import hashed_part, offset_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
@@ -37,7 +38,7 @@ from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
 from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar
 from nats_scheduler.schedule.clock_policy import ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, Days
-from nats_scheduler.schedule.instants import SECOND, days_from_civil
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
@@ -124,13 +125,14 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Consumer", "billing"),
         ("X-Timeout", "2h"),
         ("X-Done-Within", "90m"),
+        ("X-Spread", "10m"),
         ("X-Note", "Rückfragen: Anna"),
         ("X-Owner", "billing"),
         dialect=dialect,
     )
     policies = definition.terms.policies
     assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
-    assert policies.jitter == 5_400 * SECOND
+    assert (policies.jitter, policies.spread) == (5_400 * SECOND, 600 * SECOND)
     assert (policies.missed, policies.grace) == (Missed(Kept.ALL, 12), 60 * SECOND)
     assert (policies.report, policies.debounce) == (True, True)
     assert (policies.overlap, policies.consumer, policies.timeout) == ("queue", "billing", 7_200 * SECOND)
@@ -154,7 +156,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     )
     first = definition.timetable(STORED_AT).first_fire()
     assert first is not None
-    assert format_rfc3339(first) == "2026-09-30T22:30:00Z"
+    assert format_rfc3339(first - offset_of(SUBJECT, 600 * SECOND)) == "2026-09-30T22:30:00Z"
 
 
 def test_a_schedule_without_policies_is_what_it_was() -> None:
@@ -163,6 +165,18 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
     assert plain.pattern.base is plain.pattern
     noted = accepted(EVERY, ("X-Note", "a" * MAX_TEXT_CHARS), ("X-Owner", "b"), ("X-Jitter", "24h"))
     assert noted.pattern is plain.pattern, "what bounds nothing costs nothing"
+
+
+def test_a_spread_moves_all_fire_times_of_a_subject_by_one_offset_that_stays() -> None:
+    for pattern in (AT, EVERY, DAILY):
+        plain, moved = accepted(pattern), accepted(pattern, ("X-Spread", "10m"))
+        offset = hashed_part(SUBJECT, 600_000) * MILLISECOND
+        assert 0 < moved.pattern.offset == offset < 600 * SECOND
+        before = [fire + offset for fire in plain.timetable(STORED_AT).fires(5)]
+        assert moved.timetable(STORED_AT).fires(5) == before
+        assert moved.pattern.text == pattern
+    minutes = {offset_of(f"orders.s{number}", 600 * SECOND) // (60 * SECOND) for number in range(1_000)}
+    assert minutes == set(range(10)), "all of it is used"
 
 
 def test_each_value_for_missed_fires_is_read_and_written_as_it_was() -> None:
@@ -219,6 +233,7 @@ def test_the_words_of_policies_say_what_they_change_of_how_a_schedule_fires() ->
         ({}, ""),
         ({"X-Missed": "once", "X-Overlap": "allow", "X-Limit": "3", "X-Report": "true"}, ""),
         ({"X-Jitter": "90s"}, ", each sent up to 1m30s later, before the next"),
+        ({"X-Spread": "10m"}, ", spread over 10m0s by its subject"),
         ({"X-Missed": "skip", "X-Grace": "1m"}, "; what is more than 1m0s late is skipped"),
         ({"X-Missed": "all"}, "; each missed fire is made up"),
         ({"X-Missed": "all 1"}, ""),
@@ -308,6 +323,9 @@ WRONG = [
     (EVERY, "X-Jitter", "0s", "is not more than 0 and at most 24h0m0s"),
     (EVERY, "X-Jitter", "-1s", "is not more than 0"),
     (AT, "X-Jitter", "24h1ns", "is not more than 0 and at most 24h0m0s"),
+    (EVERY, "X-Spread", "soon", "is not a duration: expected a duration such as"),
+    (EVERY, "X-Spread", "999ms", "is not 1s to 24h0m0s"),
+    (AT, "X-Spread", "24h1ns", "is not 1s to 24h0m0s"),
     (EVERY, "X-Missed", "", "is none of once, skip, all, and all with a number"),
     (EVERY, "X-Missed", "Once", "is none of once, skip, all"),
     (EVERY, "X-Missed", "all  3", "is none of once, skip, all"),

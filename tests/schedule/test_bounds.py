@@ -77,18 +77,22 @@ some_bounds = st.builds(
 )
 
 
+offsets = st.sampled_from([0, 0, 1, 3 * SECOND, 25 * MINUTE, 7 * HOUR, DAY - 1])
+
+
 @settings(max_examples=draws(40))
-@given(st.sampled_from(PATTERNS), some_bounds, st.lists(instants, min_size=1, max_size=5))
+@given(st.sampled_from(PATTERNS), some_bounds, offsets, st.lists(instants, min_size=1, max_size=5))
 def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
-    pattern: tuple[str, str | None], bounds: Bounds, asked: list[int]
+    pattern: tuple[str, str | None], bounds: Bounds, offset: int, asked: list[int]
 ) -> None:
     base, bounds = read(*pattern), bounds_for(pattern[0], bounds)
-    bounded, until = Bounded(base, bounds), STORED_AT + (SPAN_DAYS + 8) * DAY
+    bounded, until = Bounded(base, bounds, offset), STORED_AT + (SPAN_DAYS + 8) * DAY
+    counted_from = STORED_AT if isinstance(base, Every) else STORED_AT - offset
     fires = [
-        fire
-        for fire in fires_until(base, STORED_AT, until)
-        if (bounds.start is None or fire >= bounds.start)
-        and (bounds.end is None or fire < bounds.end)
+        fire + offset
+        for fire in fires_until(base, counted_from, until - offset)
+        if (bounds.start is None or fire + offset >= bounds.start)
+        and (bounds.end is None or fire + offset < bounds.end)
         and is_nth(day_of(fire, pattern[1]), bounds.every)
         and not is_excepted(day_of(fire, pattern[1]), bounds)
     ][: bounds.limit]
@@ -108,18 +112,20 @@ def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
 
 
 @settings(max_examples=draws(40))
-@given(st.sampled_from(PATTERNS), some_bounds, instants, instants)
+@given(st.sampled_from(PATTERNS), some_bounds, offsets, instants, instants)
 def test_the_fires_that_are_excepted_are_those_of_the_base_on_excepted_days(
-    pattern: tuple[str, str | None], bounds: Bounds, one: int, other: int
+    pattern: tuple[str, str | None], bounds: Bounds, offset: int, one: int, other: int
 ) -> None:
     base = read(*pattern)
+    counted_from = STORED_AT if isinstance(base, Every) else STORED_AT - offset
     bounds = bounds_for(pattern[0], replace(bounds, limit=None))
     after, until = max(min(one, other), STORED_AT), max(one, other, STORED_AT)
     begin, end = bounds.start or STORED_AT, bounds.end or until
-    rows = list(Bounded(base, bounds).excepted_fires(after, until, STORED_AT))
-    fires = [fire for fire in fires_until(base, STORED_AT, until - 1) if after < fire and begin <= fire < end]
-    nth = [fire for fire in fires if is_nth(day_of(fire, pattern[1]), bounds.every)]
-    wanted = [fire for fire in nth if is_excepted(day_of(fire, pattern[1]), bounds)]
+    rows = list(Bounded(base, bounds, offset).excepted_fires(after, until, STORED_AT))
+    moved = [fire + offset for fire in fires_until(base, counted_from, until - 1 - offset)]
+    fires = [fire for fire in moved if after < fire and begin <= fire < end]
+    nth = [fire for fire in fires if is_nth(day_of(fire - offset, pattern[1]), bounds.every)]
+    wanted = [fire for fire in nth if is_excepted(day_of(fire - offset, pattern[1]), bounds)]
     assert [fire for fire in nth if any(first <= fire <= last for first, last in rows)] == wanted
     assert all(first in wanted and last in wanted for first, last in rows)
 

@@ -21,7 +21,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from tests.judge.history import EVERYTHING, SECOND, FireKey, IdentityTaken, Operation, Verb, headers_of
-from tests.judge.patterns import NO_POLICIES, Pattern, Policies
+from tests.judge.patterns import NO_POLICIES, Pattern, Policies, moved_by
 from tests.simulation.calendars import NAMES
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import ELSEWHERE, FORGED, SOURCES, Server
@@ -105,6 +105,7 @@ class Publishers:
         self._landing = Random(f"what lands {scenario.seed}")
         self._bounding = Random(f"what is bounded {scenario.seed}")
         self._dating = Random(f"which days are named {scenario.seed}")
+        self._spreading = Random(f"what is spread {scenario.seed}")
         self._jittering = Random(f"what is jittered {scenario.seed}")
         self._naming = Random(f"what names a calendar {scenario.seed}")
         self._missing = Random(f"what is missed {scenario.seed}")
@@ -195,7 +196,7 @@ class Publishers:
             verb = Verb.STORE
         operation = Operation(verb, subject, self._timeline.now)
         if verb is Verb.STORE:
-            operation.pattern = self._pattern()
+            operation.pattern = self._spread(self._pattern(), subject)
             operation.target = self._target_of(subject)
             operation.pattern = self._to_be_done(self._held_back(operation.pattern, operation.target), operation.target)
             operation.body = b"%d" % len(self._server.history.operations)
@@ -270,6 +271,13 @@ class Publishers:
         if not self._scenario.jitters or self._jittering.random() < 0.4:
             return policies
         return replace(policies, jitter=self._jittering.choice([1, 30, 700, 3_000, 8_000, 8_000, 60_000]))
+
+    def _spread(self, pattern: Pattern, subject: str) -> Pattern:
+        """Draw over which time schedules are spread: less than an interval, or more than most."""
+        if not self._scenario.spreads or self._spreading.random() < 0.4:
+            return pattern
+        spread = self._spreading.choice([1, 3, 8, 30])
+        return replace(pattern, policies=replace(pattern.policies, spread=spread, moved=moved_by(subject, spread)))
 
     def _held_back(self, pattern: Pattern, target: str) -> Pattern:
         """Draw what happens while the fire before is unfinished, for a target that has a worker."""

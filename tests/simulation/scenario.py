@@ -133,6 +133,8 @@ class Scenario:
     """True if some schedules name calendars, which are edited."""
     jitters: bool
     """True if some schedules have a jitter."""
+    spreads: bool
+    """True if some schedules are spread."""
     misses: bool
     """True if some schedules say what happens to missed fires, and ask for reports."""
     elsewhere: bool
@@ -239,6 +241,7 @@ def drawn(seed: int) -> Scenario:
         bounds=Random(f"bounds {seed}").random() < 0.3,
         calendars=Random(f"the calendar {seed}").random() < 0.2,
         jitters=Random(f"jitter {seed}").random() < 0.3,
+        spreads=Random(f"spread {seed}").random() < 0.3,
         misses=Random(f"missed {seed}").random() < 0.3,
         elsewhere=Random(f"elsewhere {seed}").random() < 0.3,
         pauses=Random(f"pausing {seed}").random() < 0.3,

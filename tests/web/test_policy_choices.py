@@ -23,6 +23,7 @@ WRONG = {
     "X-Syntax": ("unix", "expected crontab or quartz"),
     "X-Target": ("jobs.*", "is not a literal subject"),
     "X-Jitter": ("25h", "at most 24h"),
+    "X-Spread": ("25h", "1s to 24h"),
     "X-Missed": ("all 0", "is not all with 1 to"),
     "X-Grace": ("1ms", "is less than 1s"),
     "X-Report": ("yes", "is not 'true', the only value"),
