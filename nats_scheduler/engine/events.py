@@ -254,6 +254,17 @@ class FiresMissed:
 
 
 @dataclass(frozen=True, slots=True)
+class CatchingUp:
+    """Missed fires of `waiting` schedules wait for their turn, of which at most `rate` come in a second.
+
+    It is reported when there are more than that, then from time to time, and once more when none waits any more.
+    """
+
+    waiting: int
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
 class FiresSkipped:
     """`count` fires from `first` (ns) on were not sent, because the fire before them was unfinished."""
 
@@ -407,6 +418,7 @@ Event = (
     | FireForged
     | TargetMapped
     | FiresMissed
+    | CatchingUp
     | FiresSkipped
     | FireTimedOut
     | FireNotDone

@@ -30,7 +30,7 @@ from nats_scheduler.engine.fire import (
     FetchDuplicate,
     LookForFire,
 )
-from nats_scheduler.engine.firing import answers, fetching, identities, other_stream, purging, sending
+from nats_scheduler.engine.firing import answers, catching_up, fetching, identities, other_stream, purging, sending
 from nats_scheduler.engine.firing.machine import Event, happen
 from nats_scheduler.engine.holding.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Stage
@@ -84,6 +84,7 @@ from nats_scheduler.engine.views.seen import Question
 from nats_scheduler.engine.views.silent import BEGINNING, FoundSilent, Place, silent
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.policies import DEFAULT_CATCH_UP_RATE
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import NOT_PERMITTED, Failing
 from nats_scheduler.message.stored import StoredMessage
@@ -115,6 +116,7 @@ class StreamEngine:
         notify_named: Callable[[], object] = lambda: None,
         is_native: bool = False,
         fired_by: FiredBy = FiredBy.SIDECAR,
+        catch_up_rate: int = DEFAULT_CATCH_UP_RATE,
         table: Table | None = None,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
@@ -122,7 +124,8 @@ class StreamEngine:
         `reads_all` is False if messages may be gone, or under others, before they are read. `memory` is shared by the
         engines of a process, None if there is only one. `notify_named` is called when a schedule names a calendar that
         none has named since the beginning. `is_native` if the server itself fires the headers of ADR-51. The schedules
-        are rows of `table`, which is in memory if none is given.
+        are rows of `table`, which is in memory if none is given. Of missed fires at most `catch_up_rate` are sent in a
+        second.
         What is `fired_by` another is watched (`engine.receiving.watched`): such an engine must not be told that it
         caught up.
         """
@@ -141,6 +144,7 @@ class StreamEngine:
             removes_expired=removes_expired,
             reads_all=reads_all,
             memory=ContentMemory() if memory is None else memory,
+            catch_up_rate=catch_up_rate,
             reject=self._reject_failed,
         )
         self.held = state.schedules
@@ -418,10 +422,12 @@ class StreamEngine:
             is_left = takeover.go_on() | takeover.work(state.outstanding)
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
-        room = MAX_IN_FLIGHT - len(state.in_flight.fires)
-        woken = state.schedules.pop_woken(now - state.ownership.lag, max(min(MAX_WAKES_PER_STEP, room), 0))
+        most = max(min(MAX_WAKES_PER_STEP, MAX_IN_FLIGHT - len(state.in_flight.fires)), 0)
+        woken = state.schedules.pop_woken(now - state.ownership.lag, most)
         if woken:
             state.guard.each(self._as_many_as_fit(woken, now), self._woken)
+        if state.catch_up.waiting:
+            state.guard.each(catching_up.take_turns(state, most - len(woken)), self._make_up)
         if state.expiry is not None and state.outstanding <= BURST_IN_FLIGHT:
             wake = state.schedules.next_wake()
             if wake is None or wake + state.ownership.lag > now:  # what is woken may be needed for a fire
@@ -444,15 +450,24 @@ class StreamEngine:
                 return woken[:number]
         return woken
 
-    def _woken(self, held: Held) -> None:
-        """Take the next step of a schedule whose time has come, unless it has ended, or its fires are settled."""
+    def _make_up(self, held: Held) -> None:
+        """Take the next step of a schedule whose turn has come."""
+        self._woken(held, has_turn=True)
+
+    def _woken(self, held: Held, *, has_turn: bool = False) -> None:
+        """Take the next step of a schedule whose time has come, unless it has ended, or its fires are settled.
+
+        One whose fire is missed waits for its turn.
+        """
         state = self._state
         if held.expires <= state.now and has_ended(held, state.now):
             state.end(held, state.lifetimes.why_expired(held))
-        elif held.flight is None:
-            if not self._takeover.pass_over(held) and not (held.calendars and self.calendars.woken(held, state.now)):
-                happen(state, held, Event.WOKEN)
-        elif not (held.calendars and self.calendars.woken(held, state.now)):
+            return
+        if held.flight is None and self._takeover.pass_over(held):
+            return
+        if held.calendars and self.calendars.woken(held, state.now):
+            return
+        if has_turn or not catching_up.waits_for_turn(state, held):
             happen(state, held, Event.WOKEN)
 
     def _reject_failed(self, one: object, subject: str, sequence: int, error: Exception) -> None:
@@ -466,6 +481,8 @@ class StreamEngine:
         state = self._state
         wake = state.schedules.next_wake()
         instants = [None if wake is None else wake + state.ownership.lag]
+        if state.catch_up.waiting:
+            instants.append(state.catch_up.next_turn())
         if state.contents.waiting_small or state.contents.waiting_large:
             instants.append(state.contents.next_look())
         if state.deadlines is not None and state.outstanding <= BURST_IN_FLIGHT:

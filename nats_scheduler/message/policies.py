@@ -39,6 +39,9 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 DEFAULT_GRACE_NS = 10 * SECOND
 """A fire that is later than this counts as missed: a failover takes less."""
 
+DEFAULT_CATCH_UP_RATE = 500
+"""Missed fires of a stream that are sent in a second, unless the operator says so."""
+
 MIN_GRACE_NS = 1 * SECOND
 """Shortest grace: fires of a burst are that late, and none of them was missed."""
 

@@ -146,6 +146,11 @@ _OF_STREAMS: Sequence[tuple[str, str, Callable[[StreamFigures, Figures], float |
         lambda _stream, found: found.blocked,
     ),
     (
+        "schedules_catching_up",
+        "Schedules of this instance whose missed fires wait for their turn.",
+        lambda _stream, found: found.catching_up,
+    ),
+    (
         "oldest_blocked_age_seconds",
         "How long the oldest of these fires is due; 0 if there is none.",
         lambda stream, found: _age_seconds(stream, found.blocked_since),

@@ -17,6 +17,7 @@ from nats_scheduler.engine.events import (
     AttemptRefused,
     CalendarApplied,
     CalendarMissing,
+    CatchingUp,
     ClockChangeSkipped,
     Event,
     ExpiryFailed,
@@ -371,6 +372,9 @@ class Reporter:
         if self._warn(Code.FIRE_REFUSED, stream, {"stream": stream, "retry_after": retry_after, **fields}):
             self._advise(Code.FIRE_REFUSED, stream, **fields)
 
+    def _catching_up(self, stream: str, event: CatchingUp) -> None:
+        self._log.info("catching_up", stream=stream, waiting=event.waiting, per_second=event.rate)
+
     def _missed(self, stream: str, event: FiresMissed) -> None:
         self.metrics.missed.labels(stream).inc(not event.policy)
         if event.policy or event.made_up is None:
@@ -548,6 +552,7 @@ HANDLERS: Mapping[type[Event], Handler] = {
         lambda event: {"target": event.target[:MAX_KEPT_CHARS], "reason": event.reason[:MAX_KEPT_CHARS]},
     ),
     FiresMissed: Reporter._missed,
+    CatchingUp: Reporter._catching_up,
     FiresSkipped: Reporter._overlap_skipped,
     FireTimedOut: _alert(
         "fire_timed_out",

@@ -94,6 +94,7 @@ class EngineBasis:
             memory=memory or ContentMemory(settings.content_memory),
             notify_named=notify_named,
             is_native=self.mode is Mode.NATIVE,
+            catch_up_rate=settings.catch_up_rate_on(self.name),
             table=table,
         )
 

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from nats_scheduler.engine.ownership.order import ALL_INSTANCES, DEFAULT_STANDBYS
+from nats_scheduler.message.policies import DEFAULT_CATCH_UP_RATE
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.subjects import request_beginnings
 from nats_scheduler.schedule.durations import format_duration, parse_duration
@@ -34,6 +35,7 @@ from nats_scheduler.settings.stream_values import (
     STREAM_WILDCARD,
     StreamBudget,
     StreamNumber,
+    StreamRate,
     StreamSubject,
     restrictions_on,
     values_for,
@@ -155,6 +157,14 @@ class SidecarSettings(BaseModel):
             "is not named, or STREAM=DURATION for one. Without an entry it is 5ms. The more fires come within it, the "
             "less CPU each takes; new schedules and cancels are read up to the least budget of all streams later. With "
             "a server of 2.10, which cannot refuse a stale fire, it is at most 5ms."
+        ),
+    )
+    catch_up_rate: tuple[StreamRate, ...] = Field(
+        default=(),
+        description=(
+            "How many missed fires of a stream are sent in a second, 1 to 1000000, after an outage: a number for every "
+            "stream that is not named, or STREAM=NUMBER for one. Without an entry it is 500. A fire is missed if it is "
+            "more than 10s late; what comes due on time does not wait for those."
         ),
     )
     content_memory: int = Field(
@@ -405,6 +415,10 @@ class SidecarSettings(BaseModel):
         """Return how late (ns) a fire of a stream may be sent; of several budgets the least one applies."""
         budgets = [parse_duration(value) for value in values_for(stream, self.lateness_budget) or ()]
         return min((budget for budget in budgets if isinstance(budget, int)), default=DEFAULT_BUDGET_NS)
+
+    def catch_up_rate_on(self, stream: str) -> int:
+        """Return how many missed fires of a stream are sent in a second; of several numbers the least one applies."""
+        return min(map(int, values_for(stream, self.catch_up_rate) or ()), default=DEFAULT_CATCH_UP_RATE)
 
     @property
     def most_budget(self) -> int:

@@ -62,9 +62,25 @@ def _with_valid_budget(entry: str) -> str:
     duration = parse_duration(value)
     if not isinstance(duration, int) or not 0 <= duration <= MAX_BUDGET_NS:
         raise ValueError(f"not {DurationRange(0, MAX_BUDGET_NS).expected}")
+    return _for_each_stream(entry, stream, separator)
+
+
+MAX_CATCH_UP_RATE = 1_000_000
+"""More than any server stores in a second."""
+
+
+def _with_valid_rate(entry: str) -> str:
+    stream, separator, value = entry.rpartition("=")
+    if not re.fullmatch(r"[0-9]{1,7}", value) or not 1 <= int(value) <= MAX_CATCH_UP_RATE:
+        raise ValueError(f"not a number of 1 to {MAX_CATCH_UP_RATE}")
+    return _for_each_stream(entry, stream, separator)
+
+
+def _for_each_stream(entry: str, stream: str, separator: str) -> str:
+    """Return an entry `STREAM=VALUE`, that of every stream if it names none."""
     if separator and not re.match(_STREAM_PATTERN, entry):
         raise ValueError(f"{stream!r} is not the name of a stream")
-    return entry if separator else f"{STREAM_WILDCARD}={value}"
+    return entry if separator else f"{STREAM_WILDCARD}={entry}"
 
 
 StreamSubject = Annotated[
@@ -74,6 +90,9 @@ StreamSubject = Annotated[
 
 StreamBudget = Annotated[str, AfterValidator(_with_valid_budget)]
 """`ORDERS=250ms`, or `50ms` for every stream."""
+
+StreamRate = Annotated[str, AfterValidator(_with_valid_rate)]
+"""`ORDERS=50`, or `200` for every stream."""
 
 StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9]{1,9}$")]
 """`ORDERS=1000` or `*=100000`."""

@@ -36,6 +36,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_items, with_headers
+from nats_scheduler.message.policies import DEFAULT_CATCH_UP_RATE
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import FAILED, Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -102,10 +103,12 @@ class ScheduleWorld:
         dialects: Sequence[Dialect] = DIALECTS,
         network: Perfect | None = None,
         calendars: Mapping[str, str] | None = None,
+        catch_up_rate: int = DEFAULT_CATCH_UP_RATE,
     ) -> None:
         """Begin at `start`; `config` adds to the stream's JSON configuration, `guard=False` is a server 2.10.
 
-        `calendars` are texts by name, as the command `nats-scheduler calendar` writes them.
+        `calendars` are texts by name, as the command `nats-scheduler calendar` writes them; `catch_up_rate` is the
+        setting, of this stream.
         """
         self.clock = ManualClock(_instant(start))
         basis = {"name": "WORLD", "subjects": list(subjects), "allow_msg_ttl": True, "allow_rollup_hdrs": True}
@@ -121,6 +124,7 @@ class ScheduleWorld:
         self.checkpoint = NOTHING_SETTLED
         """The last checkpoint that the sidecar has written."""
         self._calendars = dict(calendars or {})
+        self._catch_up_rate = catch_up_rate
         self._dialects = tuple(dialects)
         self._contacts: list[MemoryContact] = []
         self._checkpoint_at = 0
@@ -254,7 +258,9 @@ class ScheduleWorld:
         rules, guard = self.stream.rules, self.stream.guard
         limits = ServerLimits(guard=guard)
         removes_expired = rules.allow_msg_ttl and not guard
-        self.engine = StreamEngine(rules, self._dialects, limits, removes_expired=removes_expired)
+        self.engine = StreamEngine(
+            rules, self._dialects, limits, removes_expired=removes_expired, catch_up_rate=self._catch_up_rate
+        )
         self._connect()
         self.settle()
 

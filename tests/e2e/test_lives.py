@@ -116,6 +116,33 @@ async def test_overdue_fires_of_a_repeating_schedule_are_made_up_once(start_serv
     assert len({header_value(message.block, MSG_ID) for message in fired}) == len(fired)
 
 
+CATCH_UP_RATE = 20
+MISSED_FOR_NS = 11 * SECOND
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_missed_fires_come_so_many_a_second_each_once_also_after_a_restart(
+    start_server: StartServer, version: str
+) -> None:
+    server, missed = await start_server(version), 3 * CATCH_UP_RATE
+    async with account_on(server.url) as account:
+        stream = FlaggedStream(account, "S")
+        await account.create("S", **STORED)
+        due = in_seconds(0.1)
+        for number in range(missed):
+            await stream.schedule(f"s.{number}", f"@at {due}", target=f"out.{number}")
+        stored_at = CLOCK.now()
+        await eventually(lambda: CLOCK.now() > stored_at + MISSED_FOR_NS)
+        for fires in (CATCH_UP_RATE // 2, missed):
+            async with sidecar_on(server.url, catch_up_rate=[str(CATCH_UP_RATE)]):
+                found = await stream.wait_for("out.*", fires)
+        assert len({one.subject for one in found}) == len(found) == missed
+        assert await stream.stored_on("s.*") == 0
+    times = [one.stored_at for one in found]
+    most = CATCH_UP_RATE * 1.5  # two groups more: of the turn that begins, and of the second sidecar
+    assert all(sum(first <= at < first + SECOND for at in times) <= most for first in times)
+
+
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def test_a_server_that_went_away_and_came_back_is_served_on(start_server: StartServer, version: str) -> None:
     server = await start_server(version)

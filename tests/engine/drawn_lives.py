@@ -179,6 +179,7 @@ class Life:
             removes_expired=not guard,
             reads_all=random.random() < 0.7,
             memory=ContentMemory(random.choice([1 << 20 if easy else 1_000, 1 << 20])),
+            catch_up_rate=1 + seed % 5 * 100,
         )
         self._network = Rough(random, lost=random.choice([0, 0 if easy else 0.1]), silent=silent)
         self._is_odd = not easy and random.random() < 0.9

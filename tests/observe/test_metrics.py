@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 READ_AT_A_SCRAPE = {
     *("stream_ready", "stream_mode", "schedules_held", "schedules_paused", "schedules_blocked", "schedules_overdue"),
     *("oldest_overdue_age_seconds", "oldest_blocked_age_seconds", "next_fire_timestamp_seconds", "fires_in_flight"),
-    "purges_pending",
+    *("purges_pending", "schedules_catching_up"),
 }
 """The readings of each stream that is served: `tests/e2e/test_gauges.py` compares them with real streams."""
 BY_ACCOUNT = {

@@ -269,6 +269,15 @@ def test_a_stream_that_is_named_has_its_own_lateness_budget_and_others_the_one_w
         assert (problem.key, problem.value) == ("lateness_budget", f"[{value!r}]")
 
 
+def test_a_stream_that_is_named_has_its_own_rate_to_catch_up() -> None:
+    given = load_settings({"catch_up_rate": "200,ORDERS=50,ORDERS=20"}, NOWHERE, None)
+    found = [[one.catch_up_rate_on(name) for name in ("ORDERS", "OTHER")] for one in (given, SidecarSettings())]
+    assert found == [[20, 200], [500, 500]]
+    for value in ("0", "1000001", "ORDERS=1.5", "ORDERS", "OR.DERS=5"):
+        with pytest.raises(SettingsError, match=r"catch_up_rate.*(1 to 1000000|name of a stream)"):
+            load_settings({"catch_up_rate": value}, NOWHERE, None)
+
+
 def test_fires_that_wait_within_their_budget_are_not_to_be_reported_as_late() -> None:
     for late_after, is_refused in (("250ms", True), ("251ms", False)):
         given = {"lateness_budget": "ORDERS=250ms,0s", "late_after": late_after}

@@ -65,7 +65,13 @@ RECONNECT_AFTER = 500 * MILLISECOND
 CONTENT_MEMORIES = (64 << 20, 64 << 20, 256)
 """Bytes; in the smallest one every content is large, and goes alone."""
 
-SETTINGS = SidecarSettings(allowed_targets_elsewhere=(f"SIM={ELSEWHERE}>",))
+CATCH_UP_RATES = ("500", "500", "100")
+"""Missed fires a second: with the last one, some of the few here wait for their turn."""
+
+SETTINGS = {
+    rate: SidecarSettings(allowed_targets_elsewhere=(f"SIM={ELSEWHERE}>",), catch_up_rate=(rate,))
+    for rate in CATCH_UP_RATES
+}
 
 V2_10 = Capabilities("2.10.0", 0, 1 << 20)
 V2_11 = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
@@ -257,6 +263,7 @@ class Sidecar:
         self._owners = parts.owners(name, order=parts.order(server.standbys))
         # Drawn from the state, and not the generator, so that the worlds of existing seeds do not change.
         self._content_memory = Random(f"contents {name} {random.getstate()}").choice(CONTENT_MEMORIES)
+        self._settings = SETTINGS[Random(f"catch up {name} {random.getstate()}").choice(CATCH_UP_RATES)]
         self._clock = clock
         self._calendars = NOT_READ
         self.service = self._new_service(StreamState.from_info(server.information()))
@@ -323,7 +330,7 @@ class Sidecar:
 
     async def _drain(self) -> None:
         self._process.point(Point.DRAIN)
-        await leave(list(self._services.values()), self._instances, self._bucket, SETTINGS.drain_timeout / SECOND)
+        await leave(list(self._services.values()), self._instances, self._bucket, self._settings.drain_timeout / SECOND)
 
     def recheck(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages, as seen on the API."""
@@ -416,7 +423,7 @@ class Sidecar:
     async def _leave_to_others(self, serving: asyncio.Task[None] | None) -> None:
         """Finish what is in flight, and hold nothing of the stream any more."""
         try:
-            await self.service.drain(SETTINGS.drain_timeout / SECOND)
+            await self.service.drain(self._settings.drain_timeout / SECOND)
         finally:
             if serving is not None:
                 serving.cancel()
@@ -462,7 +469,7 @@ class Sidecar:
             tasks.create_task(self._own_it(bucket, api))
 
     def _new_service(self, state: StreamState) -> StreamService:
-        process = self._able, SETTINGS, self._clock, self._report
+        process = self._able, self._settings, self._clock, self._report
         memory = ContentMemory(self._content_memory)
         service = self._parts.service(state, Mode.EMULATED, *process, memory=memory, file=self.file)
         service.read_calendars(self._calendars, is_followed=False)

@@ -11,6 +11,7 @@ Each module calls those below it only; `pyproject.toml` holds that.
 - `due.py`: what happens when the time has come: fetch, send, block, or leave to the owner
 - `identities.py`: the identity of a fire whose own one cannot be had
 - `advancing.py`: from a stored or dropped fire to the next one, or to the end
+- `catching_up.py`: which fires are missed, and wait for their turn
 - `blocking.py`: `X-Overlap` and `X-Timeout`: whether a fire has to wait for the fire before
 - `sending.py`: fires are built and handed out, once or again
 - `fetching.py`: contents are asked for

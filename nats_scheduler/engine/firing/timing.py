@@ -27,6 +27,7 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import UNGUARDED_LOOK_AHEAD_NS
+from nats_scheduler.message.policies import DEFAULT_GRACE_NS
 from nats_scheduler.schedule.instants import SECOND
 
 MIN_GROUPS_AHEAD = 4
@@ -149,7 +150,8 @@ def wait_for_owner(state: EngineState, held: Held) -> bool:
 
 def note_unfired(state: EngineState, held: Held) -> None:
     """Note that a schedule is stored although its due time has passed: the owner has not fired it."""
-    since, until = due_since(state, held) + UNFIRED_LIMIT_NS, max(held.send_time, held.stored_at) + LEFT_TO_OWNER_NS
+    # What is due for longer may wait for its turn there (`engine.firing.catching_up`).
+    since, until = due_since(state, held) + UNFIRED_LIMIT_NS, max(held.send_time, held.stored_at) + DEFAULT_GRACE_NS
     if state.ownership.reads_all and held.fires_each_time and since <= state.now < until:
         state.ownership.blame(held)
 

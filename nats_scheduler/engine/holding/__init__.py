@@ -18,6 +18,7 @@
 - `expiry.py`: messages whose TTL has run out, where the server does not remove them
 - `contents.py`: how many bytes of contents are in memory, and which wait for room
 - `in_flight.py`: how many fires are in flight, and whether there is a burst
+- `catch_up.py`: which schedules wait to make up a missed fire, and how many of them a second may
 - `refusals.py`: which fires are refused, why, and which of them is retried next
 - `proposals.py`: what may be in flight at the leader of a stream with replicas
 - `purges.py`: purges that wait, that were ordered, and that others requested

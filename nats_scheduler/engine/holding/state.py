@@ -19,6 +19,7 @@ from collections.abc import Callable
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import Ending, FiresDropped, FiresSkipped, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.holding.catch_up import CatchUp
 from nats_scheduler.engine.holding.contents import ContentMemory, Contents
 from nats_scheduler.engine.holding.deadlines import Deadlines
 from nats_scheduler.engine.holding.expiry import Expiry
@@ -55,11 +56,12 @@ class EngineState:
         removes_expired: bool,
         reads_all: bool,
         memory: ContentMemory,
+        catch_up_rate: int,
         reject: Callable[[object, str, int, Exception], None],
     ) -> None:
         """Begin with nothing; `reject` is called for a schedule that makes the engine fail (`engine.holding.guard`).
 
-        `removes_expired` and `reads_all` are those of `engine.stream.StreamEngine`.
+        `removes_expired`, `reads_all` and `catch_up_rate` are those of `engine.stream.StreamEngine`.
         """
         self.rules = rules
         self.limits = limits
@@ -94,6 +96,8 @@ class EngineState:
         self.in_flight = InFlight()
         self.refusals = Refusals(schedules, self.emit)
         """The schedules whose fires the server refuses."""
+        self.catch_up = CatchUp(catch_up_rate)
+        """The schedules whose missed fires wait for their turn (`engine.firing.catching_up`)."""
         self.proposals = Proposals(schedules, self.emit, is_replicated=limits.replicated)
         """The proposals that may be in flight at the leader."""
         self.purges = Purges()
@@ -137,6 +141,7 @@ class EngineState:
         """
         flight, sequence = held.flight, held.sequence
         self.schedules.changed(held)
+        self.catch_up.waiting.pop(sequence, None)
         if stage is Stage.KEPT:
             self._clear(held)
             if self.ownership.unfired:
@@ -218,6 +223,7 @@ class EngineState:
         if sequence in self.refusals.held:
             self.refusals.discard(sequence)
         self.blocked.pop(sequence, None)
+        self.catch_up.waiting.pop(sequence, None)
         self.later.pop(sequence, None)
 
     def watch(self, fire: Fire | Generated, target: str, sequence: int, stored_at: int, block: bytes) -> None:
@@ -256,7 +262,7 @@ class EngineState:
 
     def all_not_waiting(self) -> list[Held]:
         """Return the schedules that do more than wait for their time, those that are left to the owner first."""
-        return list({**self.later, **self.active}.values())
+        return list({**self.later, **self.catch_up.waiting, **self.active}.values())
 
     def earliest_to_send(self) -> int | None:
         """Return the earliest send time (ns) in progress, by whichever instance, of what is not blocked."""
@@ -302,6 +308,7 @@ class EngineState:
         self.next_question_at -= by
         self.purges.clock_stepped_back(by)
         self.in_flight.clock_stepped_back(by)
+        self.catch_up.clock_stepped_back(by)
         for part in (self.expiry, self.deadlines):
             if part is not None:
                 part.clock_stepped_back(by)

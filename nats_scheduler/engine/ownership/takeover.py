@@ -238,7 +238,8 @@ class Takeover:
         room = MAX_UNSETTLED
         failing = nsmallest(room + 1, list(self._state.refusals.held.values()), key=lambda held: held.send_time)
         named, owed, unnamed = _named(failing, room)
-        bounds = (self._state.earliest_unsettled(), self._state.schedules.next_wake(), unnamed, self._earliest_changing)
+        in_progress = self._state.earliest_unsettled(), self._state.catch_up.earliest(), self._earliest_changing
+        bounds = (*in_progress, self._state.schedules.next_wake(), unnamed)
         through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
         left = room - len(named) - OWED_NUMBERS * len(owed) if unnamed is None else 0
         blocked = nsmallest(left, list(self._state.blocked.values()), key=lambda held: held.send_time)

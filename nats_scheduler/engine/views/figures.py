@@ -8,7 +8,8 @@ The rules:
 
 - Nothing is changed. The visit may run in another thread than the engine: what changes meanwhile is seen before or
   after its change.
-- A schedule whose fire waits until the one before is finished is blocked, and not overdue.
+- A schedule whose fire waits until the one before is finished is blocked, and not overdue. One whose missed fire waits
+  for its turn is catching up, and not overdue, as long as there is contact with the stream.
 - A schedule is overdue if a fire of it that this instance has to send is due for longer than `OVERDUE_AFTER_NS` and is
   not stored. What is due for less is in flight: with 1,000 fires a second there is always some.
 - An `@at` that was past when it was stored is due from when it was stored.
@@ -52,6 +53,8 @@ class Figures:
     """Schedules whose fires wait until the one before is finished, of a stream that this instance owns."""
     blocked_since: int | None = None
     """Since when the fire is due that waits longest of them, None if there is none."""
+    catching_up: int = 0
+    """Schedules whose missed fires wait for their turn, of a stream that this instance owns."""
     overdue: int = 0
     """Schedules that are overdue, of a stream that this instance owns."""
     overdue_since: int | None = None
@@ -110,6 +113,9 @@ class Visit:
             if held.flight is not None and held.flight.is_blocked and self._state.ownership.is_owner:
                 found.blocked += 1
                 found.blocked_since = _earlier(found.blocked_since, held.send_time)
+            if self._state.progress.is_live and held.sequence in self._state.catch_up.waiting:
+                found.catching_up += 1
+                continue
             since = _due_since(held)
             if held.jitters and since > self._now:
                 self._note_coming([held])
