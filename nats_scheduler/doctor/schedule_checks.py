@@ -12,7 +12,7 @@ from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.findings import Code, Finding, typed
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.schedule_findings import header_misnamed, schedule_findings, schedule_rejected
-from nats_scheduler.message.silence import is_silent
+from nats_scheduler.message.silence import Silence, is_silent
 from nats_scheduler.message.stream_findings import ANNOUNCED, announced
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.runtime.consumption import unconsumed
@@ -120,11 +120,14 @@ def check_replaced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding
 
 
 def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
-    """Find what sidecars announced of the stream during the last day, the newest about each subject."""
+    """Find what sidecars announced of the stream during the last day, the newest about each subject.
+
+    That a clock was wrong is left out, since the schedule itself shows for how long that counts (`check_each`).
+    """
     newest = {(one["kind"], one["schedule"]): one for one in reversed(facts.announced) if one["stream"] == stream.name}
     for (kind, subject), one in newest.items():
         for code in ANNOUNCED:
-            if kind == code and subject is not None:
+            if kind == code and subject is not None and one["advisory"].get("cause") != Silence.CLOCK:
                 yield announced(code, stream.name, subject, one["advisory"])
 
 

@@ -144,6 +144,9 @@ class ScheduleDocument(StoredDocument, DefinitionDocument):
     """`sidecar`, `server` or `none`."""
     failing: FailingDocument | None
     ends: EndDocument | None
+    unfired_since: Time | None
+    """The fire time that the first of its versions was to have, if each was replaced before it fired by one with the
+    same pattern; null for one that has fired, and where the stream alone is read."""
 
 
 def due_of(schedule: ScheduleDocument) -> int | None:
@@ -336,6 +339,7 @@ def schedule_document(stream: str, mode: str, listed: ListedSchedule) -> Schedul
         "ends": None
         if ends is None or listed.ended_by is None
         else {"utc": format_rfc3339(ends), "reason": listed.ended_by.name.lower()},
+        "unfired_since": None if listed.unfired_since is None else format_rfc3339(listed.unfired_since),
     }
 
 

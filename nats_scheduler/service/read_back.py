@@ -26,7 +26,7 @@ def read_schedule(document: Any) -> ListedSchedule:
     pattern, ends = _pattern(document), document["ends"]
     policies = _policies(document, pattern)
     terms, pattern = _terms(document, policies), with_policies(pattern, policies, document["subject"])
-    failing, fire = document["failing"], document["next_fire"]
+    failing, fire, unfired_since = document["failing"], document["next_fire"], document["unfired_since"]
     return ListedSchedule(
         document["subject"],
         document["sequence"],
@@ -39,6 +39,7 @@ def read_schedule(document: Any) -> ListedSchedule:
         None if ends is None else instant_of(ends["utc"]),
         None if ends is None else Ending[str(ends["reason"]).upper()],
         None if failing is None else Failing(failing["err_code"], failing["description"], instant_of(failing["since"])),
+        unfired_since=None if unfired_since is None else instant_of(unfired_since),
     )
 
 

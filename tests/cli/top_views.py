@@ -75,6 +75,7 @@ def due(
         "fired_by": "sidecar",
         "failing": None,
         "ends": None,
+        "unfired_since": None,
     }
 
 

@@ -103,6 +103,7 @@ def test_schedules_are_what_their_schema_says() -> None:
         "fired_by": "sidecar",
         "failing": None,
         "ends": {"utc": "2026-01-01T01:00:00Z", "reason": "expired"},
+        "unfired_since": None,
     }
     assert found["s.2"]["next_fire"] == {
         "utc": "2026-01-01T02:00:00Z",

@@ -50,7 +50,7 @@ FIRE = {"utc": AT, "local": "", "nanoseconds": 1, "sent": None}
 TEXTS = ("stream", "subject", "pattern", "kind", "target", "dialect", "mode", "state", "fired_by")
 SCHEDULE: dict[str, Any] = {
     **dict.fromkeys(TEXTS, "x"),
-    **dict.fromkeys(("time_zone", "source", "ttl", "rollup", "failing", "ends")),
+    **dict.fromkeys(("time_zone", "source", "ttl", "rollup", "failing", "ends", "unfired_since")),
     "sequence": 1,
     "stored": AT,
     "next_fire": FIRE,

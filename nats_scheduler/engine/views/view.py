@@ -141,7 +141,7 @@ class ListedSchedule:
     """Why the server refuses its fires, None if it does not, or if only the owner knows."""
     unstored: int | None = field(default=None, compare=False)
     """The first fire time (ns) of which no fire was read, also one that has passed; None if a sidecar listed it."""
-    unfired_since: int | None = field(default=None, compare=False)
+    unfired_since: int | None = None
     """The fire time (ns) that the first of its versions was to have, if each was replaced before it fired."""
 
     @property
