@@ -47,7 +47,7 @@ def restarted_for(timetable: Timetable, unfired_since: int) -> int:
     Less than 0 if it is not: fewer than three of its periods have passed until it was stored. No minimum is needed,
     because nothing but its publisher keeps it from firing.
     """
-    first = timetable.first_fire()
+    first = timetable.first_fire() if timetable.stored_at > unfired_since else None
     following = None if first is None else timetable.next_fire(first)
     if first is None or following is None:
         return -1

@@ -1,5 +1,8 @@
 """Schedules that store nothing although they are to are found, each with its cause; and those that a policy drops."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
 from nats_scheduler.engine.inputs import ContactLost, OwnershipChanged, Stored, Unknown
 from nats_scheduler.engine.stream import StreamEngine
@@ -12,6 +15,7 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule
 from tests.engine.test_overlap import world_with as overlapping
 from tests.engine.test_refusals import FULL, Refusing
+from tests.harness.seeds import draws
 
 
 def refused(pattern: str, **more: str) -> tuple[ScheduleWorld, Refusing]:
@@ -60,6 +64,35 @@ def test_a_schedule_that_is_not_to_fire_is_not_silent() -> None:
         world, _network = refused(pattern, **more)
         world.advance("20m")
         assert in_world(world) == [], pattern
+
+
+@settings(max_examples=draws(100), deadline=None)
+@given(
+    st.sampled_from(["@every 11m", "@every 30h", "0 */7 * * * *", "0 30 2 * * *", "0 0 9 1 * *", "0 0 8 * * mon"]),
+    st.sampled_from(
+        [
+            {},
+            {"Jitter": "26h"},
+            {"Limit": "3"},
+            {"Start": "2026-01-03T00:00:00Z", "End": "2026-01-09T00:00:00Z"},
+            {"Except": "2026-01-02/2026-01-06"},
+            {"Missed": "all"},
+            {"Missed": "skip", "Grace": "1s"},
+            {"Anchor": "2026-01-02T05:00:00Z"},
+        ]
+    ),
+    st.lists(st.integers(1, 40 * HOUR), min_size=1, max_size=5),
+)
+def test_a_schedule_that_fires_when_its_pattern_says_is_never_silent(
+    pattern: str, policies: dict[str, str], waits: list[int]
+) -> None:
+    world = ScheduleWorld()
+    zone = {} if pattern.startswith("@") else {"Nats-Schedule-Time-Zone": "Europe/Berlin"}
+    named = {f"Nats-Schedule-X-{name}": value for name, value in policies.items()}
+    world.publish(SCHEDULE, {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET, **zone, **named})
+    for wait in waits:
+        world.advance(wait)
+        assert in_world(world) == []
 
 
 def test_a_fire_that_waits_for_the_one_before_makes_its_schedule_silent() -> None:

@@ -57,7 +57,8 @@ def silence_of(held: Held, now: int, ends: int, able_since: int) -> ScheduleSile
         reason = f"it waits for its fire of {format_rfc3339(waits_for)}, as after a clock that was wrong"
         return ScheduleSilent(held.subject, held.sequence, skipped, Silence.CLOCK, reason)
     following = held.next_fire(first) if held.may_fire else None
-    if following is None or not is_silent(now - max(due, able_since), following - first):
+    since = max(due, able_since, held.previous_stored_at)  # a backlog that is sent one by one is no silence
+    if following is None or not is_silent(now - since, following - first):
         return None
     return ScheduleSilent(held.subject, held.sequence, first, *_cause(flight))
 
