@@ -28,7 +28,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.schedule_findings import findings_about
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
-from nats_scheduler.observe.documents import CheckedDocument, finding_document
+from nats_scheduler.observe.documents import CheckedDocument, SkippedDocument, finding_document
 from nats_scheduler.observe.explanations import (
     ANY_STREAM_RULES,
     DEFAULT_SUBJECT,
@@ -118,13 +118,22 @@ def _lines(document: CheckedDocument) -> list[tuple[str, object]]:
     schedule, generated = document["schedule"], document["generated"]
     lines: list[tuple[str, object]] = [("message", document["message"])]
     if schedule is not None:
-        lines += [(name, value) for name, value in schedule.items() if name not in ("next_fire", "policies")]
+        lines += [(name, value) for name, value in schedule.items() if name not in ("next_fire", "policies", "skipped")]
         lines += schedule["policies"].items()
-        lines.append(("next_fire", schedule["next_fire"] and schedule["next_fire"]["local"]))
+        lines += [("skipped", _skipped_text(one)) for one in schedule["skipped"]]
+        next_fire = schedule["next_fire"]
+        lines.append(("next_fire", next_fire and next_fire["local"]))
+        lines.append(("clock_change", next_fire and next_fire["clock_change"]))
     if generated is not None:
         lines += generated.items()
     lines.append(("cancels", document["cancels"]))
     return [(name, value) for name, value in lines if value]
+
+
+def _skipped_text(skipped: SkippedDocument) -> str:
+    first, last = skipped["first"], skipped["last"]
+    times = first if first == last else f"{first} to {last}"
+    return f"{times}, since the clock goes from {skipped['clock_from']} to {skipped['clock_to']}"
 
 
 def _rules(path: str | None, as_json: bool) -> StreamRules:

@@ -1,18 +1,19 @@
 """The next fires of a schedule as a table or a document: when, in UTC and in its zone, and when they are sent.
 
-Rule: `explain` and `info` print the same table, with what a change of the clock does to a fire; `next` prints one with
-the time until each fire, of a pattern and of a stored schedule. A column without a value is left out.
+Rule: `next`, `explain` and `info` print the same table, with what a change of the clock does to a fire; `next` prints
+the time until each fire too, of a pattern and of a stored schedule. A column without a value is left out.
 Cost: some microseconds for each fire. Limit: a skipped time has no time in UTC, since it does not exist.
 """
 
 from collections.abc import Sequence
 from datetime import date
+from operator import itemgetter
 
 import click
 
 from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.documents import fire_document
+from nats_scheduler.observe.documents import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.times import moment_text, shortened, span_text, wall_text
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
@@ -29,40 +30,44 @@ _EFFECTS = {
 }
 
 
-def print_next_fires(timetable: Timetable, entries: Sequence[NextFire | SkippedTimes], *, wide: bool = False) -> None:
-    """Print fires and skipped times, one row each, with what a change of the clock does to them."""
-    rows = [
-        [*_times(timetable, entry.fire_time, wide=wide), _change_text(entry), ""]
-        if isinstance(entry, NextFire)
-        else _skipped_row(entry)
-        for entry in entries
-    ]
-    _print(timetable, rows, wide=wide)
-
-
-def print_fire_times(
+def print_fires(
     timetable: Timetable,
-    after: int,
-    fires: Sequence[int],
+    entries: Sequence[NextFire | SkippedTimes],
+    after: int | None = None,
     excepted: Sequence[tuple[int, int]] = (),
     *,
-    wide: bool,
+    wide: bool = False,
 ) -> None:
-    """Print fires, one row each, with the time from an instant (ns) until each of them is sent.
+    """Print fires and skipped times, one row each, with what a change of the clock does to them.
 
-    What is `excepted`, from a first to a last fire time, has a row as well.
+    What is `excepted`, from a first to a last fire time, has a row as well. With `after` (ns) each fire has the time
+    from then until it is sent.
     """
-    rows = []
-    for fire, last in sorted([*((fire, None) for fire in fires), *excepted]):
-        day, utc, local, sent = _times(timetable, fire, wide=wide)
-        if last is None:
-            wait = timetable.send_time_of(fire) - after
-            rows.append([day, utc, local, sent, "", "at once" if wait <= 0 else span_text(wait)])
+    rows = [_excepted_row(timetable, row, wide=wide) for row in excepted]
+    for entry in entries:
+        if isinstance(entry, NextFire):
+            row = [*_times(timetable, entry.fire_time, wide=wide), _change_text(entry)]
+            rows.append((entry.fire_time, [*row, _wait_text(timetable, entry.fire_time, after)]))
         else:
-            until = "" if fire == last else f", until {format_rfc3339(shortened(last))}"
-            rows.append([day, utc, local, "", "", f"excepted{until}"])
-    _print(timetable, rows, wide=wide)
-    click.echo(f"{len(fires)} fires, counted from {moment_text(after)}")
+            rows.append((entry.changed_at, _skipped_row(entry)))
+    _print(timetable, [row for _instant, row in sorted(rows, key=itemgetter(0))], wide=wide)
+    if after is not None:
+        click.echo(f"{sum(isinstance(one, NextFire) for one in entries)} fires, counted from {moment_text(after)}")
+
+
+def _excepted_row(timetable: Timetable, excepted: tuple[int, int], *, wide: bool) -> tuple[int, list[str]]:
+    first, last = excepted
+    day, utc, local, _sent = _times(timetable, first, wide=wide)
+    until = "" if first == last else f", until {format_rfc3339(shortened(last))}"
+    return first, [day, utc, local, "", "", f"excepted{until}"]
+
+
+def _wait_text(timetable: Timetable, fire_time: int, after: int | None) -> str:
+    """Return the time from an instant (ns) until a fire is sent."""
+    if after is None:
+        return ""
+    wait = timetable.send_time_of(fire_time) - after
+    return "at once" if wait <= 0 else span_text(wait)
 
 
 def _print(timetable: Timetable, rows: Sequence[Sequence[str]], *, wide: bool) -> None:
@@ -83,16 +88,15 @@ def ending_text(timetable: Timetable) -> str:
 
 
 def next_document(
-    timetable: Timetable, zone: str | None, after: int, fires: Sequence[int], *, ends: bool
+    timetable: Timetable, zone: str | None, after: int, entries: Sequence[NextFire | SkippedTimes], *, ends: bool
 ) -> dict[str, object]:
-    """Return the document: the fires after an instant (ns), and whether nothing fires after those."""
-    pattern = timetable.pattern
-    shown = [fire_document(pattern, fire, timetable.delayed_to(fire)) for fire in fires]
+    """Return the document: what fires and is skipped after an instant (ns), and whether nothing fires after that."""
     return {
-        "pattern": pattern.text,
+        "pattern": timetable.pattern.text,
         "time_zone": zone,
         "after": format_rfc3339(after),
-        "fires": shown,
+        "fires": marked_fire_documents(timetable, entries),
+        "skipped": skipped_documents(entries),
         "ends": ends,
     }
 

@@ -16,7 +16,7 @@ import click
 from nats_scheduler.cli.arguments import check_stream, zone_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.contents import header_texts, of_content, print_body
-from nats_scheduler.cli.fire_table import print_next_fires
+from nats_scheduler.cli.fire_table import print_fires
 from nats_scheduler.cli.history import print_past_fires
 from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.next import fire_count_option
@@ -36,11 +36,12 @@ from nats_scheduler.observe.documents import (
     PastFireDocument,
     finding_document,
     instant_of,
+    marked_fire_documents,
     misnamed_document,
     rejected_document,
     schedule_document,
+    skipped_documents,
 )
-from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.message_contents import ContentDocument
 from nats_scheduler.observe.texts import (
     how_to_resume,
@@ -191,7 +192,7 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     entries = story.next_fires(count)
     if one is not None and entries:
         click.echo("\nIts next fires:\n")
-        print_next_fires(one.timetable, entries, wide=wide)
+        print_fires(one.timetable, entries, wide=wide)
     _print_past(story, wide=wide)
 
 

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from nats_scheduler.cli.arguments import instant_of
 from nats_scheduler.cli.check import no_schedule_error, one_line
-from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times, print_next_fires
+from nats_scheduler.cli.fire_table import ending_text, next_document, print_fires
 from nats_scheduler.cli.output import EXIT_FAILED, json_option, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
@@ -155,10 +155,11 @@ def _show_pattern(
     timetable = Timetable(read, stored_at)
     fires = timetable.fires(count + 1)
     shown, ends = fires[:count], len(fires) <= count
+    entries = with_clock_changes(read, stored_at, shown)
     if as_json:
-        print_json(next_document(timetable, tz, stored_at, shown, ends=ends))
+        print_json(next_document(timetable, tz, stored_at, entries, ends=ends))
         return
-    print_fire_times(timetable, stored_at, shown, wide=wide)
+    print_fires(timetable, entries, stored_at, wide=wide)
     if ends:
         click.echo(f"then it ends: {ending_text(timetable)}")
 
@@ -213,7 +214,7 @@ def _print_explanation(pattern: Pattern, stored_at: int, count: int, *, wide: bo
     timetable = Timetable(pattern, stored_at)
     fires = timetable.fires(count + 1)
     click.echo(f"{explain_pattern(pattern)}\n\nIts next fires, if it is stored at {moment_text(stored_at)}:\n")
-    print_next_fires(timetable, with_clock_changes(pattern, stored_at, fires[:count]), wide=wide)
+    print_fires(timetable, with_clock_changes(pattern, stored_at, fires[:count]), wide=wide)
     if not timetable.repeats:
         passed = fires[0] <= stored_at
         click.echo(f"\n{'its time has passed: it fires at once' if passed else 'it fires once'}")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.arguments import check_schedule, check_stream
-from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times
+from nats_scheduler.cli.fire_table import ending_text, next_document, print_fires
 from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.options import resolve_connection
 from nats_scheduler.cli.output import CommandError, print_json
@@ -24,6 +24,7 @@ from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
 from nats_scheduler.observe.texts import how_to_resume, printable
 from nats_scheduler.observe.times import moment_text
+from nats_scheduler.schedule.clock_changes import with_clock_changes
 from nats_scheduler.service.pattern_endpoints import fires_of
 
 
@@ -45,14 +46,15 @@ def show_next_fires(
     excepted = list(timetable.excepted_fires(listing.at, fires[-1])) if fires else []
     if (name := one.pattern.unknown_calendar) is not None:
         click.echo(f"the days of calendar {name} are not known here, and nothing fires on them", err=True)
+    entries = with_clock_changes(one.pattern, min([listing.at, *fires[:1]]), fires)
     if as_json:
-        shown = next_document(timetable, zone, listing.at, fires, ends=ends)
+        shown = next_document(timetable, zone, listing.at, entries, ends=ends)
         rows = [excepted_document(row) for row in excepted]
         print_json({"stream": stream, "subject": subject, **shown, "excepted": rows})
         return
     listing.sidecars.print_warnings()
     if fires:
-        print_fire_times(timetable, listing.at, fires, excepted, wide=wide)
+        print_fires(timetable, entries, listing.at, excepted, wide=wide)
         if ends:
             click.echo(f"then it ends: {_why_it_ends(one, timetable)}")
     elif one.state is State.PAUSED:

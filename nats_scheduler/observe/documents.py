@@ -7,7 +7,7 @@ The types are what a JSON Schema is made of, so pydantic accepts each of them as
 Cost: some microseconds for each schedule.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from typing_extensions import TypedDict
@@ -23,6 +23,9 @@ from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Failing, Rejection
 from nats_scheduler.message.schedule_form import FormDocument, Terms, form_document
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.times import wall_text
+from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.patterns import Pattern, kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
@@ -85,6 +88,26 @@ class FireDocument(TypedDict):
     """Since the Unix epoch."""
     sent: Time | None
     """The time at which it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
+
+
+class MarkedFireDocument(FireDocument):
+    """A fire time, and what a change of the clock does to it."""
+
+    clock_change: str | None
+    """`moved`, `after_gap`, `first_of_two` or `second_of_two`."""
+    clock_shift_seconds: Number | None
+    """By how much the clock goes forward at that change; negative if it goes back."""
+
+
+class SkippedDocument(TypedDict):
+    """Local times, without an offset, at which nothing fires because the clock skips them."""
+
+    first: str
+    last: str
+    """The same as `first` if there is only one."""
+    clock_from: str
+    clock_to: str
+    """The time that the clock shows instead of `clock_from`."""
 
 
 class DefinitionDocument(FormDocument):
@@ -266,8 +289,10 @@ class CountsDocument(TypedDict):
 class CheckedScheduleDocument(DefinitionDocument):
     """A schedule that is not stored yet."""
 
-    next_fire: FireDocument | None
+    next_fire: MarkedFireDocument | None
     """If it was stored now."""
+    skipped: Rows[SkippedDocument]
+    """The local times that a change of the clock skips before that."""
 
 
 class GeneratedDocument(TypedDict):
@@ -298,6 +323,34 @@ def fire_document(pattern: Pattern, fire_time: int, sent: int | None = None) -> 
         "nanoseconds": fire_time,
         "sent": None if sent is None else format_rfc3339(sent),
     }
+
+
+def marked_fire_documents(timetable: Timetable, entries: Sequence[NextFire | SkippedTimes]) -> list[MarkedFireDocument]:
+    """Return the fires among the entries."""
+    pattern = timetable.pattern
+    return [
+        {
+            **fire_document(pattern, entry.fire_time, timetable.delayed_to(entry.fire_time)),
+            "clock_change": None if entry.change is None else entry.change.value,
+            "clock_shift_seconds": None if entry.change is None else entry.shift,
+        }
+        for entry in entries
+        if isinstance(entry, NextFire)
+    ]
+
+
+def skipped_documents(entries: Sequence[NextFire | SkippedTimes]) -> list[SkippedDocument]:
+    """Return the skipped times among the entries."""
+    return [
+        {
+            "first": wall_text(entry.first),
+            "last": wall_text(entry.last),
+            "clock_from": wall_text(entry.gap_start),
+            "clock_to": wall_text(entry.gap_end),
+        }
+        for entry in entries
+        if isinstance(entry, SkippedTimes)
+    ]
 
 
 def next_fire_document(pattern: Pattern, fire_time: int | None, sent: int | None = None) -> FireDocument | None:
@@ -399,8 +452,11 @@ def checked_document(reading: Reading | None, now: int) -> CheckedDocument:
     schedule: CheckedScheduleDocument | None = None
     if definition is not None:
         pattern, terms = definition
-        next_fire = next_fire_document(pattern, definition.timetable(now).first_fire())
-        schedule = {**definition_document(pattern, terms), "next_fire": next_fire}
+        timetable = definition.timetable(now)
+        entries = with_clock_changes(pattern, now, timetable.fires(1))
+        next_fire = next(iter(marked_fire_documents(timetable, entries)), None)
+        skipped = skipped_documents(entries)
+        schedule = {**definition_document(pattern, terms), "next_fire": next_fire, "skipped": skipped}
     return {
         "message": _meaning(reading),
         "schedule": schedule,

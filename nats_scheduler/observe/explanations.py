@@ -6,7 +6,6 @@ always has all of its keys.
 Limit: what a stream, a TTL or an outage does to a schedule, and what depends on stored messages, is not known here.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from typing_extensions import TypedDict
@@ -21,39 +20,19 @@ from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import (
     CheckedDocument,
     ErrorDocument,
-    FireDocument,
-    Number,
+    MarkedFireDocument,
     Rows,
+    SkippedDocument,
     Time,
     checked_document,
     error_document,
-    fire_document,
+    marked_fire_documents,
+    skipped_documents,
 )
-from nats_scheduler.observe.times import wall_text
-from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
+from nats_scheduler.schedule.clock_changes import with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.patterns import kind_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-
-
-class MarkedFireDocument(FireDocument):
-    """A fire time, and what a change of the clock does to it."""
-
-    clock_change: str | None
-    """`moved`, `after_gap`, `first_of_two` or `second_of_two`."""
-    clock_shift_seconds: Number | None
-    """By how much the clock goes forward at that change; negative if it goes back."""
-
-
-class SkippedDocument(TypedDict):
-    """Local times, without an offset, at which nothing fires because the clock skips them."""
-
-    first: str
-    last: str
-    """The same as `first` if there is only one."""
-    clock_from: str
-    clock_to: str
-    """The time that the clock shows instead of `clock_from`."""
 
 
 class ExceptedDocument(TypedDict):
@@ -114,34 +93,6 @@ def explanation_document(
         "ends": len(fires) <= count,
         "error": None,
     }
-
-
-def marked_fire_documents(timetable: Timetable, entries: Sequence[NextFire | SkippedTimes]) -> list[MarkedFireDocument]:
-    """Return the fires among the entries."""
-    pattern = timetable.pattern
-    return [
-        {
-            **fire_document(pattern, entry.fire_time, timetable.delayed_to(entry.fire_time)),
-            "clock_change": None if entry.change is None else entry.change.value,
-            "clock_shift_seconds": None if entry.change is None else entry.shift,
-        }
-        for entry in entries
-        if isinstance(entry, NextFire)
-    ]
-
-
-def skipped_documents(entries: Sequence[NextFire | SkippedTimes]) -> list[SkippedDocument]:
-    """Return the skipped times among the entries."""
-    return [
-        {
-            "first": wall_text(entry.first),
-            "last": wall_text(entry.last),
-            "clock_from": wall_text(entry.gap_start),
-            "clock_to": wall_text(entry.gap_end),
-        }
-        for entry in entries
-        if isinstance(entry, SkippedTimes)
-    ]
 
 
 def excepted_document(row: tuple[int, int]) -> ExceptedDocument:

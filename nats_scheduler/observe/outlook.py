@@ -13,10 +13,11 @@ from typing_extensions import TypedDict
 from nats_scheduler.control.current import Current
 from nats_scheduler.message.policies import policy_words
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.documents import Rows, Time
-from nats_scheduler.observe.explanations import (
+from nats_scheduler.observe.documents import (
     MarkedFireDocument,
+    Rows,
     SkippedDocument,
+    Time,
     marked_fire_documents,
     skipped_documents,
 )

@@ -60,6 +60,8 @@ class SkippedTimes:
     """The first local time that does not exist: what the clock would show when it goes forward."""
     gap_end: int
     """The time that the clock shows instead."""
+    changed_at: int
+    """The instant at which it does, in nanoseconds since the Unix epoch."""
 
 
 def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> list[NextFire | SkippedTimes]:
@@ -130,7 +132,7 @@ def _skipped(fields: CronFields, segment: Segment, following: Segment) -> Skippe
     first, last = fields.first_match(start, year), fields.last_match(end - 1, year - 1)
     if first is None or last is None or not start <= first <= last < end:
         return None
-    return SkippedTimes(first, last, start, end)
+    return SkippedTimes(first, last, start, end, segment.end)
 
 
 def _marked(left: Cron, fields: CronFields, zone: Zone, before: int, fire: int) -> NextFire:

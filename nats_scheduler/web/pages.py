@@ -18,8 +18,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from nats_scheduler.observe.advisories import FAILURE_KINDS
-from nats_scheduler.observe.documents import FireDocument, ScheduleDocument, due_of, instant_of
-from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
+from nats_scheduler.observe.documents import (
+    FireDocument,
+    MarkedFireDocument,
+    ScheduleDocument,
+    SkippedDocument,
+    due_of,
+    instant_of,
+)
 from nats_scheduler.observe.outlook import OutlookDocument
 from nats_scheduler.observe.texts import takeover_text, what_happened
 from nats_scheduler.schedule.explain import interval_words

@@ -35,7 +35,8 @@ def test_a_valid_pattern_or_message_is_told_back(cli: Cli) -> None:
     shown = cli("check", *headers(PATTERN, TARGET, *more), "--json")
     document = json.loads(shown.stdout)
     assert shown.exit_code == 0
-    assert document["schedule"].pop("next_fire").keys() == {"utc", "local", "nanoseconds", "sent"}
+    next_fire = {"utc", "local", "nanoseconds", "sent", "clock_change", "clock_shift_seconds"}
+    assert document["schedule"].pop("next_fire").keys() == next_fire
     assert document == {
         "valid": True,
         "message": "schedule",
@@ -49,6 +50,7 @@ def test_a_valid_pattern_or_message_is_told_back(cli: Cli) -> None:
             "rollup": "sub",
             "policies": {},
             "dialect": "adr51",
+            "skipped": [],
         },
         "cancels": None,
         "generated": None,

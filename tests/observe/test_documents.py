@@ -26,6 +26,7 @@ from nats_scheduler.observe.documents import (
     ScheduleDocument,
     checked_document,
     counts_document,
+    marked_fire_documents,
     misnamed_document,
     rejected_document,
     schedule_document,
@@ -201,3 +202,27 @@ def test_the_document_of_a_pattern_in_another_syntax_is_read_again(fired_by: Fir
     assert read_schedule(document) == one
     assert policies_text(one.terms.policies) == "X-Syntax quartz"
     assert one.terms.policies.syntax is Syntax.QUARTZ
+
+
+def test_a_check_says_what_a_change_of_the_clock_does_to_the_next_fire() -> None:
+    headers = {
+        "Nats-Schedule": "0 30 1 29 3 *",
+        "Nats-Schedule-Time-Zone": "Europe/Lisbon",
+        "Nats-Schedule-Target": "t.out",
+    }
+    found = {}
+    for value in ("skip", "after"):
+        given = block_with(**headers, **{"Nats-Schedule-X-Clock-Change": value})
+        schedule = checked_document(read_message(given, "s.x", START, RULES, DIALECTS), START)["schedule"]
+        assert schedule is not None
+        assert schedule["next_fire"] is not None
+        found[value] = schedule["next_fire"]["local"], schedule["next_fire"]["clock_change"], schedule["skipped"]
+    hour = {"clock_from": "2026-03-29T01:00:00", "clock_to": "2026-03-29T02:00:00"}
+    assert found == {
+        "skip": (
+            "2027-03-29T01:30:00+01:00",
+            "moved",
+            [{"first": "2026-03-29T01:30:00", "last": "2026-03-29T01:30:00", **hour}],
+        ),
+        "after": ("2026-03-29T02:00:00+01:00", "after_gap", []),
+    }

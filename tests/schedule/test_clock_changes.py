@@ -196,7 +196,7 @@ def skipped(meaning: Meaning, changes: int, zone: ZoneInfo) -> list[SkippedTimes
     before, after = (datetime.fromtimestamp(second, zone).replace(tzinfo=None) for second in (changes - 1, changes))
     low, high = (round((local - EPOCH).total_seconds()) for local in (before + timedelta(seconds=1), after))
     matching = [local for local in range(low, high) if meaning.matches(wall_at(local, UTC))]
-    return [SkippedTimes(matching[0], matching[-1], low, high)] if matching else []
+    return [SkippedTimes(matching[0], matching[-1], low, high, changes * SECOND)] if matching else []
 
 
 def test_what_is_before_the_start_of_a_schedule_is_not_skipped_by_a_clock() -> None:
