@@ -5,12 +5,23 @@ A paused schedule is fired by nothing, whatever restarts, and resumed it fires a
 
 import asyncio
 import json
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from nats_scheduler.cli.main import main
-from nats_scheduler.engine.events import Ending, FinishUnknown, FireNotDone, FiresMissed, FiresSkipped, FireTimedOut
+from nats_scheduler.engine.events import (
+    ClockChangeSkipped,
+    Ending,
+    FinishUnknown,
+    FireNotDone,
+    FiresMissed,
+    FiresSkipped,
+    FireTimedOut,
+)
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
@@ -25,7 +36,7 @@ from tests.harness.account import CLOCK, Account, account_on, in_seconds, sideca
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.permissions import PASSWORD, url_of
-from tests.harness.servers import V2_11, V2_15
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_15
 from tests.harness.waiting import eventually
 from tests.harness.workers import Worker
 
@@ -103,6 +114,57 @@ async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_h
         assert b"X-End" not in own.block
         assert b"X-Unknown" not in own.block
         await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
+# -- changes of the clock --------------------------------------------------------------------------------------------
+
+GAP, FOLD = (0, 3_600), (4, 0)
+"""Offsets (s) before and after a change of the clock."""
+
+
+def changing_zone(change: int, offsets: tuple[int, int]) -> bytes:
+    """Return the data of a zone whose offset changes at a second."""
+    header = struct.pack(">4sc15x6l", b"TZif", b"\0", 0, 0, 0, 1, 2, 4)
+    types = struct.pack(">lBBlBB", offsets[0], 0, 0, offsets[1], 0, 0)
+    return header + struct.pack(">lB", change, 1) + types + b"ABC\0"
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_12, V2_15])
+async def test_times_that_a_clock_skips_or_shows_twice_fire_as_their_policy_says(
+    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """The clocks are those of zones of our own: one goes forward and one back, while the sidecar runs."""
+    monkeypatch.setenv("ZONEINFO", str(tmp_path))
+    server, scenes = await start_server(version), {}
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("S")
+        await running.ready("S")
+        stream, change = FlaggedStream(account, "S"), CLOCK.now() // SECOND + 7
+        for name, offsets in (("gap", GAP), ("fold", FOLD)):
+            (tmp_path / f"{name}-{change}").write_bytes(changing_zone(change, offsets))
+        twice = [change - 2, change + 2]
+        for value, zone, fires in (
+            ("skip,both", "gap", []),
+            ("after,first", "gap", [change]),
+            ("after,both", "fold", twice),
+            ("first", "fold", twice[:1]),
+            ("last", "fold", twice[1:]),
+        ):
+            rest = f"{zone}.{value.replace(',', '-')}"
+            local = datetime.fromtimestamp(change + 2, UTC)
+            pattern = f"{local.second} {local.minute} {local.hour} * * *"
+            more = {"Time-Zone": f"{zone}-{change}", "X-Clock-Change": value}
+            headers = stream.headers(pattern, f"out.{rest}", more)
+            await stream.publish(rest, {f"X-{header}": text for header, text in headers.items()})
+            scenes[rest] = fires
+        await stream.wait_for("out.fold.after-both", 2)
+        await stream.wait_for("out.fold.last")
+        found = {rest: [fire_time_of(one) // SECOND for one in await stream.messages(f"out.{rest}")] for rest in scenes}
+        assert found == scenes
+        [skipped] = running.of("S", ClockChangeSkipped)
+        first, _second = await stream.messages("out.fold.after-both")
+    assert (skipped.schedule, skipped.skipped.changed_at) == ("S.gap.skip-both", change * SECOND)
+    assert header_value(first.block, b"X-Nats-Schedule-Next") == format_rfc3339(twice[1] * SECOND).encode()
 
 
 # -- missed fires ----------------------------------------------------------------------------------------------------
