@@ -111,7 +111,7 @@ def test_acknowledgements_are_counted_wherever_the_bytes_are_cut() -> None:
         assert publisher.acknowledged == 7
 
 
-def test_lateness_is_sorted_in_milliseconds_and_none_if_a_fire_is_lost_doubled_or_early() -> None:
+def test_a_fire_that_is_lost_doubled_or_early_is_no_measurement() -> None:
     fires = [Fire(1, 30 * MILLISECOND), Fire(0, 12 * MILLISECOND)]
     assert lateness(fires, [10 * MILLISECOND, 29 * MILLISECOND]) == [1.0, 2.0]
     for found, reason in (

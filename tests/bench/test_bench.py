@@ -115,7 +115,7 @@ async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over(
     assert found.values(scenario.name, measure.name, kind.name)
 
 
-async def test_streams_are_divided_among_instances_that_each_read_some_of_them() -> None:
+async def test_each_instance_reads_some_of_the_streams() -> None:
     scenario = Divided(60, streams=6, instances=3, fires=30, seconds=2.0, lead_seconds=LEAD_SECONDS)
     found = await measured(scenario, (NATIVE, EMULATED))
     shares = [found.value(scenario.name, one[1].name, EMULATED.name) for one in (m.READ_BY_ALL, m.READ_BY_FEW)]
@@ -125,7 +125,7 @@ async def test_streams_are_divided_among_instances_that_each_read_some_of_them()
     assert found.value(scenario.name, m.TAKEOVER.name, NATIVE.name) is None
 
 
-async def test_many_streams_of_few_schedules_idle_and_fire_among_several_instances() -> None:
+async def test_many_streams_idle_and_fire_among_several_instances() -> None:
     fleet = Divided(
         6,
         instances=3,

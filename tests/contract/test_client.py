@@ -141,14 +141,14 @@ async def test_a_server_that_stands_still_or_shuts_down_is_noticed(start_server:
     await connection.close()
 
 
-async def test_an_error_from_the_server_ends_the_connection(shared_server: SharedServer) -> None:
+async def test_an_error_of_the_server_ends_the_connection(shared_server: SharedServer) -> None:
     connection = await connect((await shared_server(V2_11)).url)
     connection.write(b"NONSENSE\r\n")
     assert await is_lost(connection)
     await connection.close()
 
 
-async def test_whatever_the_error_says_and_bytes_that_are_not_the_protocol_end_the_connection() -> None:
+async def test_any_error_and_bytes_of_no_protocol_end_the_connection() -> None:
     errors = (b"-ERR 'Stale Connection'\r\n", b"-ERR 'Authorization Violation'\r\n")
     for said in (*errors, b"MSG a b c d e\r\n", b"GIBBERISH\r\n", b"x" * (MAX_RECEIVED_CONTROL_LINE_BYTES + 1)):
         async with impostor() as server:
@@ -158,7 +158,7 @@ async def test_whatever_the_error_says_and_bytes_that_are_not_the_protocol_end_t
             await connection.close()
 
 
-async def test_a_frame_that_announces_more_than_a_server_sends_ends_the_connection_before_it_is_awaited() -> None:
+async def test_a_frame_of_an_impossible_size_ends_the_connection() -> None:
     for line, reason in {
         b"MSG a 1 2147483647": "announces 2147483647 bytes: expected at most 67108864",
         b"HMSG a 1 12 67108865": "announces 67108865 bytes",
@@ -191,7 +191,7 @@ async def test_bytes_without_an_answer_are_no_sign_of_life() -> None:
         await connection.close()
 
 
-async def test_on_a_slow_line_the_answer_may_be_behind_what_the_line_carries_but_not_for_ever() -> None:
+async def test_on_a_slow_line_a_pong_may_be_late_but_not_for_ever() -> None:
     client = WireClient()
     for number in range(1, 20):
         client.received_bytes = MIN_PROGRESS_BYTES
@@ -220,7 +220,7 @@ async def test_what_a_server_announces_anew_is_taken() -> None:
         await connection.close()
 
 
-async def test_an_answer_counts_for_its_own_request_alone_and_has_no_headers_if_it_is_jetstreams() -> None:
+async def test_an_answer_counts_for_its_own_request_alone() -> None:
     async with impostor() as server:
         connection = await connect(server.url)
 
@@ -272,7 +272,7 @@ async def test_a_permission_violation_does_not_end_it(start_server: StartServer)
     await connection.close()
 
 
-async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_of_them(
+async def test_a_connection_in_doubt_sends_nothing(
     shared_server: SharedServer,
 ) -> None:
     server = await shared_server(V2_11)
@@ -297,7 +297,7 @@ async def test_a_connection_that_is_in_doubt_when_bytes_are_to_leave_sends_none_
 # -- secrets ---------------------------------------------------------------------------------------------------------
 
 
-async def test_tls_asked_of_a_plaintext_server_is_refused_before_any_secret_is_sent() -> None:
+async def test_no_secret_is_sent_to_a_server_without_tls() -> None:
     async with impostor() as server:
         url = server.url.replace("nats://", "tls://")
         with pytest.raises(NotConnectedError):
@@ -356,7 +356,7 @@ async def test_frames_are_the_same_wherever_they_are_split() -> None:
     assert await received(wire(MESSAGES[:4]), 1) == list(MESSAGES[:4])
 
 
-async def test_many_in_one_chunk_come_in_order_and_one_for_nobody_is_passed_over() -> None:
+async def test_many_messages_in_one_chunk_come_in_order() -> None:
     numbers = range(2_000)
     many = b"".join(b"MSG s.%d 7 1\r\n%d\r\n" % (number, number % 10) for number in numbers)
     assert [subject for subject, *_rest in await received(many)] == [b"s.%d" % number for number in numbers]

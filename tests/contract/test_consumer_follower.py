@@ -45,7 +45,7 @@ async def test_no_more_is_asked_for_at_a_time_than_the_server_allows(
             assert await side.consumers() == 1
 
 
-async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
+async def test_a_stream_with_an_idle_limit_for_consumers_is_followed(
     shared_server: SharedServer, stream_name: str
 ) -> None:
     limits = {"consumer_limits": {"inactive_threshold": 1_000_000_000}}
@@ -54,7 +54,7 @@ async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
         assert len(await side.reads(1)) == 1
 
 
-async def test_bodies_come_where_they_show_what_is_replaced_until_they_cost_much(
+async def test_bodies_are_followed_until_they_cost_much(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, one = (await shared_server(V2_11)).url, {"max_msgs_per_subject": 1}
@@ -217,7 +217,7 @@ async def test_where_others_store_as_much_everything_is_read(shared_server: Shar
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
-async def test_a_standby_leaves_a_burst_to_the_owner_until_it_owns_the_stream_itself(
+async def test_a_standby_leaves_a_burst_to_the_owner(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     monkeypatch.setattr(consumer_follower, "STANDBY_REST_SECONDS", 600.0)
@@ -237,7 +237,7 @@ async def test_a_standby_leaves_a_burst_to_the_owner_until_it_owns_the_stream_it
         assert [message.sequence for message in read] == list(range(1, 1_001))
 
 
-async def test_a_standby_leaves_nothing_where_the_server_would_not_know_a_repeated_fire_for_long(
+async def test_a_standby_reads_all_if_the_duplicate_window_is_short(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_follower, "STANDBY_REST_SECONDS", 600.0)
@@ -249,7 +249,7 @@ async def test_a_standby_leaves_nothing_where_the_server_would_not_know_a_repeat
         await side.reads(1_000)
 
 
-async def test_a_standby_reads_what_it_left_after_its_rest_and_what_is_stored_slowly_at_once(
+async def test_a_standby_reads_what_it_left_after_a_rest(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_follower, "STANDBY_REST_SECONDS", 0.2)
@@ -376,7 +376,7 @@ async def received_so_far(received: list[Input], *kinds: type[Input]) -> None:
     await eventually(lambda: tuple(map(type, received))[: len(kinds)] == kinds, describe=lambda: f"{kinds}: {received}")
 
 
-async def test_a_consumer_that_only_answers_has_forgotten_what_it_was_asked_for(nodes: Nodes) -> None:
+async def test_a_consumer_that_forgot_its_pull_is_replaced(nodes: Nodes) -> None:
     """A probe would get one message at each check, and no more."""
     async with nodes.followed() as received:
         await received_so_far(received, CaughtUp, ContactLost, CaughtUp)
@@ -392,7 +392,7 @@ async def test_a_consumer_whose_node_died_is_noticed_by_asking(nodes: Nodes, mon
     assert len(nodes.placed) == 2
 
 
-async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_made(clustered: Nodes) -> None:
+async def test_a_consumer_on_a_dead_node_is_replaced(clustered: Nodes) -> None:
     clustered.dead_places, clustered.has_stream = len(consumer_follower.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
     async with clustered.followed() as received:
         await received_so_far(received, CaughtUp)

@@ -53,7 +53,7 @@ async def read(side: PortSide, requests: list[FetchContent], *, turns: bool = Fa
     return {answer.sequence: answer for answer in answers}
 
 
-async def test_together_or_one_by_one_and_however_long_it_may_wait_the_contents_are_the_same(side: PortSide) -> None:
+async def test_contents_read_together_or_one_by_one_are_the_same(side: PortSide) -> None:
     requests = await store_burst(side)
     together = await read(side, requests)
     assert all(answer.message is not None for answer in together.values())
@@ -71,7 +71,7 @@ async def test_together_or_one_by_one_and_however_long_it_may_wait_the_contents_
     await eventually(none_is_left, describe="no consumer is left behind")
 
 
-async def test_what_is_gone_or_another_subject_is_no_message_and_the_others_are_told(side: PortSide) -> None:
+async def test_what_is_gone_is_no_message_and_the_others_are_read(side: PortSide) -> None:
     requests = await store_burst(side)
     gone = {requests[0].sequence, requests[BURST // 2].sequence, requests[-1].sequence}
     for sequence in sorted(gone):
@@ -82,7 +82,7 @@ async def test_what_is_gone_or_another_subject_is_no_message_and_the_others_are_
     assert unread == {*gone, requests[3].sequence}
 
 
-async def test_those_that_wait_are_answered_when_the_contact_ends(side: PortSide) -> None:
+async def test_waiting_reads_are_answered_when_the_contact_ends(side: PortSide) -> None:
     requests = await store_burst(side)
     side.inputs.clear()
     for request in requests:
@@ -148,7 +148,7 @@ def test_schedules_and_fires_that_are_stored_in_groups_are_one_run() -> None:
     assert runs_of(together) == ([together], [])
 
 
-def test_a_run_is_neither_read_across_many_messages_of_others_nor_longer_than_others_should_wait() -> None:
+def test_a_run_of_contents_ends_at_a_gap_and_at_a_length() -> None:
     behind = 1_001 + MAX_RUN_GAP * BURST + MAX_RUN_OTHERS
     near, far = asked(*range(1_000, 1_000 + BURST)), asked(*range(behind, behind + BURST))
     assert runs_of([*near, *far]) == ([near, far], [])

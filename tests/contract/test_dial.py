@@ -47,7 +47,7 @@ async def proxies_to(url: str, count: int) -> AsyncIterator[list[Proxy]]:
 
 
 @pytest.mark.usefixtures("one_after_the_other")
-async def test_the_first_server_is_drawn_and_the_one_that_was_lost_last_is_tried_last(
+async def test_the_server_that_was_lost_last_is_tried_last(
     shared_server: SharedServer,
 ) -> None:
     async with proxies_to((await shared_server(V2_11)).url, 3) as proxies:

@@ -37,7 +37,7 @@ async def unfinished(side: PortSide, after: int, through: int, consumer: str | N
 
 
 @pytest.mark.parametrize("retention", [CONSUMED, INTEREST], ids=["work queue", "interest"])
-async def test_a_fire_is_finished_once_its_message_was_removed_by_its_acknowledgement(
+async def test_a_fire_is_finished_once_its_acknowledgement_removed_it(
     open_side: OpenSide, retention: dict[str, str]
 ) -> None:
     async with open_side(**retention) as side:
@@ -53,7 +53,7 @@ async def test_a_fire_is_finished_once_its_message_was_removed_by_its_acknowledg
         assert await unfinished(side, second - 1, second) == second
 
 
-async def test_a_kept_fire_is_finished_once_the_consumer_has_acknowledged_it(side: PortSide) -> None:
+async def test_a_kept_fire_is_finished_once_it_is_acknowledged(side: PortSide) -> None:
     await side.add_consumer(WORKERS)
     await side.add_consumer("others")
     await side.store("schedule")
@@ -68,7 +68,7 @@ async def test_a_kept_fire_is_finished_once_the_consumer_has_acknowledged_it(sid
     assert await unfinished(side, fire - 1, fire, WORKERS) == 0
 
 
-async def test_a_kept_fire_is_finished_with_those_before_it_or_once_it_is_removed(side: PortSide) -> None:
+async def test_a_kept_fire_is_finished_with_those_before_it(side: PortSide) -> None:
     await side.add_consumer(WORKERS, "out")
     other = await side.store("out")
     fire = await side.store("out", block_of_fire(side))
@@ -82,7 +82,7 @@ async def test_a_kept_fire_is_finished_with_those_before_it_or_once_it_is_remove
         assert await unfinished(side, removed - 1, removed, consumer) == 0, "whatever its consumer does"
 
 
-async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault(side: PortSide) -> None:
+async def test_a_consumer_that_cannot_finish_a_fire_is_the_fault(side: PortSide) -> None:
     await side.add_consumer(WORKERS, "elsewhere")
     fire = await side.store("out", block_of_fire(side))
     for consumer, says in (("nobody", "has no consumer 'nobody'"), (WORKERS, "does not receive")):
@@ -129,7 +129,7 @@ async def test_a_fire_whose_sequence_is_not_known_is_searched_on_the_target(open
         assert await unfinished(side, old, later) == 0
 
 
-async def test_what_a_consumer_has_to_do_says_whether_fires_of_unknown_sequences_are_finished(side: PortSide) -> None:
+async def test_pending_messages_tell_whether_unknown_fires_are_finished(side: PortSide) -> None:
     await side.add_consumer(WORKERS, "out")
     first = await side.store("out", block_of_fire(side))
     last = await side.store("elsewhere")

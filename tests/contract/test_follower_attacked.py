@@ -211,7 +211,7 @@ async def attacked(rng: Random) -> AsyncIterator[Attacked]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quicker")
-async def test_whatever_happens_nothing_is_missed_and_all_is_read_in_the_end() -> None:
+async def test_a_follower_under_attack_misses_nothing() -> None:
     rng, seen, events = generator("a follower is attacked"), set[FollowerStage](), list[FollowerEvent]()
     rounds = 0
     while rounds < MIN_ROUNDS * draws(1) or seen != set(FollowerStage):

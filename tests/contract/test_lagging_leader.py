@@ -52,7 +52,7 @@ async def lagging(
         )
 
 
-async def test_a_schedule_that_the_leader_does_not_know_yet_is_unread_and_not_gone(lagging: Lagging) -> None:
+async def test_a_schedule_unknown_to_the_leader_is_unread_and_not_gone(lagging: Lagging) -> None:
     side, schedule = lagging.side, lagging.side.subject("schedule")
     before = await side.store("schedule", body=b"older")
     lagging.fall_behind(before)
@@ -72,7 +72,7 @@ async def test_a_schedule_that_the_leader_does_not_know_yet_is_unread_and_not_go
     assert (gone.message, len(side.received(Unanswered))) == (None, 1), "it is gone where the leader has come past it"
 
 
-async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it(lagging: Lagging) -> None:
+async def test_nothing_is_read_past_the_end_of_the_leader(lagging: Lagging) -> None:
     lagging.fall_behind(await lagging.side.store("first"))
     count = 100
     for number in range(count):
@@ -83,7 +83,7 @@ async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it
     assert lagging.side.received(ContentFetched) == []
 
 
-async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_know_it_yet(lagging: Lagging) -> None:
+async def test_a_lagging_leader_does_not_make_an_expired_message_removed(lagging: Lagging) -> None:
     lagging.fall_behind(await lagging.side.store("first"))
     sequence = await lagging.side.store("second")
     lagging.side.contact.remove(RemoveExpired(sequence, 1))
@@ -92,7 +92,7 @@ async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_k
     assert not concluded.refused
 
 
-async def test_a_subject_that_json_cannot_name_is_purged_once_the_leader_knows_it(lagging: Lagging) -> None:
+async def test_a_subject_that_json_cannot_name_is_purged_in_the_end(lagging: Lagging) -> None:
     side, subject = lagging.side, lagging.side.subject("odd\udcff")
     lagging.fall_behind(await side.store("first"))
     sequence = await side.store("odd\udcff")

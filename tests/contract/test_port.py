@@ -48,7 +48,7 @@ LATER = 1 << 62
 # -- publishing ------------------------------------------------------------------------------------------------------
 
 
-async def test_fires_are_stored_in_the_order_given_and_each_is_answered_once(side: PortSide) -> None:
+async def test_fires_are_stored_in_order_and_answered_once(side: PortSide) -> None:
     fires = [side.fire() for _ in range(600)]
     side.contact.publish(fires[:400])
     side.contact.publish(fires[400:])
@@ -64,7 +64,7 @@ async def test_a_repeated_fire_is_a_duplicate_and_stores_nothing(side: PortSide)
     assert await side.stored() == [(1, "out")]
 
 
-async def test_the_guard_refuses_a_fire_once_its_schedule_is_replaced_or_removed(side: PortSide) -> None:
+async def test_the_guard_refuses_the_fire_of_a_schedule_that_is_gone(side: PortSide) -> None:
     first = await side.store("schedule")
     await side.store("another")
     if not side.has_guard:
@@ -95,7 +95,7 @@ async def test_where_no_stream_listens_the_outcome_is_unknown(open_side: OpenSid
         assert isinstance(await side.outcome(side.fire()), Unknown)
 
 
-async def test_what_a_duplicate_is_of_is_told_and_where_it_is_gone_by_when_it_was_there(side: PortSide) -> None:
+async def test_the_answer_names_the_message_that_a_duplicate_is_of(side: PortSide) -> None:
     fire = side.fire()
 
     async def read(sequence: int) -> DuplicateFetched:
@@ -125,7 +125,7 @@ async def test_what_a_duplicate_is_of_is_told_and_where_it_is_gone_by_when_it_wa
 # -- reading what a fire copies --------------------------------------------------------------------------------------
 
 
-async def test_schedule_and_source_are_read_byte_for_byte_and_a_replacement_in_place_of_what_was_asked_for(
+async def test_schedule_and_source_are_read_byte_for_byte(
     side: PortSide,
 ) -> None:
     request = FetchContent(side.subject("schedule"), 1, side.subject("source"))
@@ -158,7 +158,7 @@ async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(side
 # -- purging and removing --------------------------------------------------------------------------------------------
 
 
-async def test_a_purge_removes_up_to_the_sequence_and_keeps_a_later_replacement(side: PortSide) -> None:
+async def test_a_purge_keeps_a_later_replacement(side: PortSide) -> None:
     await side.store("schedule")
     await side.store("another")
     second = await side.store("schedule")
@@ -186,7 +186,7 @@ async def test_what_expired_is_removed_and_nothing_else_on_its_subject(open_side
         assert await side.stored() == [(1, "s"), (4, "s")]
 
 
-async def test_what_is_neither_a_schedule_nor_generated_stays_whatever_was_asked(open_side: OpenSide) -> None:
+async def test_ordinary_messages_stay_whatever_is_to_be_removed(open_side: OpenSide) -> None:
     async with open_side(allow_msg_ttl=True) as side:
         forged = {**GENERATED, "X-Nats-Scheduler": "another"}
         for headers in (AN_HOUR, forged, {"X-Nats-Schedule": "@every 1h"}):
@@ -208,7 +208,7 @@ async def test_a_stream_that_denies_deletes_refuses_for_good(open_side: OpenSide
         assert await side.stored() == [(sequence, "s")]
 
 
-async def test_each_of_many_removals_is_answered_once_also_where_two_are_equal_or_it_is_gone(
+async def test_each_of_many_removals_is_answered_once(
     open_side: OpenSide,
 ) -> None:
     async with open_side(allow_msg_ttl=True) as side:
@@ -229,7 +229,7 @@ async def test_each_of_many_removals_is_answered_once_also_where_two_are_equal_o
 # -- following -------------------------------------------------------------------------------------------------------
 
 
-async def test_history_comes_first_then_caught_up_once_then_what_is_stored_all_in_order(side: PortSide) -> None:
+async def test_history_comes_first_then_caught_up_then_what_is_new(side: PortSide) -> None:
     for number in range(300):
         await side.store(f"s.{number % 7}", b"", b"body")
     async with side.following():
@@ -247,7 +247,7 @@ async def test_an_empty_stream_is_caught_up_with_at_once(side: PortSide) -> None
         assert [message.sequence for message in await side.reads(1)] == [1]
 
 
-async def test_only_what_lies_behind_the_sequence_is_told_until_it_is_cancelled(side: PortSide) -> None:
+async def test_following_begins_behind_a_sequence_until_it_is_cancelled(side: PortSide) -> None:
     for _ in range(5):
         await side.store("s")
     await side.delete(4)
@@ -259,7 +259,7 @@ async def test_only_what_lies_behind_the_sequence_is_told_until_it_is_cancelled(
     assert [given for given in side.inputs[received:] if isinstance(given, MessagesRead)] == []
 
 
-async def test_messages_are_told_with_their_headers_byte_for_byte_and_without_body(side: PortSide) -> None:
+async def test_followed_messages_have_their_headers_and_no_body(side: PortSide) -> None:
     await side.store("größe.ф", ODD_BLOCK, b"body")
     await side.store("s", b"", b"body")
     async with side.following():

@@ -256,7 +256,7 @@ async def scene(url: str, stream: str, *, create: bool = True, **config: Any) ->
             made.purger.end("the test is over")
 
 
-async def test_each_is_sent_in_the_next_turn_whatever_was_sent_before(url: str, stream_name: str) -> None:
+async def test_each_purge_is_sent_in_the_next_turn(url: str, stream_name: str) -> None:
     async with scene(url, stream_name) as at:
         for number in range(1, 4):
             at.purge(number)
@@ -267,7 +267,7 @@ async def test_each_is_sent_in_the_next_turn_whatever_was_sent_before(url: str, 
         await at.until_done(4)
 
 
-async def test_what_does_not_fit_into_the_window_is_sent_when_others_are_answered(url: str, stream_name: str) -> None:
+async def test_purges_beyond_the_window_wait_for_answers(url: str, stream_name: str) -> None:
     async with scene(url, stream_name, retention="workqueue") as at:
         at.purge(*range(1, 2 * MAX_PURGES_IN_FLIGHT))
         await one_turn()
@@ -275,7 +275,7 @@ async def test_what_does_not_fit_into_the_window_is_sent_when_others_are_answere
         await at.until_done(2 * MAX_PURGES_IN_FLIGHT - 1)
 
 
-async def test_one_more_costs_the_same_however_many_wait(url: str, stream_name: str) -> None:
+async def test_one_more_purge_costs_the_same_however_many_wait(url: str, stream_name: str) -> None:
     calls = 0
 
     def count(_frame: FrameType, event: str, _value: object) -> None:
@@ -291,7 +291,7 @@ async def test_one_more_costs_the_same_however_many_wait(url: str, stream_name: 
     assert calls < 50
 
 
-async def test_what_was_not_sent_is_given_up_at_the_end(url: str, stream_name: str) -> None:
+async def test_purges_that_were_not_sent_are_given_up_at_the_end(url: str, stream_name: str) -> None:
     async with scene(url, stream_name) as at:
         at.purge(2)
         at.purger.end("the contact ended")
@@ -299,7 +299,7 @@ async def test_what_was_not_sent_is_given_up_at_the_end(url: str, stream_name: s
         assert at.concluded == [PurgeConcluded(f"s.{n}", n, "the contact ended", known=Version(n, 0)) for n in (2, 3)]
 
 
-async def test_one_without_an_answer_is_not_done_and_a_late_answer_says_nothing(url: str, stream_name: str) -> None:
+async def test_a_purge_without_an_answer_is_not_done(url: str, stream_name: str) -> None:
     async with scene(url, stream_name) as at:
         at.purge(1)
         await one_turn()
@@ -379,7 +379,7 @@ async def test_in_a_long_stream_the_only_message_of_a_subject_is_deleted(
         assert (await left(account, stream_name), kinds(asked)) == ([4], ["MSG", "MSG"]), "the replacement stays"
 
 
-async def test_in_a_long_stream_what_has_the_sequence_of_a_lost_schedule_stays(
+async def test_a_message_with_the_sequence_of_a_lost_schedule_stays(
     url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with long_stream(url, stream_name, monkeypatch) as (at, account, asked):
@@ -426,7 +426,7 @@ def test_a_long_stream_is_purged_if_that_was_done_a_moment_ago() -> None:
     assert unread(indexes, 5, 2.0 + KEPT_SECONDS) == 5
 
 
-def test_a_long_stream_is_purged_if_so_many_purges_come_that_this_costs_less_and_a_very_long_one_never() -> None:
+def test_many_purges_are_sent_in_a_long_stream_and_none_in_a_longer() -> None:
     indexes, most = BlockIndexes(), LONG // SHARE_FOR_EACH
     indexes.note_length(LONG, 0.0)
     assert unread(indexes, most + 100, 0.0) == most
@@ -435,7 +435,7 @@ def test_a_long_stream_is_purged_if_so_many_purges_come_that_this_costs_less_and
     assert unread(indexes, 2 * most, KEPT_SECONDS) == 2 * most
 
 
-def test_a_stream_with_few_messages_and_many_sequences_is_looked_at_once_a_minute() -> None:
+def test_a_stream_of_few_messages_is_looked_at_once_a_minute() -> None:
     indexes = BlockIndexes()
     assert unread(indexes, 5, 0.0) == 5, "nobody knows yet"
     indexes.note_length(100, 0.0)

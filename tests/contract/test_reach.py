@@ -40,7 +40,7 @@ def failed(request: PurgeSchedule, error: SchedulerError) -> Input:
     return PurgeConcluded(request.schedule, request.through, str(error))
 
 
-async def test_requests_whose_tasks_were_cancelled_or_that_came_after_are_answered_at_the_end() -> None:
+async def test_cancelled_and_late_requests_are_answered_at_the_end() -> None:
     server = SilentServer()
     serving = asyncio.create_task(server.serve(10))
     await eventually(lambda: server.asked == 3)
@@ -53,7 +53,7 @@ async def test_requests_whose_tasks_were_cancelled_or_that_came_after_are_answer
     assert server.inputs == [PurgeConcluded("s", number, "the contact ended") for number in range(11)]
 
 
-async def test_a_request_begun_when_no_task_may_start_any_more_is_answered_at_the_end() -> None:
+async def test_a_request_after_the_last_task_is_answered_at_the_end() -> None:
     server = SilentServer()
     await server.serve(0)
     server.requests.begin(PurgeSchedule("s", 1))

@@ -40,7 +40,7 @@ async def open_queue(request: pytest.FixtureRequest, shared_server: SharedServer
     return lambda: server_side(server.url, stream_name, {"retention": "workqueue"})
 
 
-async def test_what_is_stored_is_told_in_order_by_the_first_and_the_last_version_and_nothing_is_attached(
+async def test_the_scan_tells_in_order_and_creates_no_consumer(
     open_queue: OpenQueue,
 ) -> None:
     async with open_queue() as side:
@@ -55,7 +55,7 @@ async def test_what_is_stored_is_told_in_order_by_the_first_and_the_last_version
             assert await side.consumers() == 0
 
 
-async def test_schedules_that_come_are_told_with_their_headers_byte_for_byte(open_queue: OpenQueue) -> None:
+async def test_the_scan_reads_headers_byte_for_byte(open_queue: OpenQueue) -> None:
     async with open_queue() as side, side.following():
         block = SCHEDULE[:-2] + b"X:\t\xff \r\nX: a\r\nX:a\r\n\r\n"
         await side.store("größe.ф", block)
@@ -63,7 +63,7 @@ async def test_schedules_that_come_are_told_with_their_headers_byte_for_byte(ope
         assert (message.subject, message.sequence, message.block) == (side.subject("größe.ф"), 1, block)
 
 
-async def test_of_versions_that_come_at_once_the_first_and_the_last_are_told(open_queue: OpenQueue) -> None:
+async def test_of_versions_at_once_the_first_and_the_last_are_read(open_queue: OpenQueue) -> None:
     async with open_queue() as side, side.following():
         await asyncio.gather(*(side.store("a", SCHEDULE, b"%d" % number) for number in range(3)))
         for _ in range(17):
@@ -71,7 +71,7 @@ async def test_of_versions_that_come_at_once_the_first_and_the_last_are_told(ope
         await eventually(lambda: {1, 3, 20} <= {message.sequence for message in side.read})
 
 
-async def test_where_a_stream_or_an_account_has_no_place_for_a_consumer_none_is_taken(
+async def test_without_a_place_for_a_consumer_none_is_taken(
     shared_server: SharedServer, start_server: StartServer, stream_name: str
 ) -> None:
     limited = "accounts { A { users [{user: a, password: a}], jetstream { max_consumers: 1 } } }\nno_auth_user: a\n"
@@ -247,7 +247,7 @@ async def test_much_that_is_read_is_passed_on_in_parts(queue: FollowedQueue, mon
         assert sorted(queue.sequences) == [message.sequence for message in queue.read]
 
 
-async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_told(queue: FollowedQueue) -> None:
+async def test_a_schedule_and_a_cancel_under_others_are_read(queue: FollowedQueue) -> None:
     await queue.store("a")
     async with queue.following():
         through = queue.caught_up[-1].through
@@ -262,7 +262,7 @@ async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_to
         assert [m.sequence for m in queue.read] == [cancel, cancel + 1, version, covering, ended]
 
 
-async def test_where_much_was_stored_on_few_subjects_the_subjects_are_looked_at(queue: FollowedQueue) -> None:
+async def test_few_subjects_with_much_on_them_are_looked_at(queue: FollowedQueue) -> None:
     await queue.store_all(10)
     async with queue.following():
         through = queue.caught_up[-1].through
@@ -274,7 +274,7 @@ async def test_where_much_was_stored_on_few_subjects_the_subjects_are_looked_at(
         assert queue.looked_up < FEW
 
 
-async def test_up_to_where_everything_was_looked_at_is_noted_while_messages_are_published(queue: FollowedQueue) -> None:
+async def test_progress_is_noted_while_messages_are_published(queue: FollowedQueue) -> None:
     async with queue.following():
         await queue.store("a")
         last = await queue.store("work", b"", b"work")
@@ -334,7 +334,7 @@ async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatc
         assert set(unseen[1::2]) <= {given.through for given in queue.caught_up}
 
 
-async def test_after_lost_contact_much_that_was_stored_before_the_loss_is_read_while_fires_go_on(
+async def test_fires_go_on_while_what_was_missed_in_an_outage_is_read(
     queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan_follower, "MAX_READ_AT_ONCE", 50)
@@ -401,14 +401,14 @@ async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: Follow
         assert not any(isinstance(given, ContactLost) for given in queue.inputs)
 
 
-async def test_where_something_seen_is_not_found_everything_that_is_stored_is_read(queue: FollowedQueue) -> None:
+async def test_all_is_read_if_something_seen_is_not_found(queue: FollowedQueue) -> None:
     async with queue.following():
         unseen = await queue.store_unseen()
         await queue.refused("s")
         await queue.reached(lambda: unseen in queue.sequences)
 
 
-async def test_without_a_leader_contact_is_lost_and_what_was_stored_meanwhile_is_told_after(
+async def test_without_a_leader_contact_is_lost_and_nothing_is_missed(
     queue: FollowedQueue,
 ) -> None:
     await queue.store_all(300)

@@ -58,7 +58,7 @@ async def test_the_same_publishes_get_the_same_answers_as_on_a_server(
         assert await history(memory) == await history(real)
 
 
-async def test_only_so_many_versions_are_kept_and_a_rollup_leaves_the_other_subjects_alone(open_side: OpenSide) -> None:
+async def test_versions_are_limited_and_a_rollup_is_of_its_subject(open_side: OpenSide) -> None:
     async with open_side(max_msgs_per_subject=2) as side:
         for name in ("a", "a", "b", "a"):
             await side.store(name)

@@ -53,7 +53,7 @@ async def test_fires_into_both_streams_are_each_answered_once(side: PortSide) ->
     assert len(await side.stored()) == 200
 
 
-async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look_and_with_one_its_rules_count(side: PortSide) -> None:
+async def test_a_fire_elsewhere_is_refused_without_a_stream_there(side: PortSide) -> None:
     fire = side.elsewhere()
     assert await side.outcome(fire) == NO_STREAM
     look = LookForFire(fire, 0, 0)

@@ -20,7 +20,6 @@ from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import Asked, Burst
 from tests.harness.processes import sidecar
-from tests.harness.servers import V2_10
 from tests.harness.waiting import instant_reached
 
 ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool]]] = {
@@ -28,7 +27,6 @@ ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool
     "overwritten": (lambda race: race.plain, {}),
     "deleted": (lambda race: race.deletion, {"marked": True}),
     "purged": (lambda race: race.purge, {"marked": True}),
-    "cancelled": (lambda race: race.cancel, {}),
 }
 """The act on each schedule, and what its end is known by."""
 
@@ -88,14 +86,6 @@ class Race:
         """Purge the subject of a schedule."""
         return f"$JS.API.STREAM.PURGE.{self.name}", b"", json.dumps({"filter": self.schedule(number)}).encode()
 
-    def cancel(self, number: int) -> Asked:
-        """Cancel a schedule, guarded by its sequence where the server knows how (2.10 does not)."""
-        headers = {"Nats-Scheduler": self.schedule(number), "Nats-Schedule-Next": "purge"}
-        if self.account.connection.server.version != V2_10:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(self.sequences[number])
-            headers["Nats-Expected-Last-Subject-Sequence-Subject"] = self.schedule(number)
-        return f"{self.name}.c.{number}", block_to_send(headers), b"cancel"
-
     def mark(self, number: int) -> Asked:
         """Mark the moment at which an answer came."""
         return f"{self.name}.m.{number}", b"", b"mark"
@@ -146,21 +136,17 @@ class Race:
         return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")
 
 
-async def raced(url: str, act: str, lasts: int, folder: Path | None = None, *, herd: int, begins: int = 0) -> Tally:
-    """Race on one server, with a sidecar of its own process where `folder` is given; times are in ms."""
+async def raced(url: str, act: str, lasts: int, folder: Path, *, herd: int, begins: int = 0) -> Tally:
+    """Race on one server, with a sidecar of its own process; times are in ms."""
     name = fresh_name()
     choose, how = ACTS[act]
     async with account_on(url) as account:
         race = Race(account, name, herd, lasts=lasts * MILLISECOND, begins=begins * MILLISECOND)
-        if folder is None:
+        with sidecar("run", "--server", url, "--no-context", "--log-format", "json", folder=folder) as process:
+            await process.wait_for_line('"event": "connected"')
             await account.create(name)
+            await process.wait_for_line('"event": "stream_ready"')
             tally = await race.run(choose(race), **how)
-        else:
-            with sidecar("run", "--server", url, "--no-context", "--log-format", "json", folder=folder) as process:
-                await process.wait_for_line('"event": "connected"')
-                await account.create(name)
-                await process.wait_for_line('"event": "stream_ready"')
-                tally = await race.run(choose(race), **how)
-                assert await process.terminate() == 0
+            assert await process.terminate() == 0
         await account.api.call(f"STREAM.DELETE.{name}")
     return tally

@@ -64,7 +64,7 @@ async def restricted(server: EmbeddedServer, **settings: Sequence[str]) -> Async
 
 
 @pytest.mark.clause("restrictions")
-async def test_the_operator_decides_what_schedules_may_write_read_and_how_many_there_are(
+async def test_the_operator_limits_targets_sources_and_numbers(
     shared_server: SharedServer,
 ) -> None:
     name = fresh_name()
@@ -165,7 +165,7 @@ async def at(side: ComparedSide, name: str, rest: str, time: str, **more: str) -
 
 
 @pytest.mark.clause("lateness", "generated-order")
-async def test_what_is_due_close_together_is_not_stored_in_a_few_late_bursts(three: list[ComparedSide]) -> None:
+async def test_fires_due_close_together_are_not_late_in_bursts(three: list[ComparedSide]) -> None:
     for _ in range(TRIES):
         fires = await on_each(three, partial(stored_row, name=fresh_name(), first=CLOCK.now() + 100 * SPACING))
         bursts = {version: bursts_of(messages) for version, messages in fires.items()}
@@ -229,7 +229,7 @@ async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: 
 
 @pytest.mark.deep
 @pytest.mark.clause("stale-retiming")
-async def test_a_stale_fire_does_not_retime_the_schedule_that_replaced_its_own(three: list[ComparedSide]) -> None:
+async def test_a_stale_fire_does_not_retime_a_replacement(three: list[ComparedSide]) -> None:
     native, *ours = three
     assert await on_each(ours, fired_early) == {V2_11: 0, V2_10: 0}
     for _round in range(ROUNDS):

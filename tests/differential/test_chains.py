@@ -55,7 +55,7 @@ def each(programs: Sequence[str], right: int, retentions: Sequence[str] = RETENT
 
 @each_system
 @pytest.mark.clause("gone-with-its-fire")
-async def test_what_names_the_schedule_that_fired_is_as_right_as_beside_the_native_scheduler(
+async def test_what_names_the_fired_schedule_is_as_right_as_natively(
     system: System, shared_server: SharedServer, tmp_path: Path
 ) -> None:
     server = await shared_server(system.version)
@@ -66,7 +66,7 @@ async def test_what_names_the_schedule_that_fired_is_as_right_as_beside_the_nati
 @each_system
 @pytest.mark.parametrize("retention", RETENTIONS)
 @pytest.mark.clause("gone-with-its-fire")
-async def test_that_holds_in_a_burst_too(
+async def test_in_a_burst_what_names_the_fired_schedule_is_right(
     retention: str, system: System, shared_server: SharedServer, tmp_path: Path
 ) -> None:
     server = await shared_server(system.version)
@@ -76,7 +76,7 @@ async def test_that_holds_in_a_burst_too(
 
 @pytest.mark.deep
 @pytest.mark.clause("gone-with-its-fire")
-async def test_that_holds_on_three_nodes_too(tmp_path: Path) -> None:
+async def test_on_three_nodes_what_names_the_fired_schedule_is_right(tmp_path: Path) -> None:
     system = next(one for one in SYSTEMS if one.version == V2_11)
     async with running_cluster(V2_11, tmp_path / "cluster") as cluster:
         url, folder = cluster.nodes[0].url, tmp_path / "sidecar"
@@ -106,7 +106,7 @@ async def test_beside_the_native_scheduler_a_schedule_is_gone_with_its_fire(
     ],
 )
 @pytest.mark.clause("gone-with-its-fire")
-async def test_a_worker_that_takes_a_second_for_each_of_many_fires_finds_their_schedules_gone(
+async def test_a_worker_that_takes_a_second_finds_the_schedules_gone(
     system: System, retention: str, shared_server: SharedServer, tmp_path: Path
 ) -> None:
     server, programs = await shared_server(system.version), ("arms-at-0", "cancels")

@@ -134,7 +134,7 @@ async def outlive_old_age(side: ComparedSide, stream: str) -> list[str]:
 
 
 @pytest.mark.clause("ttl-max-age")
-async def test_what_outlives_the_age_of_its_stream(sides: list[ComparedSide]) -> None:
+async def test_a_message_may_outlive_the_age_limit_of_its_stream(sides: list[ComparedSide]) -> None:
     stream = fresh_name()
     await on_each(sides, lambda side: side.create(stream, allow_msg_ttl=True, max_age=3 * SECOND))
     differences = Differences((OLD_AGE,))

@@ -186,7 +186,7 @@ class Soon:
 
 
 @pytest.mark.clause("cron-next", "cron-zone", "pattern-cron", "time-zone")
-async def test_a_cron_schedule_fires_at_its_time_and_names_the_same_next_one(sides: list[ComparedSide]) -> None:
+async def test_a_cron_schedule_fires_and_names_the_same_next_time(sides: list[ComparedSide]) -> None:
     draw = generator("the next fire")
     zones = await asyncio.to_thread(zones_to_compare, draw)  # a sidecar of this process must not be paused
     name, cases = await published_in_time(sides, draw, zones)

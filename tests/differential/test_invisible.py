@@ -86,7 +86,7 @@ async def seen_of(stream: FlaggedStream) -> tuple[dict[str, Any], int, int]:
 
 
 @pytest.mark.clause("invisible")
-async def test_users_of_a_served_stream_see_what_users_of_another_stream_see(sides: list[ComparedSide]) -> None:
+async def test_users_of_a_served_stream_see_no_difference(sides: list[ComparedSide]) -> None:
     async def compare(side: ComparedSide, shape: str, consumers: tuple[dict[str, Any], ...]) -> None:
         served, alone = (FlaggedStream(side.account, fresh_name()) for _ in range(2))
         await side.create(served.name, **SHAPES[shape])

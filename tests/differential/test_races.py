@@ -1,4 +1,4 @@
-"""*Latest* and *Gone* in the moment of the fire: the server decides on 2.11, and the native scheduler does not."""
+"""*Latest* and *Gone* in the moment of the fire: the server decides on 2.11."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import SharedServer
 from tests.differential.races import raced
-from tests.harness.servers import V2_11, V2_15
+from tests.harness.servers import V2_11
 
 HERD = 800
 """The number of schedules that race."""
@@ -34,14 +34,3 @@ async def test_what_was_acknowledged_at_the_instant_of_the_fire_holds(
         if tallies[-1].was_close:
             return
     raise AssertionError(f"nothing raced: {tallies}")
-
-
-@pytest.mark.deep
-@pytest.mark.clause("latest-and-gone")
-async def test_the_native_scheduler_loses_updates_in_the_same_race(shared_server: SharedServer) -> None:
-    server = await shared_server(V2_15)
-    for lasts in (0, 0, 10, 0, 10):
-        tally = await raced(server.url, "replaced", lasts, herd=2 * HERD)
-        if tally.lost and tally.stale:
-            return
-    pytest.skip("the native scheduler was lucky in five races: it lost no update")

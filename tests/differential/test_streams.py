@@ -547,9 +547,7 @@ async def test_a_schedule_lives_on_under_a_fire_or_a_cancel(shared_server: Share
 
 @pytest.mark.clause("stop-generated-message")
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_a_schedule_with_a_message_over_it_is_found_again_when_a_sidecar_starts(
-    shared_server: SharedServer, version: str
-) -> None:
+async def test_a_schedule_under_a_message_is_found_at_a_start(shared_server: SharedServer, version: str) -> None:
     server = await shared_server(version)
     async with account_on(server.url) as account:
 

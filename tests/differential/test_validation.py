@@ -243,7 +243,7 @@ def is_for_the_server(wanted: Outcome, read: Outcome) -> bool:
     return wanted[1] in (10060, 10071, 10111) or (read == ORDINARY and wanted[1] in (10165, 10166))
 
 
-async def test_every_fault_every_oddity_and_every_pair_of_faults_is_answered_alike(sides: list[ComparedSide]) -> None:
+async def test_each_fault_and_each_pair_of_faults_is_answered_alike(sides: list[ComparedSide]) -> None:
     differences = Differences((OLDER_SERVER, INERT_TTL))
     await compare(sides, fixed_cases(KINDS), differences)
     differences.check(at_least=3000)

@@ -83,7 +83,7 @@ def fired_after_a_death(duration: int, *, asks: bool = True) -> bool:
         return standby.is_owner
 
 
-def test_the_stream_of_a_dead_owner_is_taken_over_within_the_time_that_is_promised() -> None:
+def test_the_stream_of_a_dead_owner_is_taken_over_in_time() -> None:
     assert fired_after_a_death(SOON)
     assert not fired_after_a_death(SOON, asks=False), "its heartbeats have to stop first"
     assert fired_after_a_death(LIVE, asks=False)
@@ -120,7 +120,7 @@ def owned_after_a_reconnect() -> bool:
         return standby.is_owner
 
 
-def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> None:
+def test_old_heartbeats_do_not_revive_the_dead() -> None:
     assert owned_after_a_reconnect()
 
 
@@ -138,11 +138,11 @@ def takeovers_after_an_outage(*, owner_dies: bool = False) -> int:
         return fleet.bucket.takeovers - before
 
 
-def test_the_first_one_back_from_an_outage_of_all_takes_nothing_from_the_owner() -> None:
+def test_the_first_one_back_from_an_outage_takes_nothing() -> None:
     assert takeovers_after_an_outage() == 0
 
 
-def test_an_owner_that_died_in_an_outage_of_all_is_replaced_within_the_time_that_is_promised() -> None:
+def test_an_owner_that_died_in_an_outage_is_replaced_in_time() -> None:
     assert takeovers_after_an_outage(owner_dies=True) >= 1
 
 
@@ -255,7 +255,7 @@ def fires_when_one_wakes_up_late() -> int:
         return len(fleet.server.history.fires)
 
 
-def test_one_that_wakes_up_late_does_not_repeat_what_another_one_stored() -> None:
+def test_a_late_waker_does_not_repeat_a_stored_fire() -> None:
     assert fires_when_one_wakes_up_late() == 1
 
 

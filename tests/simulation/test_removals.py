@@ -98,7 +98,7 @@ def fires_after_a_return(*, elects: bool, guard: bool = True, is_new: bool = Fal
 
 
 @worlds
-def test_what_is_stored_after_a_return_fires_and_what_is_gone_does_not(*, elects: bool) -> None:
+def test_after_a_return_what_is_stored_fires_and_nothing_else(*, elects: bool) -> None:
     for guard in (True, False):
         fired = fires_after_a_return(elects=elects, guard=guard)
         assert fired.keys() == {"s.old", "s.late", "s.new"}
@@ -151,7 +151,7 @@ def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("some", [seeds(60)[:20], pytest.param(seeds(60)[20:], marks=pytest.mark.deep)], ids=str)
-def test_whatever_breaks_beside_it_each_schedule_fires_once_for_each_time(some: range) -> None:
+def test_after_a_return_each_schedule_fires_once_for_each_time(some: range) -> None:
     for seed in some:
         fires = fires_in_the_end(seed)
         fired = {schedule for schedule, _second in fires}
@@ -171,6 +171,6 @@ def fires_elsewhere_of_three_streams(*, elects: bool, guard: bool) -> list[int]:
 
 
 @worlds
-def test_a_schedule_that_is_stored_again_in_a_stream_made_anew_fires_elsewhere_again(*, elects: bool) -> None:
+def test_what_is_stored_in_a_stream_made_anew_fires_elsewhere_again(*, elects: bool) -> None:
     for guard in (True, False):
         assert fires_elsewhere_of_three_streams(elects=elects, guard=guard) == [1, 1, 1]

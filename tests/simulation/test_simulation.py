@@ -42,14 +42,14 @@ class Delayed(SimulatedContact):
 
 
 @pytest.mark.slow
-def test_no_promise_is_broken_if_fires_are_sent_after_their_fire_times() -> None:
+def test_no_promise_is_broken_if_fires_are_sent_late() -> None:
     for seed in USUAL[:8]:
         assert judged(drawn(seed), parts=Parts(contact=Delayed)) == [], f"seed {seed}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("promise", sorted({bug.promise for bug in BUGS.values()}))
-def test_a_planted_bug_is_found_in_its_seed_and_nothing_without_it(promise: str) -> None:
+def test_a_planted_bug_is_found_in_its_seed(promise: str) -> None:
     bugs = {name: bug for name, bug in BUGS.items() if bug.promise == promise}
     not_found = []
     for name, bug in bugs.items():

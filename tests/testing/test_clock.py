@@ -6,7 +6,7 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.testing.manual_clock import START, ManualClock
 
 
-def test_it_stands_still_until_it_is_advanced_and_its_wall_clock_steps_without_time_passing() -> None:
+def test_the_manual_clock_stands_still_until_it_is_advanced() -> None:
     still: Clock = ManualClock()
     assert [still.now(), still.now(), still.monotonic()] == [START, START, 0]
     clock = ManualClock(1_000)
