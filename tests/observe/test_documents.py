@@ -26,7 +26,6 @@ from nats_scheduler.observe.documents import (
     ScheduleDocument,
     checked_document,
     counts_document,
-    marked_fire_documents,
     misnamed_document,
     rejected_document,
     schedule_document,
