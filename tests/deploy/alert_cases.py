@@ -6,8 +6,7 @@ those of promtool: `0+2x120` counts up by 2 for 120 steps, `1x20` is 1 for 20 st
 series, `stale` ends it, `(...)*9` stands for nine of the same. A step is `STEP_SECONDS`, so `x120` is half an hour.
 A histogram has several values: through 0.25 s, through 5 s, and through any time.
 
-The rule: what is quiet never fires within the hour. What is quiet where nothing happens, or in another scene of
-`alert_scenes.py`, stands there.
+The rule: what is quiet never fires within the hour.
 """
 
 import re

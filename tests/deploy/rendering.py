@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from tests.deploy.files import CHART, STREAMS
-from tests.harness.kubernetes import VERSIONS, helm
+from tests.harness.deploy_tools import VERSIONS, helm
 
 RELEASE = "reminders"
 NAMESPACE = "shop"

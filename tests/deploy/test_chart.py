@@ -1,14 +1,13 @@
 """The chart's values: each is described, checked and documented, and no setting of the program is missing."""
 
 import copy
-import re
 from typing import Any
 
 import jsonschema
 import yaml
 
 from nats_scheduler.version import VERSION
-from tests.deploy.chart import PAGE, SCHEMA, derived_schema, derived_table, example, page_with, rows, schema, values
+from tests.deploy.chart import PAGE, SCHEMA, derived_schema, derived_table, example, page_with, schema, values
 from tests.deploy.files import CHART
 from tests.deploy.rendering import SETS, Values
 
@@ -67,13 +66,6 @@ def test_values_that_make_none_are_refused_by_name() -> None:
     ]
     for place, over in wrong:
         assert [one for one in faults(over) if one.startswith(f"{place}: ")], (over, faults(over))
-
-
-def test_each_value_has_a_description_that_is_a_sentence_and_each_default_a_row() -> None:
-    listed = {path: text for path, _, text in rows()}
-    assert all(text.endswith(".") for text in listed.values())
-    text = (CHART / "values.yaml").read_text("utf-8")
-    assert {path for path in listed if "." not in path} == set(re.findall(r"^(\w+):", text, re.M))
 
 
 def test_every_object_of_the_schema_refuses_what_it_does_not_name() -> None:

@@ -15,17 +15,15 @@ from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.change_endpoints import CONTROL_SUBJECTS
-from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, listed
-from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS
+from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import eventually
 from tests.service.asking import answered
 from tests.service.controlling import far, request
 from tests.web.browsing import browsing
-from tests.web.test_request_checks import CONTROL_TOKEN, controllers
 
 TEXT = (DEPLOY / "server" / "permissions.conf").read_text("utf-8")
 
@@ -93,13 +91,6 @@ async def test_an_ordinary_user_can_work_and_has_no_say_in_who_fires(start_serve
                 await app.connection.request(subject, b"{}")
 
 
-async def test_every_server_takes_it(start_server: StartServer) -> None:
-    for version in ALL_VERSIONS:
-        server = await start_server(version, config=filled_in())
-        async with account_on(url_of(server, "scheduler"), inbox_prefix="_INBOX") as account:
-            assert await account.api.info()
-
-
 async def test_the_status_page_has_all_that_it_needs_and_may_only_ask(start_server: StartServer) -> None:
     server = await start_server(EMULATED_VERSIONS[-1], config=filled_in())
     async with (
@@ -152,27 +143,3 @@ async def test_the_operator_changes_schedules_and_nobody_else_does(start_server:
 
         await eventually(are_kept, describe="the changes that were made, and no other one")
         assert running.told("permission_denied") == []
-
-
-async def test_a_page_that_controls_needs_the_permissions_of_an_operator(start_server: StartServer) -> None:
-    """With those of the reading page it says which permission is missing; a rule allows it what the rule names."""
-    server = await start_server(EMULATED_VERSIONS[-1], config=filled_in())
-    rule = ControlRule(name="shop", streams=("ORDERS",), subjects=("orders.mine.>",), targets=("orders.>",))
-    path = "/change?do=pause&stream=ORDERS&subject="
-    operator: dict[str, Any] = {"controllers": controllers(), "inbox_prefix": "_INBOX.operator"}
-    async with (
-        serving(server, allow_control=True, control_rules=(rule,)) as (app, _running),
-        browsing(url_of(server, "web"), controllers=controllers(), inbox_prefix="_INBOX.web") as reading,
-        browsing(url_of(server, "operator"), **operator) as all_of_it,
-        browsing(url_of(server, "operator"), rule="shop", **operator) as shop,
-    ):
-        for subject in ("orders.s", "orders.mine.s"):
-            await app.publish(subject, dict(far("orders.out")))
-        for page in (reading, all_of_it, shop):
-            await page.connected()
-            await page.client.post("/login", data={"token": CONTROL_TOKEN})
-        missing = "the user of this page may not publish to nats_scheduler.control.v1.schedules.pause"
-        await reading.shows(f"{path}orders.s", missing)
-        await all_of_it.shows(f"{path}orders.s", "<strong>paused</strong>")
-        await shop.shows(f"{path}orders.mine.s", "<strong>paused</strong>")
-        await shop.shows(f"{path}orders.s", "rule &#39;shop&#39;, clause subjects")

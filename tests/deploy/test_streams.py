@@ -10,8 +10,7 @@ import pytest
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
 from tests.conftest import StartServer
 from tests.deploy.files import STREAMS
-from tests.harness.nats_cli import NatsCli
-from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_11
+from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS
 
 FILES = sorted(STREAMS.glob("*.json"))
 API_SECONDS = 5.0
@@ -47,12 +46,3 @@ async def test_every_server_takes_the_examples_as_they_are(version: str, start_s
             assert answer["config"].get(FLAG, False) is (version in NATIVE_VERSIONS)
     finally:
         await client.close()
-
-
-async def test_the_cli_adds_an_example_as_it_is_typed(nats_cli: NatsCli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    cli = nats_cli.at(server.url)
-    for file in FILES:
-        await cli.run("stream", "add", "--config", str(file))
-    names = json.loads(await cli.run("stream", "ls", "--names", "--json"))
-    assert names == [config_of(file)["name"] for file in FILES]

@@ -1,6 +1,6 @@
 """A team that has a rule changes its own schedules, and nothing that it tries reaches those of another team.
 
-`tests/deploy/test_teams.py` does the same with the permissions of the server.
+`tests/deploy/test_teams.py` has the permissions of the server beside them.
 """
 
 from collections.abc import AsyncIterator

@@ -7,11 +7,12 @@ or written otherwise for a test, such as an address, is here too.
 import re
 
 INSTALLED = "it installs into the machine, and needs root and systemd: tests/deploy/test_deploy_files.py reads the unit"
-NEEDS_DOCKER = "it needs an engine of Docker: tests/deploy/test_container.py runs the same where there is one"
+NEEDS_DOCKER = "it needs an engine of Docker: tests/deploy/test_image.py builds and runs the image where there is one"
 NEEDS_KUBERNETES = (
     "it needs a cluster: tests/deploy/test_chart_rendering.py renders the chart, and checks what comes out"
 )
 THE_SUITE = "it is the suite, or a part of it, that this test is in"
+PUBLISHES = "it publishes, or installs what was published"
 HOURS = "it takes minutes to hours of all cores: the tests of the same folder run a little of it"
 
 NOT_RUN = {
@@ -23,10 +24,10 @@ NOT_RUN = {
     ),
     ("docs/internals/mutation.md", ".venv/bin/pip install mutmut==3.8.1"): HOURS,
     ("docs/internals/nemesis.md", "python -m tests.nemesis"): HOURS,
-    ("docs/internals/releasing.md", ".venv/bin/pytest"): THE_SUITE,
-    ("docs/internals/releasing.md", "export SOURCE_DATE_EPOCH"): (
-        "it needs a clean clone of a tag: tests/release builds and installs the same"
-    ),
+    ("docs/internals/releasing.md", ".ci/run"): THE_SUITE,
+    ("docs/internals/releasing.md", "git tag"): PUBLISHES,
+    ("docs/internals/releasing.md", "python3 -m venv"): PUBLISHES,
+    ("docs/internals/releasing.md", "deploy/release"): "it takes minutes: .github/workflows/nightly.yaml runs it",
     ("docs/internals/simulation.md", "python -m tests.simulation --seeds 10000"): HOURS,
     ("docs/operating/performance.md", ".venv/bin/python -m tests.bench"): HOURS,
     ("docs/screens.md", ".venv/bin/python -m tests.site.recording"): (
