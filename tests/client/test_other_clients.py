@@ -5,6 +5,7 @@ Each is run as it is, by the tools of its language: what it prints is compared, 
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.processes import ChildProcess, clean_environment
-from tests.harness.servers import V2_11
+from tests.harness.servers import V2_11, V2_15
 from tests.harness.toolchains import CLIENTS, PROGRAMS
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
@@ -91,11 +92,18 @@ async def only_the_replacement(account: Account) -> bool:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_program_runs_with_a_sidecar(start_server: StartServer, client: str, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with sidecar_on(server.url), account_on(server.url) as account:
-        await runs(client, server.url, tmp_path, by_argument=True)
-        await left_as_the_program_says(account)
+async def test_a_program_runs_with_a_sidecar_and_on_a_server_that_fires(
+    start_server: StartServer, client: str, tmp_path: Path
+) -> None:
+    for version in (V2_11, V2_15):
+        server, folder = await start_server(version), tmp_path / version
+        folder.mkdir()
+        async with AsyncExitStack() as stack:
+            if version == V2_11:
+                await stack.enter_async_context(sidecar_on(server.url))
+            account = await stack.enter_async_context(account_on(server.url))
+            await runs(client, server.url, folder, by_argument=version == V2_11)
+            await left_as_the_program_says(account)
 
 
 def test_each_folder_of_examples_is_run() -> None:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def nats_py(_folder: Path) -> Program:
 
 
 def faststream(_folder: Path) -> Program:
-    """The program, with the FastStream of the test extra."""
+    """The program, with the FastStream of the extra `deep`."""
+    if find_spec("faststream") is None:
+        pytest.skip("no FastStream: pip install -e '.[deep]'")
     return Program([sys.executable, str(PROGRAMS / "faststream" / "due_orders_app.py")])
 
 
@@ -112,75 +115,74 @@ CLIENTS: dict[str, Callable[[Path], Program]] = {
 """The client of each folder of `docs/examples/clients/`."""
 
 
-def npm_packages(source: Path, env: Mapping[str, str] | None = None, cache: Path = CACHE) -> Path:
+def npm_packages(source: Path) -> Path:
     """Install what the lock file of a folder names, and return the `node_modules` with it."""
     npm = found("npm")
     files = [source / "package.json", source / "package-lock.json"]
-    packages = cache / f"npm-{digest(files)}"
-    with locked(cache / "npm.lock"):
+    packages = CACHE / f"npm-{digest(files)}"
+    with locked(CACHE / "npm.lock"):
         if not packages.is_dir():
-            unfinished = cache / "npm-unfinished"
+            unfinished = CACHE / "npm-unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
             for file in files:
                 shutil.copy(file, unfinished)
             quick = ["--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund", "--loglevel=error"]
             once = {"npm_config_fetch_retries": "1", "npm_config_fetch_retry_mintimeout": "1000"}
-            fetch([npm, "ci", *quick], unfinished, {"npm_config_cache": str(cache / "npm"), **once, **(env or {})})
+            fetch([npm, "ci", *quick], unfinished, {"npm_config_cache": str(CACHE / "npm"), **once})
             unfinished.rename(packages)
     return packages / "node_modules"
 
 
-def go_binary(source: Path, env: Mapping[str, str] | None = None, cache: Path = CACHE) -> Path:
+def go_binary(source: Path) -> Path:
     """Build the program of a folder from exactly the modules of its `go.sum`, and return the binary."""
     go = found("go")
-    binary = cache / f"go-{digest(sorted(source.iterdir()))}"
+    binary = CACHE / f"go-{digest(sorted(source.iterdir()))}"
     own = {
-        "GOMODCACHE": str(cache / "go-modules"),
-        "GOCACHE": str(cache / "go-build"),
+        "GOMODCACHE": str(CACHE / "go-modules"),
+        "GOCACHE": str(CACHE / "go-build"),
         "GOFLAGS": "-modcacherw -mod=readonly -buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
         "CGO_ENABLED": "0",  # to compile the standard library takes half as long then
-        **(env or {}),
     }
-    with locked(cache / "go.lock"):
+    with locked(CACHE / "go.lock"):
         if not binary.is_file():
             fetch([go, "mod", "download"], source, own)
-            unfinished = cache / "go-unfinished"
+            unfinished = CACHE / "go-unfinished"
             build([go, "build", "-o", str(unfinished), "."], source, {**own, "GOPROXY": "off"})
             unfinished.rename(binary)
     return binary
 
 
-def maven_packages(source: Path, cache: Path = CACHE) -> Path:
+def maven_packages(source: Path) -> Path:
     """Fetch what the `pom.xml` of a folder names, and return the folder with the packages."""
     maven = found("mvn")
-    packages = cache / f"maven-{digest([source / 'pom.xml'])}"
-    with locked(cache / "maven.lock"):
+    packages = CACHE / f"maven-{digest([source / 'pom.xml'])}"
+    with locked(CACHE / "maven.lock"):
         if not packages.is_dir():
-            unfinished = cache / "maven-unfinished"
+            unfinished = CACHE / "maven-unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
             fetch([maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={unfinished}"], source, {})
             unfinished.rename(packages)
     return packages
 
 
-def cargo_binary(source: Path, cache: Path = CACHE) -> Path:
+def cargo_binary(source: Path) -> Path:
     """Build the program of a folder from exactly the packages of its `Cargo.lock`, and return the binary."""
     cargo = found("cargo")
-    binary = cache / f"cargo-{digest([source / 'Cargo.toml', source / 'Cargo.lock', source / 'src' / 'main.rs'])}"
+    binary = CACHE / f"cargo-{digest([source / 'Cargo.toml', source / 'Cargo.lock', source / 'src' / 'main.rs'])}"
     own = {
-        "CARGO_TARGET_DIR": str(cache / "cargo-build"),
+        "CARGO_TARGET_DIR": str(CACHE / "cargo-build"),
         # Takes less time, and half the disk.
         "CARGO_PROFILE_DEV_DEBUG": "0",
         "CARGO_INCREMENTAL": "0",
     }
-    with locked(cache / "cargo.lock"):
+    with locked(CACHE / "cargo.lock"):
         if not binary.is_file():
             fetch([cargo, "fetch", "--locked"], source, own)
             build([cargo, "build", "--locked", "--offline"], source, own)
-            built = cache / "cargo-build" / "debug" / "due-orders"
+            built = CACHE / "cargo-build" / "debug" / "due-orders"
             built.rename(binary)
     return binary
 
