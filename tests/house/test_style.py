@@ -22,6 +22,7 @@ from tests.house.sources import (
 )
 from tests.house.test_references import comments
 
+LINTERS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports")
 TOOL_SECONDS = 1800.0
 """Longest run of one tool: mypy without a cache takes half a minute alone, and ten beside seven other workers."""
 SHORTEST_DOCSTRING = 40
@@ -73,7 +74,7 @@ JOINTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+|(?<=[A-Za-z])-(?=[A-Za-z])")
 
 @pytest.mark.slow
 @pytest.mark.deep
-@pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy", "lint-imports"])
+@pytest.mark.parametrize("command", LINTERS)
 def test_the_house_is_clean(command: str) -> None:
     program, *arguments = command.split()
     tool = [str(Path(sys.executable).parent / program), *arguments]
