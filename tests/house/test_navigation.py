@@ -14,13 +14,8 @@ import pytest
 
 from tests.harness.tiers import ProcessStartedError
 from tests.house.sources import PACKAGE, ROOT, TESTS, modules, source
-from tests.house.test_documents import shell_blocks
 
 PAGE = TESTS / "README.md"
-FAST_TIER = ".venv/bin/pytest -n 2 -m fast"
-SITE_LOCK = ROOT / "docs" / "site" / "requirements.lock"
-OF_THE_SITE = {"mkdocs"}
-"""The programs that build the site: the page installs them from the lock file, and the tests do without them."""
 
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
@@ -46,22 +41,6 @@ def test_the_page_has_the_folders_that_are_no_rooms() -> None:
     folders = {path.name for path in TESTS.iterdir() if (path / "__init__.py").is_file()}
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
     assert folders - rooms - set(re.findall(r"`tests/(\w+)/`", text)) == set()
-
-
-def test_each_command_of_the_contributors_page_exists() -> None:
-    lines = "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
-    programs = [part.split()[0] for line in lines for part in line.split(" && ")]
-    known = {"git", "python3", "cd"}
-    tools = {program.removeprefix(".venv/bin/") for program in programs if program not in known}
-    assert tools == {"pip", "pytest", "ruff", "mypy", "lint-imports", *OF_THE_SITE}
-    installed = tools - OF_THE_SITE
-    assert all((ROOT / ".venv" / "bin" / tool).exists() for tool in installed) or not (ROOT / ".venv").exists()
-    locked = SITE_LOCK.read_text("utf-8")
-    assert all(re.search(rf"^{tool}==", locked, re.M) for tool in OF_THE_SITE)
-    assert any(SITE_LOCK.relative_to(ROOT).as_posix() in line.split() for line in lines)
-    set_up = shell_blocks(ROOT / "README.md")[1].rpartition(" && ")[0]
-    assert {set_up, FAST_TIER} <= set(lines), "as other pages name them"
-    assert FAST_TIER in PAGE.read_text("utf-8")
 
 
 def test_the_source_distribution_holds_what_its_tests_import() -> None:

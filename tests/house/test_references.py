@@ -152,21 +152,3 @@ def test_what_a_page_names_is_there() -> None:
         for fault in (faults(text, page) if page not in HISTORY else ())
     ]
     assert lost == []
-
-
-def test_the_rule_sees_each_way_to_name_what_is_not_there() -> None:
-    for text in (
-        "`engine/no_such_file.py`",
-        "`engine/stream.py: StreamEngine.no_such_method`",
-        "`house/test_references.py::test_that_is_not_there`",
-        "`runtime.no_such_module`",
-        "`web.auth.noSuchValue`",
-        "`no_such_folder.md`",
-        "`engine/no_such_folder/`",
-        "`test_that_is_not_there`",
-        "as in behaviour 6.4",  # the list is not part of the repository
-        "as check 99 of the page",
-    ):
-        assert len(faults(text, Path(__file__))) == 1, text
-    there = "`engine/stream.py: StreamEngine.step`, `runtime.account`, `tests/house/`, `Nats-Schedule`, checks 1 to 16"
-    assert faults(there, Path(__file__)) == []

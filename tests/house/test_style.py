@@ -20,14 +20,11 @@ from tests.house.sources import (
     source,
     syntax_tree,
 )
-from tests.house.test_references import comments
 
-LINTERS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports")
+SPELLING = "codespell nats_scheduler docs deploy README.md CHANGELOG.md CONTRIBUTING.md"
+LINTERS = ("ruff check .", "ruff format --check .", "mypy", "lint-imports", SPELLING)
 TOOL_SECONDS = 1800.0
 """Longest run of one tool: mypy without a cache takes half a minute alone, and ten beside seven other workers."""
-SHORTEST_DOCSTRING = 40
-"""Characters; less than a sentence says nothing that the file's name does not."""
-SHAPELESS_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", "common"}
 
 CLOCK = PACKAGE / "runtime" / "clock.py"
 WAITING = TESTS / "harness" / "waiting.py"
@@ -41,35 +38,11 @@ CLOCK_READS = re.compile(
 CLOCK_WORDS = re.compile(r"\b(?:time|datetime|date)\.[a-z]|^\s*from (?:time|datetime) import", re.M)
 """The words of which each text contains one that reads a clock in any of these ways."""
 
-DOCSTRING = re.compile(r'(?:#.*\n)*r?"""(.*?)"""', re.S)
-"""The docstring that a module begins with, perhaps after a line for the shell."""
-
 TIMETABLE = PACKAGE / "message" / "timetable.py"
 LANGUAGE = PACKAGE / "schedule"
 MOST_ARGUMENTS = {"first_fire": 0, "next_fire": 1, "is_fire": 1, "latest_fire": 0}
 """With more arguments than these a question goes to a pattern; a timetable has no `latest_fire`."""
 ASKING_WORDS = re.compile("|".join([*MOST_ARGUMENTS, "repeats"]))
-GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
-ORDINARY = frozenset(
-    {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "dead", "leave", "fit", "who", "words"}
-) | {"job", "doubt", "move on", "forget", "marked", "stuck", "sight", "he", "on its way"}
-"""Words with an ordinary meaning too ("in this order"): no test can distinguish them."""
-MORE = frozenset({"lets go", "letting go", "in the way", "whoever", "somebody", "everybody"})
-"""Forms of what the glossary avoids, a phrase that belongs to them, and pronouns that do not name who acts."""
-GONE_MARKED = (
-    "sha·rd, lea·se, hol·der, negl·ect, relie·ve, relie·f, surp·lus, instances per str·eam, schedules per insta·nce"
-)
-GONE = frozenset(GONE_MARKED.replace("·", "").split(", "))
-"""Words, and names in words, of what was removed: no file has one of them in a text or a name.
-
-A point is inside each, so that a search for one does not find it here."""
-ORIGINS = ("copyright hol·ders".replace("·", ""),)
-"""Phrases of the licenses of others."""
-SUFFIXES = frozenset({".py", ".md", ".yaml", ".yml", ".json", ".toml", ".html", ".css", ".js", ".svg", ".tpl", ".conf"})
-SUFFIXES |= {".jsonl", ".sh", ".txt", ".service", ".env", ""}
-WITHOUT = frozenset({"__pycache__", "node_modules"})
-JOINTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+|(?<=[A-Za-z])-(?=[A-Za-z])")
-"""Where the words of a name meet: `OneName`, `one_name`, `one-name`."""
 
 
 @pytest.mark.slow
@@ -80,13 +53,6 @@ def test_the_house_is_clean(command: str) -> None:
     tool = [str(Path(sys.executable).parent / program), *arguments]
     answer = subprocess.run(tool, cwd=ROOT, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
     assert answer.returncode == 0, f"{command}\n{answer.stdout}\n{answer.stderr}"
-
-
-@pytest.fixture
-def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a module to write for a rule, which is named as one of the repository is."""
-    monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
-    return tmp_path / "sample.py"
 
 
 def reads_of_the_clock(module: Path) -> list[str]:
@@ -102,12 +68,6 @@ def reads_of_the_clock(module: Path) -> list[str]:
 def test_one_file_of_the_package_reads_the_clock() -> None:
     readers = [found for module in modules(PACKAGE) if module != CLOCK for found in reads_of_the_clock(module)]
     assert readers == [], "take the time as a parameter, or ask runtime/clock.py"
-
-
-def test_the_rule_about_clocks_sees_each_way_to_read_one(sample: Path) -> None:
-    reads = ["time.time()", "time.monotonic_ns()", "datetime.datetime.now(tz)", "date.today()"]
-    sample.write_text("\n".join([*reads, "from time import perf_counter", "parsed.timestamp()", "import time"]))
-    assert reads_of_the_clock(sample) == [f"sample.py:{line}" for line in range(1, 6)]
 
 
 def questions_to_patterns(module: Path) -> list[str]:
@@ -132,20 +92,6 @@ def test_no_code_outside_the_language_asks_a_pattern_when_a_schedule_fires() -> 
     outside = [one for one in modules(PACKAGE) if one != TIMETABLE and LANGUAGE not in one.parents]
     asked = [found for module in outside for found in questions_to_patterns(module)]
     assert asked == [], "ask the timetable: Definition.timetable(stored_at), or the held schedule"
-
-
-def test_the_rule_about_timetables_sees_each_way_to_ask(sample: Path) -> None:
-    to_patterns = [
-        "held.pattern.first_fire(held.stored_at)",
-        "anything.next_fire(now, stored_at=0)",
-        "one.latest_fire(after, until, 0)",
-        "definition.pattern.is_fire(now, 0)",
-        "pattern.repeats",
-        "held.pattern.repeats",
-    ]
-    to_timetables = ["held.first_fire()", "held.next_fire(now)", "held.is_fire(now)", "held.repeats", "fire.next_fire"]
-    sample.write_text("\n".join([*to_patterns, *to_timetables]))
-    assert sorted(questions_to_patterns(sample)) == [f"sample.py:{line}" for line in range(1, 7)]
 
 
 LISTENER, ADDRESS = PACKAGE / "observe" / "listener.py", PACKAGE / "observe" / "address.py"
@@ -190,49 +136,6 @@ def test_no_cancellation_is_lost_in_a_group_of_tasks() -> None:
         if name == "asyncio.TaskGroup"
     ]
     assert used == [], "use jetstream/task_group.py: asyncio's own drops a cancellation for the error of a child"
-
-
-def test_no_module_is_named_after_nothing() -> None:
-    shapeless = [
-        place(module)
-        for folder in (PACKAGE, TESTS)
-        for module in modules(folder)
-        if SHAPELESS_WORDS & {*module.stem.split("_"), module.parent.name}
-    ]
-    assert shapeless == []
-
-
-def docstring_fault(module: Path) -> str | None:
-    """Return what is wrong with how a module says what it is, None if nothing is."""
-    match = DOCSTRING.match(source(module))
-    said = match[1].strip() if match else ""
-    if len(said) < SHORTEST_DOCSTRING:
-        return "a docstring of substance is missing"
-    return None if said.endswith((".", ":", ")", "`", "|")) else "its docstring does not end with a whole sentence"
-
-
-def test_a_module_says_what_it_is() -> None:
-    speaking = [module for module in (*modules(PACKAGE), *modules(TESTS)) if module.name != "__init__.py"]
-    assert {place(module): fault for module in speaking if (fault := docstring_fault(module))} == {}
-
-
-def test_the_rule_about_docstrings_sees_what_is_missing(tmp_path: Path) -> None:
-    whole = "Whole sentences about what this module is, and why."
-    missing, cut = "a docstring of substance is missing", "its docstring does not end with a whole sentence"
-    expected = {
-        f'"""{whole}"""\n': None,
-        f'#!/usr/bin/env python3\n"""{whole}"""\n': None,
-        "": missing,
-        f'import re\n\n"""{whole}"""\n': missing,
-        '"""Short."""\n': missing,
-        f'"""{whole[:-1]}"""\n': cut,
-    }
-    found = {}
-    for number, text in enumerate(expected):
-        module = tmp_path / f"sample{number}.py"
-        module.write_text(text)
-        found[text] = docstring_fault(module)
-    assert found == expected
 
 
 CLIENT = PACKAGE / "client" / "__init__.py"
@@ -311,66 +214,3 @@ def is_private_of_another(node: ast.expr) -> bool:
 def test_nothing_but_limits_is_patched() -> None:
     found = [one for module in modules(TESTS) for one in patches(module)]
     assert found == [], "pass another part to the constructor, or an adapter to a port"
-
-
-def avoided() -> set[str]:
-    """Return the words of the column "not" that can be searched for."""
-    rows = [
-        line.strip("|\n ").split(" | ") for line in GLOSSARY.read_text("utf-8").splitlines() if line.startswith("| ")
-    ]
-    cells = [row[2].strip(" |") for row in rows if len(row) == 3]
-    words = {word.strip() for cell in cells for word in cell.split(",") if "(" not in word}
-    return (words | MORE) - ORDINARY - {"", "not"}
-
-
-def uses(text: str, words: set[str]) -> list[str]:
-    """List the words that a text uses, in any case, where a word begins and ends."""
-    return re.findall(rf"\b(?:{'|'.join(sorted(map(re.escape, words)))})s?\b", text, re.I)
-
-
-def test_the_glossary_has_words_to_avoid() -> None:
-    assert {"herd", "deaf", "let go", "flying"} <= avoided()
-    assert uses("A herd that is deaf lets the others be.", avoided()) == ["herd", "deaf"]
-
-
-def test_comments_and_docstrings_keep_to_the_glossary() -> None:
-    words = avoided()
-    found: dict[str, list[str]] = {}
-    for module in modules(PACKAGE):
-        for line, text in comments(module) if uses(source(module), words) else ():
-            for word in uses(text, words):
-                found.setdefault(place(module), []).append(f"line {line}: {word}")
-    assert found == {}, "say it with the word of docs/internals/glossary.md"
-
-
-def texts_of_the_house() -> list[Path]:
-    """List the texts of the package, the pages, the tests and what is deployed."""
-    folders = (PACKAGE, TESTS, ROOT / "docs", ROOT / "deploy")
-    inside = [path for folder in folders for path in folder.rglob("*") if WITHOUT.isdisjoint(path.parts)]
-    return sorted(path for path in (*inside, *ROOT.glob("*.*")) if path.suffix in SUFFIXES and path.is_file())
-
-
-def gone_words(text: str) -> list[str]:
-    """List the lines of a text that have a word of what was removed, and the word."""
-    lower = text.lower()
-    if not any(word.partition(" ")[0] in lower for word in GONE):
-        return []
-    words = JOINTS.sub(" ", text).lower()
-    for phrase in ORIGINS:
-        words = words.replace(phrase, "")
-    found = re.finditer(rf"\b(?:{'|'.join(sorted(GONE))})(?:s|d|ed|ing)?\b", words)
-    return [f"line {words.count(chr(10), 0, match.start()) + 1}: {match[0]}" for match in found]
-
-
-@pytest.mark.slow
-def test_the_words_of_what_was_removed_are_in_no_file() -> None:
-    named = {place(path): f"{path.read_text('utf-8')}\n{place(path)}" for path in texts_of_the_house()}
-    found = {name: words for name, text in named.items() if (words := gone_words(text))}
-    assert found == {}, "say it with the words of docs/internals/glossary.md: owner, standby, takeover, passed over"
-
-
-def test_a_removed_word_is_found_in_any_name_and_not_inside_another_word() -> None:
-    word, longer = sorted(one for one in GONE if one.startswith(("hol", "lea")))
-    names = [f"the {word}s", f"One{word.title()}", f"ONE_{word.upper()}", f"is_{word}", f"{word}-of", f"`{longer}d`"]
-    assert [len(gone_words(name)) for name in names] == [1] * len(names)
-    assert gone_words(f"A place{word}, a re{longer}, p{longer}; {' '.join(ORIGINS)}") == []
