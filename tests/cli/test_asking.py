@@ -164,9 +164,7 @@ async def test_the_output_is_the_same_whether_a_sidecar_is_asked_or_not(
     assert "no sidecar lives" in (await one.says("all", "instances"))[1]
 
 
-async def test_a_sidecar_of_another_bucket_is_asked_and_its_answer_is_not_used(
-    cli: Cli, start_server: StartServer
-) -> None:
+async def test_the_answer_of_a_sidecar_of_another_bucket_is_not_used(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_11, config=held_to({}))
     url = as_user(server.url, "all")
     async with account_on(url) as account, sidecar_on(url, registry_bucket="other"):
@@ -186,9 +184,7 @@ ASKED: tuple[set[str], ...] = ({"fires", "failures", "instances"}, {"schedules",
 """The first parts of the names of their endpoints."""
 
 
-async def test_the_permissions_to_ask_and_to_read_are_those_that_are_documented(
-    cli: Cli, start_server: StartServer
-) -> None:
+async def test_the_documented_permissions_to_ask_and_read_are_right(cli: Cli, start_server: StartServer) -> None:
     limited = users_of("Users of the commands", len(WORDS))
     async with scene(cli, start_server, V2_11, limited) as one:
         expected = {line: await one.says("all", *line.split(), "--json") for column in WORDS for line in column}

@@ -43,9 +43,7 @@ async def test_a_calendar_is_made_edited_shown_and_deleted(any_prompt: Prompt) -
     assert (again.exit_code, "there is no calendar work" in again.stderr) == (1, True)
 
 
-async def test_a_file_is_taken_with_its_comments_and_does_not_grow_beyond_what_can_be_read(
-    prompt: Prompt, tmp_path: Path
-) -> None:
+async def test_a_file_keeps_its_comments_and_stays_readable(prompt: Prompt, tmp_path: Path) -> None:
     file = tmp_path / "work.txt"
     file.write_text(TEXT)
     assert await prompt.shows(f"calendar set work --file {file}") == "calendar work created, 7 days\n"

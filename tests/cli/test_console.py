@@ -21,7 +21,7 @@ WITHOUT_EXTRAS = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from nats_sche
 
 @pytest.mark.server
 @pytest.mark.parametrize("arguments", [[], ["--version"], ["run"], ["next", "@daily"]])
-def test_a_command_without_its_extra_is_one_line_that_says_what_to_install(arguments: list[str]) -> None:
+def test_a_command_without_its_extra_says_what_to_install(arguments: list[str]) -> None:
     """With `-S` no installed package is found."""
     command = [sys.executable, "-I", "-S", "-c", WITHOUT_EXTRAS, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

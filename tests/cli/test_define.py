@@ -57,9 +57,7 @@ async def test_a_schedule_is_added_once_with_all_that_is_given(site: Site) -> No
     assert (await site.stored("s")).sequence > first["sequence"]
 
 
-async def test_a_dry_run_says_what_would_be_done_and_the_first_fire_and_stores_nothing(
-    orders: Site, tmp_path: Path
-) -> None:
+async def test_a_dry_run_says_what_would_be_done_and_stores_nothing(orders: Site, tmp_path: Path) -> None:
     out = ("--target", orders.subject("out"))
     would = (await orders.run("add", ".s", "--at", FAR, *out, "--dry-run")).stdout.splitlines()
     assert would[0] == f"{orders.subject('s')} would be added"
@@ -100,7 +98,7 @@ async def test_a_body_and_headers_are_changed_and_removed(orders: Site) -> None:
     await orders.refuses(2, "is to be changed twice", "edit", ".s", "--ttl", "5m", "--unset", "ttl")
 
 
-async def test_what_an_edit_would_break_or_is_not_there_as_expected_is_refused(orders: Site) -> None:
+async def test_an_edit_that_would_break_something_is_refused(orders: Site) -> None:
     first = await orders.publish("s", f"@at {OTHER}")
     second = await orders.publish("s", NEVER)
     for error, words in (

@@ -62,7 +62,7 @@ async def all_kinds(dev: ChildProcess) -> None:
     await asyncio.gather(*(dev.wait_for_line(FIRE.format(kind=kind)) for kind in KINDS))
 
 
-async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(tmp_path: Path) -> None:
+async def test_the_demo_shows_all_four_kinds_and_a_summary(tmp_path: Path) -> None:
     server_binary(V2_11)
     with sidecar("dev", "--demo", "--for", "10s", folder=tmp_path) as dev:
         await all_kinds(dev)

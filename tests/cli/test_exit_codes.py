@@ -142,7 +142,7 @@ POSITIVE = (
 SHOWN_ELSEWHERE: Mapping[tuple[str, int], Callable[..., object]] = {
     ("run", 0): test_process.test_a_closed_terminal_drains_as_sigterm_does,
     ("run", 1): test_process.test_a_fire_that_is_left_in_flight_is_exit_code_1,
-    ("dev", 0): test_dev.test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary,
+    ("dev", 0): test_dev.test_the_demo_shows_all_four_kinds_and_a_summary,
     ("dev", 1): test_dev.test_a_server_that_dies_is_told_with_the_end_of_its_log,
     ("doctor", 0): test_doctor.test_the_worst_is_printed_first_and_decides_the_exit_code,
     ("doctor", 3): test_doctor.test_the_worst_is_printed_first_and_decides_the_exit_code,
@@ -172,7 +172,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_every_exit_code_that_the_reference_promises_is_shown_here_and_no_other() -> None:
+def test_each_promised_exit_code_is_shown_and_no_other() -> None:
     shown = of(2, WRONG_USE) | of(1, NOT_REACHED) | of(1, NEGATIVE) | of(0, ON_A_SERVER) | of(0, POSITIVE)
     assert shown | SHOWN_ELSEWHERE.keys() | AS_SCENES == promised_exit_codes()
 
@@ -185,7 +185,7 @@ def test_the_reference_promises_exit_codes_of_every_command() -> None:
     assert {f"stream {name}" for name in group.commands} <= promised
 
 
-def test_wrong_use_ends_with_2_and_says_what_was_expected_before_a_server_is_asked(cli: Cli) -> None:
+def test_wrong_use_ends_with_2_and_says_what_was_expected(cli: Cli) -> None:
     nowhere = {"NATS_URL": "nats://127.0.0.1:1"}
     for line, complaint in WRONG_USE.items():
         said = cli(*shlex.split(line), env=nowhere)
@@ -201,7 +201,7 @@ def test_what_is_negative_ends_with_1_and_what_is_not_with_0(cli: Cli) -> None:
     assert {line: cli(*shlex.split(line)).exit_code for line in POSITIVE} == dict.fromkeys(POSITIVE, 0)
 
 
-def test_a_server_that_is_not_reached_ends_with_1_and_no_password_is_shown(cli: Cli) -> None:
+def test_an_unreachable_server_is_exit_code_1_without_a_password(cli: Cli) -> None:
     env = {"NATS_URL": "nats://bob:hunter2@127.0.0.1:1"}
     for line in NOT_REACHED:
         said = cli(*line.split(), env=env)

@@ -66,7 +66,7 @@ async def denied(
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_a_schedule_whose_fires_are_denied_is_shown_as_failing_until_they_are_stored(
+async def test_a_schedule_is_failing_until_its_denied_fires_are_stored(
     cli: Cli, start_server: StartServer, version: str
 ) -> None:
     async with denied(cli, start_server, version) as (prompt, server):

@@ -37,7 +37,7 @@ async def kept(account: Account, count: int) -> None:
     await eventually(enough, describe=f"{count} advisories")
 
 
-async def test_what_is_no_advisory_is_passed_over_and_a_stream_that_is_not_there_is_named(prompt: Prompt) -> None:
+async def test_what_is_no_advisory_is_passed_over(prompt: Prompt) -> None:
     said = await prompt.says("failures")
     assert (said.exit_code, f"stream {STREAM} does not exist: a sidecar creates it" in said.stderr) == (1, True)
     said = await prompt.says("changes", env={"NATS_SCHEDULER_FAILURES_STREAM": "none_such"})

@@ -76,7 +76,7 @@ async def test_it_shows_all_headers_and_the_body_whatever_is_in_them(prompt: Pro
     assert {one["name"]: one["sent"] for one in message["headers"]} == {**dict.fromkeys(DAILY, False), "Kind": True}
 
 
-async def test_what_ends_it_before_its_fire_is_in_capitals_and_fits_a_terminal(prompt: Prompt, tmp_path: Path) -> None:
+async def test_what_ends_it_before_its_fire_is_in_capitals(prompt: Prompt, tmp_path: Path) -> None:
     await prompt.create(max_age=3600 * 10**9)
     headers = {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out", "Some": " ".join(["words"] * 40)}
     await prompt.account.publish("ORDERS.late", headers)

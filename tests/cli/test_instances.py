@@ -124,7 +124,7 @@ async def test_lists_go_by_the_settings_of_the_sidecar_that_runs(prompt: Prompt)
             assert ("*=9" in warning, "*=2" in warning) == (True, True)
 
 
-async def test_what_a_stranger_or_a_killed_sidecar_wrote_as_settings_is_told_or_removed(prompt: Prompt) -> None:
+async def test_settings_that_a_stranger_wrote_are_told_or_removed(prompt: Prompt) -> None:
     account = prompt.account
     async with sidecar_on(prompt.url):
         await account.create("ORDERS")

@@ -167,9 +167,7 @@ async def test_what_is_left_is_not_tried_if_the_server_does_not_answer(store: Me
     assert 0 < len(SUBJECTS) - len(untried) < MAX_UNANSWERED + MAX_AT_ONCE
 
 
-async def test_what_a_server_did_not_answer_is_tried_again_and_what_nothing_shows_is_reported(
-    store: MemorySchedules,
-) -> None:
+async def test_what_was_not_answered_is_tried_again_or_reported(store: MemorySchedules) -> None:
     """More is unanswered in a row than ends the attempts, and then all is answered again."""
     silent = [Fault.NO_ANSWER, Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE]
     store.wire.faults.extend(silent * MAX_AT_ONCE)
@@ -202,9 +200,7 @@ async def test_answers_that_are_missing_now_and_then_do_not_end_the_attempts() -
     assert len(done.changes) == len(SUBJECTS) * 4 // 5
 
 
-async def test_after_an_outage_the_changes_that_are_left_are_made_on_another_connection(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_after_an_outage_the_other_changes_are_made(start_server: StartServer, tmp_path: Path) -> None:
     """A connection ends when its server has been silent for two seconds."""
     server, count = await start_server(V2_11), 1_000
     async with account_on(server.url) as account:

@@ -47,7 +47,7 @@ def test_what_is_too_wide_loses_columns_or_becomes_lines(
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines() if line] == expected
 
 
-def test_text_is_folded_at_blanks_only_and_control_characters_are_escaped() -> None:
+def test_text_is_folded_at_blanks_and_escaped() -> None:
     assert fold("the quick brown-fox jumps", 10) == ["the quick", "brown-fox", "jumps"]
     assert fold("extraordinarily long", 5) == ["extraordinarily", "long"]
     assert fold("日本 日本", 4) == ["日本", "日本"]

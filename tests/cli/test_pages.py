@@ -81,7 +81,7 @@ def faults(messages: Iterable[Message]) -> list[str]:
 
 
 @each_page
-def test_each_schedule_is_accepted_and_each_command_is_one_of_ours_or_of_the_nats_cli(page: Path, cli: Cli) -> None:
+def test_each_schedule_and_command_of_the_page_is_valid(page: Path, cli: Cli) -> None:
     messages = list(published(page))
     assert faults([*shown(page), *(message for message in messages if message.is_schedule)]) == []
     assert {message.subject for message in messages if not message.is_schedule} <= {"orders.due"}, "a target"

@@ -42,7 +42,7 @@ async def store(account: Account) -> None:
     [("Users of the commands that change schedules", CHANGING), ("Users of files of schedules", FILES)],
     ids=["changing", "files"],
 )
-async def test_the_permissions_are_enough_without_the_optional_ones_and_each_is_needed(
+async def test_the_permissions_are_enough_and_each_is_needed(
     cli: Cli,
     start_server: StartServer,
     tmp_path: Path,

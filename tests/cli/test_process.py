@@ -71,9 +71,7 @@ async def test_a_metrics_port_in_use_is_one_error_and_exit_code_2(tmp_path: Path
             ]
 
 
-async def test_the_metrics_are_where_the_settings_say_and_a_closed_terminal_ends_it_without_a_server(
-    tmp_path: Path,
-) -> None:
+async def test_a_closed_terminal_ends_it_without_a_server(tmp_path: Path) -> None:
     flags = ("-s", NOWHERE, "--metrics-port", "0", "--metrics-address", "127.0.0.2")
     with sidecar("run", *flags, folder=tmp_path) as process:
         line = await process.wait_for_line("metrics_served")
@@ -184,9 +182,7 @@ async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
         await process.wait()
 
 
-async def test_a_sidecar_that_fires_has_imported_nothing_that_it_does_not_need(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_a_sidecar_imports_nothing_that_it_does_not_need(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     program = IMPORTING.format(arguments=["run", "--no-context", "-s", server.url])
     async with account_on(server.url) as account:

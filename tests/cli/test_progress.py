@@ -47,9 +47,7 @@ def test_it_is_drawn_ten_times_a_second_at_most_and_removed_at_the_end() -> None
     assert file.getvalue() == "".join([*drawn, ERASE_LINE])
 
 
-async def test_ls_and_run_show_on_a_terminal_how_far_they_have_read_and_in_a_pipe_nothing(
-    orders: Site, tmp_path: Path
-) -> None:
+async def test_progress_is_on_a_terminal_and_not_in_a_pipe(orders: Site, tmp_path: Path) -> None:
     await store_herd(orders.account, orders.stream, CLOCK.now() + FAR_NS, SCHEDULES)
     words = ("ls", orders.stream, "--count", "1", "--server", orders.url)
     async with at_a_terminal(*words, folder=tmp_path) as terminal:

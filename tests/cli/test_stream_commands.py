@@ -40,9 +40,7 @@ def write(tmp_path: Path) -> Write:
     return to_file
 
 
-async def test_a_file_creates_its_stream_then_changes_it_then_finds_it_unchanged(
-    any_prompt: tuple[Prompt, Mode], write: Write
-) -> None:
+async def test_a_file_creates_changes_or_leaves_its_stream(any_prompt: tuple[Prompt, Mode], write: Write) -> None:
     prompt, mode = any_prompt
     assert await prompt.shows("stream ls") == (
         "no stream carries schedules: `nats-scheduler stream add FILE` makes one\n"

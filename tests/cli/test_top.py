@@ -80,9 +80,7 @@ async def firing(server: EmbeddedServer) -> AsyncIterator[Account]:
         yield account
 
 
-async def test_fires_and_failures_are_shown_as_they_come_on_a_terminal_of_any_size(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_fires_and_failures_are_shown_as_they_come(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     async with firing(server) as account, top(server, tmp_path) as terminal:
         await until(terminal, r"^ALL IS WELL  1 sidecar alive$")
@@ -101,9 +99,7 @@ async def test_fires_and_failures_are_shown_as_they_come_on_a_terminal_of_any_si
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
-async def test_a_key_ends_it_and_the_terminal_is_as_before_also_while_it_is_stopped(
-    start_server: StartServer, tmp_path: Path, key: str
-) -> None:
+async def test_a_key_ends_it_and_the_terminal_is_as_before(start_server: StartServer, tmp_path: Path, key: str) -> None:
     server = await start_server(V2_11)
     async with top(server, tmp_path, "--interval", "1h") as terminal:
         before = terminal.modes()
@@ -128,9 +124,7 @@ async def test_a_key_ends_it_and_the_terminal_is_as_before_also_while_it_is_stop
         assert screen.modes == {"1049": False, "25": True, "7": True}
 
 
-async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_shown(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_a_lost_connection_and_ended_sidecars_are_shown(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     async with top(server, tmp_path) as terminal:
         await until(terminal, "^NOT WORKING  No sidecar answers")

@@ -201,7 +201,7 @@ async def test_what_is_not_answered_is_not_shown_and_not_said_to_be_well() -> No
     assert (view.answered, view.streams, view_document(view)["verdict"]) == (False, (), "bad"), "nobody says it is well"
 
 
-async def test_nothing_is_well_without_an_answer_about_health_of_the_last_two_seconds() -> None:
+async def test_nothing_is_well_without_a_fresh_answer_about_health() -> None:
     well = answers()
     well[STREAMS]["streams"] = [dict(stream("ORDERS").stream)]
     well[INSTANCES]["instances"] = [instance_document("a")]
@@ -218,7 +218,7 @@ async def test_nothing_is_well_without_an_answer_about_health_of_the_last_two_se
     assert (view.verdict.level, view.answered, view.activity) == ("bad", False, None), "the other answers are kept"
 
 
-async def test_single_streams_are_asked_for_if_there_are_several_and_one_stream_is_shown_alone() -> None:
+async def test_single_streams_are_asked_for_if_there_are_several() -> None:
     known = await knowledge_of(answers())
     further = [(question.endpoint, request.get("stream")) for question, request in known.further_questions()]
     assert further == [(ACTIVITY, "JOBS"), (ACTIVITY, "ORDERS"), (f"{HEALTH}.a", None)]

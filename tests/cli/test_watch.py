@@ -80,9 +80,7 @@ async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(pr
     assert advisory["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
 
 
-async def test_fires_of_a_native_server_are_followed_from_now_on_where_that_is_possible(
-    cli: Cli, start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_fires_of_a_native_server_are_followed(cli: Cli, start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_14)
     async with prompt_on(cli, server.url) as prompt:
         account = prompt.account
@@ -137,9 +135,7 @@ def test_what_is_repeated_is_counted_until_the_span_is_over() -> None:
     )
 
 
-def test_what_a_stranger_publishes_is_compared_too_and_takes_no_more_memory_than_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_stranger_publishes_takes_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Repetitions()
     assert [seen.is_new({"stream": [{}], "type": None}, 0) for _ in range(2)] == [True, False]
     long = {"schedule": "s" * 5_000, "seq": [7] * 5_000}

@@ -36,9 +36,7 @@ async def run_tutorial(url: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("version", "sidecar"), [(V2_10, True), (V2_11, True), (V2_14, False), (V2_15, False)])
-async def test_the_tutorial_and_the_example_run_with_a_sidecar_and_on_a_server_that_fires_by_itself(
-    start_server: StartServer, version: str, sidecar: bool
-) -> None:
+async def test_the_tutorial_and_the_example_run(start_server: StartServer, version: str, sidecar: bool) -> None:
     server = await start_server(version)
     async with sidecar_on(server.url) if sidecar else nullcontext():
         assert await run(ROOT / "docs" / "examples" / "reminders.py", server.url) == EXPECTED

@@ -71,7 +71,7 @@ async def test_a_delayed_message_arrives(world: World) -> None:
     assert fire.stored_at_ns == fired.stored_at
 
 
-async def test_a_schedule_is_read_as_it_was_stored_and_changed_only_if_it_differs(world: World) -> None:
+async def test_a_schedule_is_read_as_stored_and_changed_if_it_differs(world: World) -> None:
     schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
     with pytest.raises(TypeError, match="bytes are expected"):
         await schedules.create(subject, at(FAR), "text", target=out)  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ SPELLINGS = {
 }
 
 
-async def test_the_same_program_fires_each_kind_of_schedule_wherever_a_sidecar_runs(
+async def test_one_program_fires_each_kind_of_schedule(
     shared_server: SharedServer, stream_name: str, connect: Connect
 ) -> None:
     for version, spellings in SPELLINGS.items():

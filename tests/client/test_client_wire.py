@@ -35,7 +35,7 @@ HEADERS = HEADER_LINE + b"A: 1\r\nB: x:\xc3\xbc  y\r\nA: 2\r\na: \r\n\r\n"
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_15])
-async def test_a_header_block_arrives_byte_for_byte_but_for_blanks_before_values(
+async def test_a_header_block_arrives_byte_for_byte(
     shared_server: SharedServer, stream_name: str, connect: Connect, version: str
 ) -> None:
     """nats.java writes no blank behind the colon."""
@@ -54,7 +54,7 @@ async def test_a_header_block_arrives_byte_for_byte_but_for_blanks_before_values
 @pytest.mark.parametrize(
     "line", [b"A: 1 ", b"A:\t1", b"A: \xff", b"A: \xc2\xa01", b"A: 1\n2", b"A B: 1", b"a/b: 1", b"A"]
 )
-async def test_a_header_that_nats_py_would_change_is_refused_and_nothing_is_sent(
+async def test_a_header_that_nats_py_would_change_is_refused(
     shared_server: SharedServer, connect: Connect, line: bytes
 ) -> None:
     connection = await connect((await shared_server(V2_11)).url)
@@ -229,9 +229,7 @@ async def test_no_answer_and_no_connection_are_errors(start_server: StartServer,
         await wire.request("silent", deadline=30)
 
 
-async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_coming_back(
-    start_server: StartServer, connect: Connect
-) -> None:
+async def test_repeating_at_once_lets_the_connection_come_back(start_server: StartServer, connect: Connect) -> None:
     """Without a turn of the loop in each request nothing else would run, nats-py's own attempts to connect included."""
     server = await start_server(V2_11)
     connection = await connect(server.url, reconnect_time_wait=0.01)
@@ -259,7 +257,7 @@ authorization { users: [
 """
 
 
-async def test_a_missing_permission_is_noticed_long_before_the_end_of_the_wait(
+async def test_a_missing_permission_is_noticed_before_the_wait_ends(
     start_server: StartServer, connect: Connect
 ) -> None:
     """The wait is longer than the test may take."""

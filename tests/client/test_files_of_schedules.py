@@ -105,7 +105,7 @@ async def test_an_export_has_what_was_asked_for_and_is_applied_as_it_is(form: An
 
 
 @pytest.mark.parametrize("is_purged", [True, False])
-async def test_a_schedule_that_has_fired_is_absent_also_if_it_is_purged_after_the_plan(is_purged: bool) -> None:
+async def test_a_schedule_that_has_fired_is_absent_from_the_plan(is_purged: bool) -> None:
     world = World()
     fired = {subject: world.put(block(PAST, Nats_Schedule_X_Owner="ops"), b"", subject) for subject in ("S.a", "S.c")}
     waiting = world.put(block(PAST, Nats_Schedule_X_Owner="ops"), b"", "S.d")
@@ -153,7 +153,7 @@ async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
             await diff_text(world, **given)
 
 
-async def test_what_another_client_changes_meanwhile_is_named_and_the_others_are_done() -> None:
+async def test_what_another_client_changes_meanwhile_is_named() -> None:
     world = World()
     world.store.wire.interruptions.append(lambda: world.put(block("@daily"), b"theirs", "S.a"))
     with pytest.raises(PartlyAppliedError) as raised:

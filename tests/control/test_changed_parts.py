@@ -45,7 +45,7 @@ def parts(after: dict[str, str], body: bytes = b"tea", dialect: Dialect = ADR51,
     return found
 
 
-def test_fields_and_policies_have_their_values_and_other_headers_and_the_body_have_not() -> None:
+def test_only_fields_and_policies_have_their_values() -> None:
     after = {"Nats-Schedule": "@every 2h", "Nats-Schedule-Target": "S.out", "Nats-Schedule-TTL": "5m", "Secret": "key"}
     found = parts(after, b"milk")
     assert found == ChangedParts(

@@ -91,7 +91,7 @@ async def sequences(side: ServerSide) -> list[int]:
     return [one.sequence for one in await side.messages(side.subject())]
 
 
-async def test_what_a_stream_acknowledges_and_does_not_store_is_not_reported_as_stored(side: ServerSide) -> None:
+async def test_acknowledged_but_not_stored_is_not_reported_as_stored(side: ServerSide) -> None:
     other = await side_with(side, "interest", retention="interest")
     with pytest.raises(NotPossibleError, match="needs a consumer of its subject"):
         await add(other.store, other.stream, other.subject(), other.block(), b"")
@@ -198,7 +198,7 @@ async def test_another_message_under_the_same_sequence_is_not_deleted(side: Serv
     assert await sequences(side) == [first.sequence]
 
 
-async def test_of_a_delete_and_an_edit_at_the_same_time_neither_undoes_the_other(side: ServerSide) -> None:
+async def test_a_delete_and_an_edit_at_once_undo_nothing(side: ServerSide) -> None:
     """Either the edit is stored and stays, or the delete came first and the edit finds its schedule changed."""
     other = side.block("@every 1h")
     for _ in range(20):

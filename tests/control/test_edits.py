@@ -179,9 +179,7 @@ async def test_another_schedule_that_was_just_added_is_a_conflict(world: World) 
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 2h"
 
 
-async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition_unless_a_version_is_expected(
-    world: World,
-) -> None:
+async def test_replacing_what_is_removed_meanwhile_is_an_addition(world: World) -> None:
     """A worker that receives a fire stores the next schedule on its subject while a sidecar purges the last one."""
     fired = world.put(block())
     world.store.wire.interruptions.append(lambda: world.stream.purge(SUBJECT))
@@ -345,7 +343,7 @@ async def test_any_schedule_is_removed_with_its_older_versions() -> None:
         assert (len(world.stream), world.store.recorded) == (0, [change])
 
 
-async def test_a_dry_run_is_refused_for_a_permission_that_is_known_to_be_missing(world: World) -> None:
+async def test_a_dry_run_is_refused_for_a_missing_permission(world: World) -> None:
     store = world.store
     store.wire.forbidden |= {SUBJECT, "STREAM.PURGE.S"}
     with pytest.raises(ForbiddenError, match=f"may not publish to {SUBJECT}"):
@@ -471,7 +469,7 @@ async def test_a_schedule_that_has_ended_meanwhile_is_not_resumed(world: World) 
     assert (await world.found()).is_paused
 
 
-async def test_what_is_paused_is_not_paused_again_and_what_is_not_is_not_resumed(world: World) -> None:
+async def test_nothing_is_paused_or_resumed_twice(world: World) -> None:
     for stored in (b"", b"NATS/1.0\r\nNats-Schedule-Target: S.out\r\n\r\n"):
         if stored:
             world.put(stored)

@@ -78,7 +78,7 @@ async def test_it_is_added_too_if_the_purge_comes_between() -> None:
     assert (change.kind, change.before, change.after) == (Kind.ADDED, None, world.last().sequence)
 
 
-async def test_nothing_there_and_the_sequence_that_has_fired_are_both_as_expected() -> None:
+async def test_nothing_and_the_fired_sequence_are_both_as_expected() -> None:
     for is_there in (True, False):
         world, sequence = overdue()
         fired(world, sequence)
@@ -99,7 +99,7 @@ async def test_what_has_fired_is_not_found_to_be_changed(name: str) -> None:
     assert (list(world.stream.messages(">")), world.store.recorded) == (before, [])
 
 
-async def test_a_removal_says_that_the_fire_was_stored_in_the_moment_before_it() -> None:
+async def test_a_removal_says_that_it_fired_just_before() -> None:
     world, sequence = overdue()
     world.store.wire.interruptions.append(partial(fired, world, sequence))
     with pytest.raises(NotFoundError, match="has fired"):
@@ -109,7 +109,7 @@ async def test_a_removal_says_that_the_fire_was_stored_in_the_moment_before_it()
     assert (await remove(world.store, "S", SUBJECT)).kind is Kind.REMOVED, "it was in time"
 
 
-async def test_a_schedule_with_a_limit_has_ended_with_its_last_fire_and_not_before() -> None:
+async def test_a_limited_schedule_ends_with_its_last_fire() -> None:
     last = instant("2026-11-20T12:00:04Z")
     for following, is_free in ((format_rfc3339(last), False), ("purge", True)):
         world, sequence = overdue("@every 2s", more={"Nats_Schedule_X_Limit": "2"})
@@ -144,7 +144,7 @@ async def test_a_fire_is_found_although_the_time_that_is_known_here_is_behind() 
         await remove(world.store, "S", SUBJECT)
 
 
-async def test_it_is_found_below_the_fires_of_others_on_the_same_target_as_far_as_is_read() -> None:
+async def test_its_fire_is_found_below_the_fires_of_others() -> None:
     for others, is_found in ((MAX_READ_FOR_END - 1, True), (MAX_READ_FOR_END, False)):
         world, sequence = overdue()
         fired(world, sequence)
@@ -191,7 +191,7 @@ async def test_a_schedule_whose_time_is_to_come_is_looked_for_nowhere() -> None:
         await added(world)
 
 
-async def test_what_is_still_to_fire_is_not_waited_for_where_fires_are_consumed() -> None:
+async def test_what_is_still_to_fire_is_not_waited_for() -> None:
     limited = {"Nats_Schedule_X_Limit": "20"}
     for pattern, seconds, more in ((ONCE, 9.5, {}), ("@every 2s", 10, {}), ("@every 2s", 10, limited)):
         world, _sequence = overdue(pattern, seconds=seconds, more=more, retention="workqueue")
@@ -212,7 +212,7 @@ async def test_what_was_stored_on_its_target_before_it_is_not_read() -> None:
     assert world.store.wire.waits == [], "all that may be its fire was read"
 
 
-async def test_a_paused_schedule_and_one_that_the_server_fires_are_what_they_say() -> None:
+async def test_paused_and_native_schedules_are_what_they_say() -> None:
     world, _sequence = overdue(seconds=0)
     await pause(world.store, "S", SUBJECT)
     paused = world.last().sequence
@@ -247,7 +247,7 @@ async def test_where_its_fire_may_be_gone_the_purge_is_waited_for(how: str) -> N
     assert world.store.wire.waits == list(SETTLING_WAITS_SECONDS[:2])
 
 
-async def test_where_the_stream_of_its_target_cannot_be_read_the_purge_is_waited_for() -> None:
+async def test_an_unreadable_target_stream_means_waiting_for_the_purge() -> None:
     world = World()
     world.put(block(ONCE, "X-").replace(b"X-Nats-Schedule-Target: S.out", b"X-Nats-Schedule-X-Target: jobs.run"))
     world.after(10)
@@ -264,7 +264,7 @@ async def test_what_is_not_purged_in_time_counts_as_unfired(how: str) -> None:
     assert world.store.wire.waits == list(SETTLING_WAITS_SECONDS)
 
 
-async def test_what_is_long_overdue_is_not_waited_for_when_it_is_changed_or_replaced() -> None:
+async def test_what_is_long_overdue_is_not_waited_for() -> None:
     for late, waits in ((0, len(SETTLING_WAITS_SECONDS)), (SETTLING_LIMIT_NS / SECOND + 1, 0)):
         world, _sequence = overdue(seconds=10 + late, retention="workqueue")
         assert (await remove(world.store, "S", SUBJECT)).kind is Kind.REMOVED
@@ -274,7 +274,7 @@ async def test_what_is_long_overdue_is_not_waited_for_when_it_is_changed_or_repl
         assert len(world.store.wire.waits) == waits
 
 
-async def test_a_read_that_fails_after_a_removal_does_not_say_that_nothing_was_done() -> None:
+async def test_a_failed_read_after_a_removal_says_it_is_removed() -> None:
     world, _sequence = overdue()
     world.store.wire.read_faults.extend([None, None, None, Fault.NO_ANSWER])
     with pytest.raises(SchedulerError, match="it is removed"):

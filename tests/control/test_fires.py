@@ -193,7 +193,7 @@ def hours(change: Change) -> list[float]:
     return [(time - NOON) / HOUR for time in change.fires]
 
 
-async def test_fires_that_the_sidecar_left_out_are_stored_with_their_own_identity(world: World) -> None:
+async def test_left_out_fires_are_stored_with_their_own_identity(world: World) -> None:
     sequence = hourly(world)
     world.after(4.5 * 3600)
     own_fire(world, sequence, NOON + 4 * HOUR)  # a make-up fire for those before
@@ -247,7 +247,7 @@ async def test_a_fire_within_its_grace_is_not_settled(world: World) -> None:
     assert hours(await filled(world, NOON, world.time)) == [1, 2, 3]
 
 
-async def test_where_the_server_fires_only_what_lies_before_its_last_fire_is_settled() -> None:
+async def test_a_server_has_settled_what_lies_before_its_last_fire() -> None:
     world = World(is_native=True)
     hourly(world)
     world.after(1 * 3600 + 1)
@@ -274,7 +274,7 @@ async def test_what_was_missed_while_paused_can_be_filled_in(world: World) -> No
     assert (await filled(world, NOON, world.time)).kind is Kind.UNCHANGED
 
 
-async def test_times_before_the_schedule_was_stored_are_its_own_only_with_an_anchor(world: World) -> None:
+async def test_earlier_times_are_its_own_only_with_an_anchor(world: World) -> None:
     world.after(6 * 3600)
     world.put(block("0 0 * * * *"))
     world.after(1.5 * 3600)
@@ -379,7 +379,7 @@ def shown(kept: StoredRange, *, ttl: str = "", rollup: bool = False, **config: A
     return known_from({"name": "S", **config}, Terms(ADR51, "S.out", None, ttl, rollup), kept, NOW)
 
 
-def test_fires_that_are_removed_once_they_are_consumed_or_rolled_up_are_not_known() -> None:
+def test_consumed_or_rolled_up_fires_are_not_known() -> None:
     assert shown(StoredRange(1, OLD), retention="workqueue") is None
     assert shown(StoredRange(1, OLD), retention="interest") is None
     assert shown(StoredRange(1, OLD), rollup=True) is None
@@ -405,7 +405,7 @@ def past_fire(time: int | None, *, sequence: int | None = 5, stored_at: int = NO
     return PastFire("S.s", sequence, "S.out", 9, time, stored_at, None, sequence is None, was_requested=requested)
 
 
-def test_all_versions_count_as_stored_and_only_this_one_as_fired_by_itself() -> None:
+def test_all_versions_count_as_stored() -> None:
     fires = [past_fire(10), past_fire(30, sequence=4), past_fire(20, requested=True), past_fire(99)]
     assert stored_fires(fires, 5, 10, 30, EVER) == stored_fires([*fires, past_fire(5)], 5, 10, 30, EVER)
     found = stored_fires(fires, 5, 10, 30, EVER)

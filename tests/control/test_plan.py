@@ -96,7 +96,7 @@ async def test_a_change_shows_each_header_before_and_after() -> None:
 # -- fire times ------------------------------------------------------------------------------------------------------
 
 
-async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid(world: World) -> None:
+async def test_another_body_or_other_words_keep_the_grid(world: World) -> None:
     await applied(world, declared())
     before = await world.found()
     for content, body in ((HOURLY, b"other"), (HOURLY, b"third"), (hourly(pattern="@every 60m"), b"third")):
@@ -138,7 +138,7 @@ async def test_an_end_does_not_count_where_the_server_itself_fires() -> None:
     assert actions(await planned(world, end)) == [(Action.ADD, SUBJECT)]
 
 
-async def test_what_is_stored_and_rejected_is_a_fault_also_if_the_file_says_the_same(world: World) -> None:
+async def test_what_is_stored_and_rejected_is_a_fault(world: World) -> None:
     world.put(block("@often"))
     [fault] = (await planned(world, declared(hourly(pattern="@often")))).faults
     assert fault.code == 10189
@@ -181,7 +181,7 @@ async def test_what_is_applied_with_an_owner_carries_its_label(world: World) -> 
     assert (await world.found()).owner == "billing"
 
 
-async def test_only_the_owners_own_schedules_are_removed_and_only_if_asked_for(world: World) -> None:
+async def test_only_the_owners_own_schedules_are_pruned(world: World) -> None:
     for name, owner in (("a", "billing"), ("b", "ops"), ("c", "billing")):
         world.put(block(Nats_Schedule_X_Owner=owner), subject=f"S.{name}")
     world.put(block(), subject="S.d")

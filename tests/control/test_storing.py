@@ -114,7 +114,7 @@ async def test_a_schedule_that_is_removed_meanwhile_is_a_conflict() -> None:
         assert world.store.recorded == []
 
 
-async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_client() -> None:
+async def test_a_leader_without_the_schedule_is_no_other_client() -> None:
     for operation in UNLIKE_REMOVAL:
         world = World()
         world.put(block())
@@ -155,7 +155,7 @@ async def test_a_removal_whose_answer_is_lost_is_done() -> None:
         assert world.stream.last(SUBJECT) is None
 
 
-async def test_after_an_answer_that_was_lost_no_error_says_that_nothing_was_done() -> None:
+async def test_after_a_lost_answer_no_error_says_nothing_was_done() -> None:
     for (operation, more), fault, is_read in product(OPERATIONS.items(), REFUSALS, (True, False)):
         world = World()
         world.put(block())
@@ -168,7 +168,7 @@ async def test_after_an_answer_that_was_lost_no_error_says_that_nothing_was_done
             await operation(world.store, "S", SUBJECT, *more)
 
 
-async def test_what_an_interest_stream_does_not_store_is_not_reported_as_stored() -> None:
+async def test_an_interest_stream_stores_nothing_without_a_consumer() -> None:
     world = World(retention="interest")
     with pytest.raises(NotPossibleError, match="needs a consumer"):
         await add(world.store, "S", SUBJECT, block(), b"")

@@ -17,7 +17,7 @@ def stored(block: bytes, body: bytes = b"b") -> StoredMessage:
     return StoredMessage("s", 1, 0, block, body)
 
 
-def test_two_messages_say_the_same_but_for_the_order_of_headers_and_what_concerns_a_publish() -> None:
+def test_order_and_publish_headers_make_no_difference() -> None:
     one = block_of(("A", "1"))
     assert is_same(stored(block_of(("A", "1"), ("B", "2"))), block_of(("B", "2"), ("A", "1")), b"b")
     assert not is_same(stored(block_of(("A", "1"), ("A", "2"))), block_of(("A", "2"), ("A", "1")), b"b")

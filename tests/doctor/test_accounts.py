@@ -133,7 +133,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("mode", "is_listed"), CASES)
-async def test_the_permissions_of_the_documents_are_enough_and_each_that_is_missing_is_named(
+async def test_each_missing_permission_is_named_and_no_other(
     start_server: StartServer, mode: str, is_listed: bool
 ) -> None:
     more = ["$SYS.REQ.USER.INFO"] if is_listed else []

@@ -30,7 +30,7 @@ def stream(name: str, mode: Mode | None, **config: str) -> StreamFacts:
     return StreamFacts(StreamState({"name": name, "subjects": [f"{name}.>"], **config}, "", 1, 0), mode)
 
 
-def test_what_is_needed_depends_on_who_fires_a_stream_and_on_its_retention() -> None:
+def test_needs_depend_on_who_fires_and_on_retention() -> None:
     emulated = needs_of(PLACE, V2_11, [stream("A", Mode.EMULATED), stream("B", None)])
     native = needs_of(PLACE, V2_14, [stream("A", Mode.NATIVE)])
     update, purge = "$JS.API.STREAM.UPDATE.A", "$JS.API.STREAM.PURGE.A"

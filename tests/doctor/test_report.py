@@ -35,7 +35,7 @@ PAGE = ROOT / "docs" / "operating" / "doctor.md"
 HEADINGS = {"Errors": Severity.ERROR, "Warnings": Severity.WARNING, "Notes": Severity.NOTE}
 
 
-def test_each_code_has_its_heading_under_its_severity_and_no_other_has_one() -> None:
+def test_each_code_has_its_heading_and_no_other_has_one() -> None:
     above, described = "", []
     for mark, text in re.findall(r"^(##+) (.+)$", PAGE.read_text("utf-8"), re.M):
         above = text if mark == "##" else above

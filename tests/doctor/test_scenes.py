@@ -74,7 +74,7 @@ TAKES = (Code.CONSUMER_TAKES_SCHEDULES, Code.COPIES_REMOVE_SCHEDULES, Code.COPIE
 
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
 @pytest.mark.parametrize("retention", ["workqueue", "interest", "limits"])
-async def test_schedules_on_a_subject_of_their_own_are_taken_by_nobody_who_receives_the_other_one(
+async def test_schedules_on_their_own_subject_are_taken_by_nobody(
     shared_server: SharedServer, stream_name: str, retention: str, version: str
 ) -> None:
     """The usual layout: one subject for messages, one for schedules, a filter on the first one."""
@@ -97,7 +97,7 @@ async def test_schedules_on_a_subject_of_their_own_are_taken_by_nobody_who_recei
         assert await taken() == set()
 
 
-async def test_a_consumer_of_one_of_the_subjects_of_a_work_queue_takes_schedules_only_if_some_are_there(
+async def test_a_consumer_takes_schedules_only_if_some_are_there(
     shared_server: SharedServer, stream_name: str, account: Account
 ) -> None:
     name = stream_name
@@ -136,7 +136,7 @@ async def test_what_is_not_read_because_there_is_too_much_is_noted(
 
 
 @pytest.mark.parametrize("kind", ["mirror", "sources"])
-async def test_a_copy_of_a_work_queue_is_reported_for_the_releases_that_empty_it(
+async def test_a_copy_of_a_queue_is_reported_where_it_empties_it(
     shared_server: SharedServer, stream_name: str, kind: str
 ) -> None:
     server = await shared_server(V2_14)
@@ -151,7 +151,7 @@ async def test_a_copy_of_a_work_queue_is_reported_for_the_releases_that_empty_it
 
 
 @pytest.mark.parametrize("version", [V2_14, V2_15])
-async def test_a_copy_of_a_work_queue_removes_nothing_that_its_filter_leaves_out(
+async def test_a_copy_of_a_queue_removes_only_what_it_filters(
     shared_server: SharedServer, stream_name: str, version: str
 ) -> None:
     """A server that fails this has the defect: its release belongs into `Capabilities.empties_queues`."""
@@ -172,9 +172,7 @@ async def test_a_copy_of_a_work_queue_removes_nothing_that_its_filter_leaves_out
         assert kept == [f"{stream_name}.{rest}" for rest in ("s", "a", "b")]
 
 
-async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
-    shared_server: SharedServer, stream_name: str
-) -> None:
+async def test_a_silent_schedule_is_found_from_its_fires(shared_server: SharedServer, stream_name: str) -> None:
     server = await shared_server(V2_15)
     async with account_on(server.url) as account:
         await account.create(stream_name, allow_msg_ttl=True)
@@ -210,9 +208,7 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
         assert await silent(4.1, max_age=3 * HOUR) == []
 
 
-async def test_an_order_that_a_plain_message_ends_where_the_server_fires_is_found(
-    shared_server: SharedServer, stream_name: str
-) -> None:
+async def test_an_order_that_a_plain_message_ended_is_found(shared_server: SharedServer, stream_name: str) -> None:
     server = await shared_server(V2_15)
     async with account_on(server.url) as account:
         await account.create(stream_name)

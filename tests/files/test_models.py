@@ -78,7 +78,7 @@ def test_the_schema_is_one_and_may_be_named_in_a_document() -> None:
     assert accepted(document)
 
 
-def test_the_schema_has_every_policy_and_describes_every_key_of_a_schedule() -> None:
+def test_the_schema_has_every_policy_and_key() -> None:
     definitions = files_schema()["$defs"]
     assert set(definitions["PoliciesModel"]["properties"]) == {policy_key(name) for name in POLICY_NAMES}
     described = definitions["ScheduleModel"]["properties"]

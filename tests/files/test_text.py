@@ -43,7 +43,7 @@ def only(text: str) -> Any:
 
 @settings(max_examples=draws(60))
 @given(maps)
-def test_what_is_written_is_read_as_the_same_value_also_by_another_reader_of_yaml(value: dict[str, Any]) -> None:
+def test_what_is_written_is_read_as_the_same_value(value: dict[str, Any]) -> None:
     text = yaml_of(value)
     assert only(text) == value, text
     assert only(json.dumps(value)) == value
@@ -100,7 +100,7 @@ def test_a_few_aliases_cannot_stand_for_billions_of_values() -> None:
         read_documents(f"a0: &a0 [1]\n{levels}")
 
 
-def test_a_value_has_its_line_in_yaml_and_in_json_or_that_of_the_nearest_part_around_it() -> None:
+def test_a_value_has_its_line_in_yaml_and_in_json() -> None:
     for text in ("a:\n  - b: 1\n    c: 2\n", '{"a": [\n {"b": 1,\n "c": 2}]}'):
         [document] = read_documents(text)
         lines = [document.line(path) for path in ((), ("a", 0), ("a", 0, "c"), ("a", 0, "nothing"), ("a", 7))]

@@ -84,7 +84,7 @@ class DeadNodes(Connection):
         return Reply(b"", json.dumps(page).encode())
 
 
-async def test_a_stream_without_a_leader_is_passed_and_no_other_is_listed_twice() -> None:
+async def test_a_stream_without_a_leader_is_passed_over() -> None:
     connection = DeadNodes()
     listed = [info["config"]["name"] async for info in JetStreamApi(connection).streams()]
     assert (listed, connection.offsets) == (["A", "C", "D"], [0, 2])
@@ -108,7 +108,7 @@ async def test_what_another_sidecar_asks_for_is_told_from_what_a_user_does(
     assert [(request.stream, request.by_sidecar) for request in requests] == [(stream_name, False), (stream_name, True)]
 
 
-def test_only_an_answer_that_names_the_stream_and_a_sequence_says_that_something_is_stored() -> None:
+def test_only_stream_and_sequence_say_that_it_is_stored() -> None:
     assert stored_sequence(Reply(b"", b'{"stream":"S", "seq":7}'), "S", "put") == 7
     assert stored_sequence(Reply(b"", b'{"stream":"S", "seq":7,"duplicate": true}'), "S", "put") == 7
     for unreadable in (

@@ -44,7 +44,7 @@ def test_all_advisories_are_one_permission() -> None:
     assert Denial(False, "nats_scheduler.advisory.x.S").permission.subject == "nats_scheduler.advisory.x.S"
 
 
-def test_subjects_of_the_micro_service_and_inboxes_of_those_who_ask_are_one_permission_each() -> None:
+def test_service_subjects_and_inboxes_are_one_permission_each() -> None:
     subscribed = {Denial(False, f"nats_scheduler.v1.{name}").permission for name in ("health.get", "check", "a.b.c")}
     assert subscribed == {Denial(False, "nats_scheduler.v1.>")}
     assert Denial(False, "nats_scheduler.control.v1.a.b").permission == Denial(False, "nats_scheduler.control.v1.>")

@@ -26,7 +26,7 @@ def bodies_of(config: dict[str, Any], *, are_wanted: bool | None = None) -> Foll
         ({}, True, True),
     ],
 )
-def test_bodies_come_where_a_replaced_message_is_gone_at_once_or_the_owner_wants_them(
+def test_bodies_come_where_a_replaced_message_is_gone(
     config: dict[str, Any], are_wanted: bool | None, expected: bool
 ) -> None:
     bodies = bodies_of(config, are_wanted=are_wanted)

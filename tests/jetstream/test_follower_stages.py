@@ -54,7 +54,7 @@ def test_what_the_table_does_not_have_raises_and_changes_nothing(module: ModuleT
 
 
 @BOTH
-def test_whatever_happens_in_whatever_order_the_stage_is_that_of_the_table(module: ModuleType) -> None:
+def test_in_any_order_the_stage_is_that_of_the_table(module: ModuleType) -> None:
     rng, stages = generator("the stages of a follower"), module.FollowerStages()
     seen = set()
     for _ in range(STEPS * draws(1)):
@@ -73,7 +73,7 @@ def reached(begin: FollowerStage, events: Iterable[FollowerEvent] = FollowerEven
     return found
 
 
-def test_each_stage_is_reached_from_the_first_one_and_leads_back_to_reading() -> None:
+def test_each_stage_is_reached_and_leads_back_to_reading() -> None:
     assert reached(FollowerStage.IDLE) == set(FollowerStage)
     goes_on = set(FollowerEvent) - {FollowerEvent.ENDED, FollowerEvent.LIMITED}
     for stage in set(FollowerStage) - {FollowerStage.LOOKED_UP}:

@@ -135,7 +135,7 @@ async def test_what_is_acknowledged_again_is_passed_over() -> None:
     assert course.received == [PublishConcluded(fires[0], Stored(101)), FiresStored(fires[1:], [102, 103])]
 
 
-async def test_what_is_not_acknowledged_in_time_is_unknown_and_a_late_word_is_passed_over() -> None:
+async def test_what_is_not_acknowledged_in_time_is_unknown() -> None:
     course = Course(ack_timeout=0.1)
     first = course.publish(3)
     course.wire.acknowledge(2, at_once=True)
@@ -148,7 +148,7 @@ async def test_what_is_not_acknowledged_in_time_is_unknown_and_a_late_word_is_pa
     assert course.acknowledged == [102, 101, 104, 103, 105], "where they are stored is known all the same"
 
 
-async def test_what_does_not_fit_into_the_window_follows_when_there_is_room_again() -> None:
+async def test_what_does_not_fit_into_the_window_follows_later() -> None:
     course = Course(window=2, ack_timeout=0.1)
     fires = course.publish(5)
     assert (len(course.wire.written), course.publisher.in_flight) == (1, 2)
@@ -202,7 +202,7 @@ async def test_who_sees_one_reply_subject_can_answer_no_other_fire() -> None:
     assert (course.received, course.acknowledged, course.publisher.in_flight) == ([], [], 50)
 
 
-async def test_an_answer_that_is_repeated_with_another_sequence_says_nothing_of_what_is_stored() -> None:
+async def test_a_repeated_answer_with_another_sequence_says_nothing() -> None:
     course = Course()
     course.publish(2)
     course.wire.acknowledge(1, at_once=True)

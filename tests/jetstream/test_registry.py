@@ -56,7 +56,7 @@ async def stored(account: Account, registry: Registry, key: str) -> bytes | None
     return None if message is None else message.body
 
 
-def test_a_value_that_was_marked_is_read_as_it_was_and_so_is_one_of_the_version_before() -> None:
+def test_a_marked_value_and_an_older_one_are_read() -> None:
     value = {"created": "then", "owner": ""}
     for key in KEYS:
         assert marked(key, value) == {FORMAT: FORMATS[key.partition(".")[0]], **value}
@@ -75,9 +75,7 @@ def test_a_value_of_an_unknown_format_is_refused_with_a_sentence() -> None:
             assert str(number)[:80] in said
 
 
-async def test_each_way_to_write_adds_the_number_and_each_way_to_read_removes_it(
-    account: Account, registry: Registry
-) -> None:
+async def test_writing_adds_the_number_and_reading_removes_it(account: Account, registry: Registry) -> None:
     async def is_stored(key: str) -> None:
         assert json.loads(await stored(account, registry, key) or b"") == {FORMAT: 1, "a": 1}
         assert await registry.get(key) == {"a": 1}
@@ -131,9 +129,7 @@ async def test_followers_receive_why_a_value_cannot_be_read(account: Account, re
     assert isinstance(unreadable, UnknownFormatError)
 
 
-async def test_what_a_client_has_the_server_send_into_the_bucket_counts_as_no_value(
-    account: Account, registry: Registry
-) -> None:
+async def test_what_a_client_has_sent_into_the_bucket_is_no_value(account: Account, registry: Registry) -> None:
     """The server does not check where its answers go, so a permission for the bucket does not keep them out."""
     broken: list[str] = []
     registry.broken = lambda key, _reason: broken.append(key)
@@ -152,7 +148,7 @@ async def test_what_a_client_has_the_server_send_into_the_bucket_counts_as_no_va
 
 
 @pytest.mark.parametrize("key", ENTRY_FORMATS)
-async def test_of_a_shared_value_each_entry_has_a_number_and_those_of_newer_instances_stay(
+async def test_entries_of_newer_instances_stay_in_a_shared_value(
     account: Account, registry: Registry, key: str
 ) -> None:
     newer = {FORMAT: 2, "streams": ["another form"]}
@@ -174,9 +170,7 @@ async def test_of_two_writes_in_place_of_one_revision_one_is_stored(registry: Re
     assert await registry.revised("owner") == ({"by": "a"}, first)
 
 
-async def test_a_write_that_came_second_is_no_error_whatever_its_code_and_any_other_refusal_is_one(
-    account: Account, stream_name: str
-) -> None:
+async def test_a_write_that_came_second_is_no_error(account: Account, stream_name: str) -> None:
     registry = Registry(account.connection, account.api, stream_name)
 
     def refuse(key: str, code: int) -> None:
@@ -207,7 +201,7 @@ def test_failures_of_a_newer_instance_are_not_read_as_something_else() -> None:
 KEY = "emulated.S"
 
 
-def test_a_record_that_cannot_be_read_ends_ownership_is_not_changed_and_is_claimed_once_it_can_be() -> None:
+def test_a_record_that_cannot_be_read_ends_ownership() -> None:
     owners = Owners("me", frozenset({KEY}))
     owners.received("me", [KEY], 0, 0)
     owners.recorded(KEY, Record("me", revision=1))

@@ -112,7 +112,7 @@ async def test_who_asks_while_work_is_being_ended_begins_it_again() -> None:
     assert await second == works.begun
 
 
-async def test_work_goes_on_without_those_whose_patience_ended_until_it_is_closed() -> None:
+async def test_work_goes_on_without_those_who_gave_up() -> None:
     works = Works(kept_seconds=10.0)
     with pytest.raises(UnfinishedError):
         await works.flight.get(works.do, patience=0)
@@ -150,7 +150,7 @@ async def test_who_names_an_instant_gets_a_result_of_work_that_began_after_it() 
     assert await works.ask(since=1.0) == 3
 
 
-async def test_what_was_begun_before_it_expired_is_given_to_nobody_who_asks_later() -> None:
+async def test_expired_work_is_given_to_nobody_who_asks_later() -> None:
     works = Works(kept_seconds=10.0)
     works.end()
     assert await works.ask() == 1
@@ -166,7 +166,7 @@ async def test_what_was_begun_before_it_expired_is_given_to_nobody_who_asks_late
     assert await works.ask() == 3
 
 
-async def test_works_for_different_keys_are_kept_up_to_a_number_and_what_runs_is_not_dropped() -> None:
+async def test_running_work_of_a_key_is_not_dropped() -> None:
     works, flights = Works(kept_seconds=10.0), SingleFlights[int](2)
     first = asyncio.create_task(flights.of("a").get(works.do))
     await turns()

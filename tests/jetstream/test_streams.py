@@ -84,7 +84,7 @@ def test_a_difference_that_no_server_makes_by_itself_is_one() -> None:
             assert not is_in_force({**ASKED, **change}, KEPT, closely=closely, echoed=False), (change, closely)
 
 
-def test_a_newer_flag_and_what_is_switched_off_are_awaited_closely_and_then_taken_for_unknown_or_kept_on() -> None:
+def test_a_newer_flag_is_awaited_closely_and_then_unknown() -> None:
     for change in ({"allow_msg_ttl": True}, {"allow_direct": False}):
         assert not is_in_force({**ASKED, **change}, KEPT, closely=True, echoed=False)
         assert is_in_force({**ASKED, **change}, KEPT, closely=False, echoed=False)
@@ -213,7 +213,7 @@ async def test_a_stream_that_comes_back_from_a_backup_is_flagged_as_it_was(flagg
         assert (known["created"], "deleted" in known) == (state.created, False)
 
 
-async def test_an_entry_that_is_not_of_our_making_says_only_that_there_is_a_flag(flagging: Flagging) -> None:
+async def test_an_entry_of_others_says_only_that_there_is_a_flag(flagging: Flagging) -> None:
     await flagging.registry.open()
     values: list[dict[str, object]] = [{}, {"created": 7}, {"created": None, "since": "never"}]
     for value in values:

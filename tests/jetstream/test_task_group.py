@@ -24,7 +24,7 @@ async def fails_when_cancelled() -> None:
 
 
 @pytest.mark.parametrize("waits_inside", [True, False])
-async def test_a_worker_that_retries_ends_when_it_is_cancelled_although_its_children_fail(waits_inside: bool) -> None:
+async def test_a_cancelled_worker_ends_although_its_children_fail(waits_inside: bool) -> None:
     """It waits inside of its group, or only for its end."""
     attempts, began = 0, asyncio.Event()
 
@@ -84,7 +84,7 @@ async def test_a_cancellation_before_the_group_does_not_count() -> None:
     assert await task == [LOST]
 
 
-async def test_a_group_that_is_cancelled_cancels_its_children_and_ends_cancelled() -> None:
+async def test_a_cancelled_group_cancels_its_children() -> None:
     ended: list[str] = []
     began = asyncio.Event()
 

@@ -120,7 +120,7 @@ async def test_an_acknowledgement_says_what_it_says_in_json() -> None:
         await assert_read_alike(wire, pieces)
 
 
-async def test_what_servers_write_is_understood_at_once_whatever_the_name_of_the_stream() -> None:
+async def test_what_servers_write_is_understood_at_once() -> None:
     reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM * 4))
     outcomes = [outcome for token, outcome in reader.read if token != b"9.99"]
     assert outcomes == [Stored(7), Stored(7), Stored(7), None, Stored(7, duplicate=True)] * 4
@@ -153,7 +153,7 @@ async def test_an_acknowledgement_is_read_alike_whatever_stands_in_it(
     await assert_read_alike(wire_of(*[body] * 20), stream=stream)
 
 
-def test_an_identity_in_process_is_an_unknown_outcome_and_what_only_resembles_it_is_no_answer() -> None:
+def test_an_identity_in_process_is_an_unknown_outcome() -> None:
     for said in (
         b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"},"stream":"S"}',
         b'{"stream":"S", "seq":0,"duplicate": true}',  # as 2.10 says it
@@ -183,7 +183,7 @@ def read_purges(bodies: list[bytes], keys: dict[bytes, bytes]) -> list[bytes]:
     return [number for _key, numbers, _counts in groups for number in numbers]
 
 
-def test_answers_to_purges_are_read_at_once_up_to_the_first_that_says_anything_else() -> None:
+def test_answers_to_purges_are_read_at_once_up_to_another() -> None:
     keys = {b"0": b"", b"1": b""}
     usual = [DONE % count for count in (0, 1, 70)]
     assert read_purges([*usual, *usual], keys) == [b"0", b"1", b"2"]  # a pong and a refusal lie between
@@ -300,7 +300,7 @@ async def test_frames_of_a_consumer_are_the_same_at_once_or_one_by_one() -> None
             assert odds or (len(fast.received), fast.taken_at_once > 300) == (399, True)
 
 
-def test_a_gap_another_frame_or_the_end_of_what_was_read_ends_what_is_taken() -> None:
+def test_a_gap_or_another_frame_ends_what_is_taken() -> None:
     rng = generator("a gap")
     first, *rest = [usual(rng, number) for number in range(1, 100)]
     for other in (
@@ -318,7 +318,7 @@ def test_a_gap_another_frame_or_the_end_of_what_was_read_ends_what_is_taken() ->
         assert ConsumerFrames(SID, STREAM, CONSUMER).read(first[:end], 0, 0) is None
 
 
-async def test_blocks_that_look_like_two_are_read_once_and_those_before_them_at_once() -> None:
+async def test_blocks_that_look_like_two_are_read_once() -> None:
     """The plain path does not have the rest parsed again and again: it takes about a hundredth of what is allowed."""
     rng, odd_block = generator("blocks that look like two"), b"NATS/1.0\r\nA: 1\r\n\r\n\r\n"
     many = [usual(rng, number) for number in range(1, 4_000)]
@@ -359,7 +359,7 @@ async def test_a_frame_asks_one_reader_and_a_chunk_calls_who_asked_for_it() -> N
     assert called == [7, 900], "once, and not after what concerns nobody"
 
 
-async def test_a_subscription_that_was_ended_takes_nothing_out_of_what_was_read() -> None:
+async def test_an_ended_subscription_takes_nothing_any_more() -> None:
     client, asked = WireClient(), list[int]()
     sid = client.add_sink("s", lambda *_: None)
 
@@ -466,7 +466,7 @@ async def test_what_comes_behind_a_control_line_waits_for_it() -> None:
         await eventually(lambda: notes.finished + notes.taken == [LINE, b"behind it"])
 
 
-async def test_the_end_of_the_connection_comes_after_the_control_line_before_it() -> None:
+async def test_the_end_comes_after_the_control_line_before_it() -> None:
     notes = Notes()
     notes.go_on.clear()
     async with reading(notes) as (server, task):

@@ -183,7 +183,7 @@ def counted(lateness: list[int]) -> Minute:
     return Minute(0, len(lateness), 0, 0, 0, tuple(counts), max(lateness, default=0))
 
 
-def test_a_quantile_lies_in_the_bucket_of_the_fire_with_that_rank_and_a_sum_is_of_all_fires() -> None:
+def test_a_quantile_lies_in_the_bucket_of_its_rank() -> None:
     random = generator("quantiles of lateness")
     for _ in range(draws(30)):
         lateness = sorted(some_lateness(random) for _ in range(random.randrange(1, 300)))

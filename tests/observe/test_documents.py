@@ -113,7 +113,7 @@ def test_schedules_are_what_their_schema_says() -> None:
     }
 
 
-def test_what_is_rejected_or_misnamed_and_counts_are_what_their_schemas_say() -> None:
+def test_rejected_misnamed_and_counts_fit_their_schemas() -> None:
     view = stored(schedule("@often", 1, "s.1"), message_on("s.2", 2, **{"Nats-Schedul": "@daily"})).view
     (rejected,) = done(view.rejected_page(ALL, 9, "")).messages
     (noted,) = done(view.misnamed_page(ALL, 9, "")).messages
@@ -146,7 +146,7 @@ def test_each_document_has_a_json_schema_in_which_every_key_is_required() -> Non
         assert sorted(schema["required"]) == sorted(schema["properties"]), one
 
 
-def test_the_answer_about_a_pattern_is_one_document_whatever_the_pattern_is() -> None:
+def test_the_answer_about_any_pattern_is_one_document() -> None:
     said = {}
     for text, zone in (
         ("0 30 2 * * *", "Europe/Berlin"),

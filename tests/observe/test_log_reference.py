@@ -21,13 +21,13 @@ from tests.observe.log_reference import described_events, described_fields
 
 
 @pytest.mark.slow
-def test_the_reference_describes_every_event_that_the_code_can_write_and_no_other() -> None:
+def test_the_reference_has_every_event_and_no_other() -> None:
     assert sorted(described_events()) == sorted(source.log_events())
     assert sorted(KINDS) == sorted(source.advisories())
 
 
 @pytest.mark.slow
-def test_the_fields_that_are_written_are_described_and_no_field_is_that_nothing_can_write() -> None:
+def test_the_reference_has_every_field_and_no_other() -> None:
     described = {name: set(row.fields) for name, row in described_events().items()}
     published = {kind: set(about.keys) | IN_EACH for kind, about in KINDS.items()}
     for said, written in ((described, source.log_events()), (published, source.advisories())):
@@ -51,12 +51,12 @@ def test_each_field_is_explained_once_and_no_other_is() -> None:
     assert sorted(described_fields()) == sorted({field for row in described_events().values() for field in row.fields})
 
 
-def test_the_page_of_advisories_says_what_the_table_says_and_each_has_a_line_of_its_name_in_the_log() -> None:
+def test_the_page_of_advisories_says_what_the_table_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page_with(derived_part()), "python -m tests.observe.advisory_reference"
     assert set(KINDS) - {SCHEDULE_CHANGED} <= set(described_events())
 
 
-def test_the_schema_tells_the_kinds_apart_by_their_type_and_requires_every_key() -> None:
+def test_the_schema_tells_the_kinds_apart() -> None:
     schema = advisories_schema()
     Draft202012Validator.check_schema(schema)
     assert sorted(schema["discriminator"]["mapping"]) == sorted(f"{ADVISORY_TYPE}.{kind}" for kind in KINDS)
@@ -72,7 +72,7 @@ def test_a_json_line_has_its_event_level_and_time_beside_the_fields(capsys: pyte
     assert line == {"event": "can_serve_again", "level": "info", "stream": "S", "timestamp": line["timestamp"]}
 
 
-def test_what_is_configured_later_changes_nothing_for_who_writes_already(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_later_configuration_changes_no_logger(capsys: pytest.CaptureFixture[str]) -> None:
     """A command that runs in the process of a sidecar, as in tests, does not get the lines of the sidecar."""
     configure_logging("text", "info")
     before = logger()

@@ -42,7 +42,7 @@ def lines_of(body: bytes, most: int = MAX_LINES) -> BodyLines:
     return body_lines(content(body), most)
 
 
-def test_a_document_has_all_headers_and_says_which_of_them_are_in_a_fire() -> None:
+def test_a_document_says_which_headers_are_in_a_fire() -> None:
     document = content(b"tea", {"Kind": "order", "Nats-TTL": "1h"})
     assert (document["subject"], document["sequence"], document["stored"]) == ("S.s", 7, "1970-01-01T00:00:00Z")
     assert (document["body"], document["body_bytes"], document["body_complete"]) == ("tea", 3, True)
@@ -150,7 +150,7 @@ def test_json_is_cut_where_it_is_long_and_not_indented_where_it_is_deep() -> Non
         assert (shown.kind, len(shown.lines) > 1, shown.is_complete) == ("JSON", is_indented, True)
 
 
-def test_a_document_that_a_client_has_made_up_is_shown_as_far_as_it_can_be() -> None:
+def test_a_made_up_document_is_shown_as_far_as_it_can_be() -> None:
     made_up = content(b"x")
     made_up |= {"body": None, "body_base64": "<b>"}
     assert body_lines(made_up) == BodyLines("binary", [], True)

@@ -87,7 +87,7 @@ def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
     assert {int(code) for code in re.findall(r"ServerError\((\d+)", messages)} == set(MESSAGE_CODES)
 
 
-def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:
+def test_the_reference_has_every_metric_and_no_other() -> None:
     metrics = Metrics()
     Reporter(metrics).stream_served("S", "emulated", "", alarming=False)
     metrics.gauges.readings = OneStream()
@@ -133,7 +133,7 @@ def lines(registry: CollectorRegistry) -> set[str]:
     return {line for line in generate_latest(registry).decode().splitlines() if "_created" not in line}
 
 
-def test_the_counts_of_fires_are_shown_as_the_client_library_would_show_them() -> None:
+def test_counts_of_fires_look_as_the_client_library_has_them() -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     fires = FireMetrics()
     ours.register(fires)
@@ -226,7 +226,7 @@ class Canary:
         self.record.fired(self.now, self.now + late)
 
 
-def test_the_canary_is_not_ready_before_its_first_fire_and_when_the_last_one_is_too_old() -> None:
+def test_the_canary_is_ready_while_its_last_fire_is_fresh() -> None:
     canary = Canary()
     assert canary.record.not_ready() == ["the canary has not fired yet"]
     canary.fired()
@@ -244,7 +244,7 @@ def test_the_canary_is_not_ready_before_its_first_fire_and_when_the_last_one_is_
     assert new.record.not_ready() == ["the canary has not fired yet: no permission"]
 
 
-def test_the_canary_is_missed_once_in_each_interval_also_while_nothing_happens_and_it_is_never_less() -> None:
+def test_the_canary_is_missed_once_in_each_interval() -> None:
     canary, seen = Canary(), []
     for seconds in (0, 14, 15, 24, 25, 35, 35, 60):
         canary.now = (100 + seconds) * SECOND
@@ -304,7 +304,7 @@ def test_fires_that_wait_for_others_as_long_as_they_may_are_no_overload() -> Non
         assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == is_overloaded
 
 
-def test_a_loop_or_fires_that_are_repeatedly_late_are_reported_immediately_and_once_a_minute() -> None:
+def test_repeated_lateness_is_reported_once_a_minute() -> None:
     overload, late = Overload(), Lateness(0.3, 0.0)
     assert samples(overload, *[0.3, 0.0] * (WINDOW_SAMPLES // 2)) == [late]
     assert samples(overload, *[0.3] * (REPEAT_SAMPLES - 2)) == []

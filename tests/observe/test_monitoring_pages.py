@@ -100,7 +100,7 @@ async def test_a_scrape_makes_pauses_however_many_streams_there_are() -> None:
         assert text.count(b"python_info{") == 1
 
 
-async def test_where_it_cannot_listen_one_sentence_names_the_settings_and_no_thread_is_left() -> None:
+async def test_where_it_cannot_listen_the_settings_are_named() -> None:
     before = set(threading.enumerate())
     with bound("127.0.0.1", 0, "web") as other:
         taken = other.getsockname()[1]

@@ -33,7 +33,7 @@ NIGHT = instant("2026-03-28T23:30:00Z")
 """The clock of Berlin goes forward in the night after it."""
 
 
-def test_a_command_shows_instants_in_the_zone_of_its_reader_with_their_offset() -> None:
+def test_instants_are_shown_in_the_zone_of_the_reader() -> None:
     assert (zone_name(), moment_text(NIGHT)) == ("UTC", "2026-03-28T23:30:00Z")
     with times_in(zone("Europe/Berlin")):
         assert zone_name() == "Europe/Berlin"

@@ -78,7 +78,7 @@ async def test_what_is_no_calendar_is_listed_with_the_reason(asked: Asked) -> No
     assert "line 1 contains '<script>\\u202e'" in found["markup"]["error"]
 
 
-async def test_a_sidecar_with_the_documented_permissions_reads_them_or_says_why_not(start_server: StartServer) -> None:
+async def test_documented_permissions_are_enough_to_read_them(start_server: StartServer) -> None:
     documented = permissions_of("2.11")
     info = "$JS.API.STREAM.INFO.*"
     limited = [*without(documented, info), Permission("publish", "$JS.API.STREAM.INFO.KV_nats_scheduler", ())]

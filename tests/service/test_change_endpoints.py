@@ -82,9 +82,7 @@ async def test_a_schedule_is_added_paused_resumed_edited_and_removed(controlled:
     assert expected.items() <= first.items(), "who did it and why is an advisory, but not what would have been done"
 
 
-async def test_a_policy_is_taken_by_its_name_and_what_looks_like_one_and_is_none_is_refused(
-    controlled: Controlled,
-) -> None:
+async def test_what_looks_like_a_policy_and_is_none_is_refused(controlled: Controlled) -> None:
     headers = [["X-Nats-Schedule", "@every 1h"], ["X-Nats-Schedule-Target", "O.out"]]
     near: dict[str, str] = {
         "X-Nats-Schedule-Limit": "X-Nats-Schedule-X-Limit may be meant",
@@ -117,7 +115,7 @@ async def test_a_policy_is_taken_by_its_name_and_what_looks_like_one_and_is_none
     assert b"X-Nats-Schedule-Limit: 2" in (await controlled.stored("O.stray")).block, "what is there stays"
 
 
-async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(controlled: Controlled) -> None:
+async def test_a_fire_is_stored_once_for_each_fire_time(controlled: Controlled) -> None:
     added = await controlled.change("add", headers=far(), body="content")
     fired = await controlled.change("fire", author="ada")
     assert (fired["change"], fired["sequence"], len(fired["fires"])) == ("fired", added["sequence"], 1)
@@ -135,7 +133,7 @@ async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(
     assert (refused.code, "in the future" in refused.sentence) == (422, True)
 
 
-async def test_a_paused_schedule_is_fired_and_what_it_did_not_fire_is_filled_in_once(controlled: Controlled) -> None:
+async def test_missed_fires_of_a_paused_schedule_are_filled_in_once(controlled: Controlled) -> None:
     begin = (CLOCK.now() // SECOND - 3600) * SECOND
     headers = [["Nats-Schedule", "@every 1s"], ["Nats-Schedule-Target", "O.out"]]
     if not controlled.is_native:  # a server that fires by itself takes no policies
@@ -231,9 +229,7 @@ async def test_a_wrong_request_is_refused_in_a_sentence_and_changes_nothing(cont
     assert info["state"]["last_seq"] == sequence + 1
 
 
-async def test_another_version_than_the_expected_one_is_a_conflict_that_names_the_sequence(
-    controlled: Controlled,
-) -> None:
+async def test_another_version_than_expected_is_a_conflict(controlled: Controlled) -> None:
     added = (await controlled.change("add", headers=far()))["sequence"]
     edited = (await controlled.change("edit", body="newer"))["sequence"]
     other = {"headers": far("O.other")}
@@ -306,7 +302,7 @@ async def test_many_requests_at_once_are_all_answered_and_lose_no_edit(controlle
 
 
 @only_on_2_11
-async def test_requests_at_a_sidecar_that_drains_are_refused_and_change_nothing(controlled: Controlled) -> None:
+async def test_a_draining_sidecar_refuses_and_changes_nothing(controlled: Controlled) -> None:
     added = await controlled.change("add", headers=far())
     connection = controlled.account.connection
     found = await connection.request("$SRV.INFO.nats-scheduler", deadline=PATIENCE_SECONDS)
@@ -320,9 +316,7 @@ async def test_requests_at_a_sidecar_that_drains_are_refused_and_change_nothing(
     assert (await controlled.stored()).sequence == added["sequence"]
 
 
-async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_meanwhile(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_a_sidecar_that_stood_still_does_no_old_request(start_server: StartServer, tmp_path: Path) -> None:
     """The requester got no answer, and may have asked another sidecar since."""
     server = await start_server(V2_11)
     body = {"stream": "O", "subject": "O.s"}

@@ -173,7 +173,7 @@ async def stand_in(url: str) -> AsyncIterator[StandIn]:
         yield StandIn(account)
 
 
-async def test_an_answer_counts_if_it_is_one_and_its_instance_is_in_the_registry(shared_server: SharedServer) -> None:
+async def test_an_answer_counts_if_its_instance_is_registered(shared_server: SharedServer) -> None:
     async def not_known(_instance: str) -> bool:
         raise forbidden("$JS.API.STREAM.MSG.GET.KV_nats_scheduler")
 

@@ -133,7 +133,7 @@ async def test_each_entry_is_necessary_for_what_it_names(start_server: StartServ
     assert [sorted(one) for one in refused] == [sorted(row.needed_for) for row in listed]
 
 
-async def test_without_the_subscription_there_is_no_answer_and_everything_else_works(start_server: StartServer) -> None:
+async def test_without_the_subscription_all_else_works(start_server: StartServer) -> None:
     grant = [one for one in granted("2.11") if one.subject != "nats_scheduler.control.v1.>"]
     server = await start_server(config=accounts([grant]))
     async with serving(server.url, 0, "2.11") as (account, running):

@@ -239,7 +239,7 @@ WRONG: list[tuple[str, object, int, str]] = [
 
 
 @pytest.mark.parametrize("asked", [V2_11, V2_15], indirect=True)
-async def test_more_requests_than_are_worked_on_are_refused_and_the_next_is_answered(asked: Asked) -> None:
+async def test_too_many_requests_are_refused_and_the_next_answered(asked: Asked) -> None:
     body = {"stream": "O"}
     answers = await asyncio.gather(*(ask(asked.account.connection, "schedules.list", body) for _ in range(200)))
     refused = {one.code for one in answers if isinstance(one, Refusal)}
@@ -278,7 +278,7 @@ async def test_one_long_answer_is_a_shorter_page_and_a_cursor(start_server: Star
         assert (found, pages > 3) == ([f"O.s.{number:02}" for number in range(count)], True)
 
 
-def test_no_answer_goes_to_an_inbox_where_it_could_pass_for_an_acknowledgement() -> None:
+def test_no_answer_can_pass_for_an_acknowledgement() -> None:
     sidecar = b"nats-scheduler-sidecar-" + b"0" * 32
     allowed = (b"_INBOX.abc", b"_R_.x.y", b"_INBOX_app.a.b", b"_INBOX." + sidecar + b".asked.7")
     acknowledgements = (b"_INBOX." + sidecar + b".ack.7", b"_I." + sidecar + b".r.1")

@@ -115,7 +115,7 @@ async def test_it_is_examined_once_in_five_minutes_and_only_when_asked() -> None
         assert await partly.latest() == made, "what was found before all was read is not kept for long"
 
 
-async def test_requests_at_once_examine_once_and_others_get_what_was_found_last() -> None:
+async def test_requests_at_once_examine_once() -> None:
     examiner = Examiner()
     examiner.may_end.clear()
     requests = [asyncio.create_task(examiner.latest()) for _ in range(5)]
@@ -160,9 +160,7 @@ async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 # -- on a server -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_that_nothing_fires_is_a_finding_of_a_sidecar_that_does_not_read_it(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_that_nothing_fires_is_found(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await unflagged(account, "LEFT")
@@ -268,7 +266,7 @@ async def test_the_least_permissions_are_enough(
         assert running.told("permission_denied") == []
 
 
-async def test_many_findings_are_counted_and_the_first_are_listed_as_far_as_the_answer_may_be_long(
+async def test_many_findings_are_counted_and_the_first_listed(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await start_server(V2_11, config="max_payload: 8000\n")

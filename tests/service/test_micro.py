@@ -118,7 +118,7 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
         await found.end()
 
 
-async def test_requests_wait_for_the_places_that_endpoints_share_and_one_too_many_is_refused(trial: Trial) -> None:
+async def test_requests_wait_for_places_and_one_too_many_is_refused(trial: Trial) -> None:
     begun = await trial.two_wait()
     begun += [trial.sends(f"client-{number}", "wait", b"%d" % number) for number in range(2, 4)]
     sentence = "at most 2 requests of all clients with 32,768 bytes wait, and they do: ask again"
@@ -145,7 +145,7 @@ async def test_what_waits_when_the_service_ends_is_answered(trial: Trial) -> Non
     assert answers == {(503, "the sidecar ends, and has no answer: ask again")}
 
 
-async def test_the_end_of_a_connection_is_seen_by_whom_asks_and_is_not_taken_for_a_refusal(trial: Trial) -> None:
+async def test_an_ended_connection_is_not_taken_for_a_refusal(trial: Trial) -> None:
     questions = Questions(trial.account.connection)
     subject = f"tested.{trial.number}.{{}}".format
     assert await questions.is_subscribed(subject("echo"))
@@ -161,7 +161,7 @@ async def test_the_end_of_a_connection_is_seen_by_whom_asks_and_is_not_taken_for
     assert await questions.ask(subject("echo"), b"{}") is None
 
 
-async def test_while_more_arrives_than_is_read_a_subscription_rests_and_then_goes_on(trial: Trial) -> None:
+async def test_a_flooded_subscription_rests_and_goes_on(trial: Trial) -> None:
     subject, connection = f"tested.{trial.number}.echo", trial.account.connection
 
     async def has_paused() -> bool:
@@ -180,7 +180,7 @@ async def test_while_more_arrives_than_is_read_a_subscription_rests_and_then_goe
     await eventually(is_answered, describe="it is answered again")
 
 
-async def test_discovery_shows_what_is_said_of_each_endpoint_and_an_error_has_further_headers(trial: Trial) -> None:
+async def test_discovery_shows_what_is_said_of_each_endpoint(trial: Trial) -> None:
     reply = await trial.account.connection.request(f"$SRV.INFO.{NAME}.{trial.number}", deadline=PATIENCE_SECONDS)
     shown = {one["name"]: one["metadata"] for one in json.loads(reply.body)["endpoints"]}
     assert shown == {"wait": {"places": "2"}, "echo": {"places": "32"}, "refuse": {"places": "2"}}
@@ -232,9 +232,7 @@ async def test_the_clients_of_another_account_are_told_apart_by_their_account(st
         await found.end()
 
 
-async def test_work_in_a_task_of_its_own_takes_the_process_time_of_the_request_for_which_it_is_done(
-    trial: Trial,
-) -> None:
+async def test_work_in_another_task_costs_its_request(trial: Trial) -> None:
     taken, share, subject = 0.0, 0.001, f"tested.{trial.number}.works"
 
     async def work() -> bytes:

@@ -114,7 +114,7 @@ def read_back(number: int) -> tuple[str, FireConfirmed]:
     return "AB"[number % 2], fire
 
 
-def test_the_last_fires_of_instances_are_listed_once_and_newest_first_in_whatever_order_they_were_read_back() -> None:
+def test_last_fires_of_instances_are_listed_once_newest_first() -> None:
     for seed in seeds(5):
         fires = [read_back(number) for number in range(FIRES)]
         generator(f"order of fires {seed}").shuffle(fires)

@@ -109,7 +109,7 @@ async def pair_on(start_server: StartServer, *, first_is_asked: bool = True) -> 
         yield pair
 
 
-async def test_the_owner_of_a_stream_answers_about_its_schedules_whoever_is_asked(start_server: StartServer) -> None:
+async def test_the_owner_answers_whoever_is_asked(start_server: StartServer) -> None:
     async with pair_on(start_server) as pair:
         for _ in range(8):  # the server chooses which of the two is asked
             for name, owner in zip(pair.streams, pair.ids, strict=True):
@@ -149,9 +149,7 @@ async def test_allowed_responses_are_enough_to_answer(start_server: StartServer)
         assert running.told("permission_denied") == []
 
 
-async def test_the_service_comes_back_with_the_next_connection_unless_it_is_switched_off(
-    start_server: StartServer,
-) -> None:
+async def test_the_service_comes_back_with_the_next_connection(start_server: StartServer) -> None:
     connection = ConnectionSettings(servers=((await start_server()).url,))
     async with account_on(connection.servers[0]) as account:
         async with started_sidecar(connection, service=False) as running:

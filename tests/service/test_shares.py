@@ -126,7 +126,7 @@ def test_who_waits_too_long_is_refused_with_the_limits() -> None:
     assert not shares.has_waiting
 
 
-def test_process_time_is_paid_back_by_the_one_that_took_it_and_then_by_all() -> None:
+def test_process_time_is_paid_back_by_who_took_it() -> None:
     shares, asked = Shares[str](), places(share=0.4)
     asked.budget.spend(b"a", 0.3, 0.0)
     shares.add(asked, b"a", "a", 100, 0.0)

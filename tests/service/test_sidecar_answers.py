@@ -87,7 +87,7 @@ async def test_why_there_is_no_answer_is_said_beside_the_one_before() -> None:
         assert (await sidecar.get(ANSWER)).fault == ""
 
 
-async def test_a_reader_does_not_wait_without_limit_and_two_readers_cause_one_request() -> None:
+async def test_two_readers_cause_one_request_and_wait_limited() -> None:
     sidecar = Sidecar()
     first, second = await asyncio.gather(*(sidecar.answers.get(HEALTH, patience=0.01) for _ in range(2)))
     assert (first.is_waiting, second.is_waiting) == (True, True)
@@ -116,7 +116,7 @@ class AheadLoop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead
 
 
-def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost() -> None:
+def test_the_pause_before_asking_again_grows_with_the_cost() -> None:
     with asyncio.Runner(loop_factory=AheadLoop) as runner:
         runner.run(asked_again_after_a_pause())
 
@@ -143,7 +143,7 @@ async def asked_again_after_a_pause() -> None:
         assert (await again).data == ANSWER
 
 
-async def test_a_question_of_before_a_change_is_asked_again_for_who_asks_after_it() -> None:
+async def test_a_question_from_before_a_change_is_asked_again() -> None:
     sidecar, later = Sidecar(), {**ANSWER, "ready": False}
     before = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
     await sidecar.asked()

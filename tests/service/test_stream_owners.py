@@ -30,7 +30,7 @@ def instance(
     return document  # type: ignore[no-any-return]
 
 
-def test_each_stream_has_its_owner_and_its_standbys_in_the_order_of_takeovers() -> None:
+def test_each_stream_has_its_owner_and_standbys_in_order() -> None:
     names = ("a", "b", "c")
     instances = [
         instance("a", owns("JOBS", before="b", reason="gone")),
@@ -62,7 +62,7 @@ def test_a_stream_that_is_read_and_that_nobody_owns_is_listed() -> None:
     assert (orders["owner"], orders["lost_owner"], orders["standbys"]) == (None, None, ["a"])
 
 
-def test_a_standby_is_missed_only_if_one_is_wanted_and_another_instance_could_be_it() -> None:
+def test_a_standby_is_missed_only_if_there_could_be_one() -> None:
     two = [instance("a", owns("ORDERS")), instance("b")]
     assert ownership_of(two)[0]["lacks_standby"]
     unwanted = [

@@ -68,7 +68,7 @@ async def test_the_loop_does_other_work_between_two_slices() -> None:
     assert "other" in seen[first:last]
 
 
-async def test_no_slice_is_done_while_a_burst_lasts_or_a_fire_is_near_or_in_flight() -> None:
+async def test_no_slice_is_done_beside_a_burst_or_a_near_fire() -> None:
     seen: list[str] = []
 
     def bursts() -> Iterator[bool]:

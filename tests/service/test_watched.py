@@ -37,7 +37,7 @@ async def answer_with(watched: Asked, endpoint: str, count: int, **request: Any)
     return await eventually(found, describe=f"{count} fires in {endpoint} {request}")
 
 
-async def test_the_fires_of_the_last_hour_newest_first_also_of_a_stream_that_is_gone(watched: Asked) -> None:
+async def test_the_fires_of_the_last_hour_come_newest_first(watched: Asked) -> None:
     for subject in ("A.s.1", "B.s.1", "A.t.2"):
         await watched.schedule(subject, f"@at {in_seconds(0.1)}")
         await answer_with(watched, "fires.recent", 1, filter=subject)

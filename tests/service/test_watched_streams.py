@@ -159,7 +159,7 @@ async def test_the_answer_is_what_is_stored_whatever_happened_before(
     assert await asking.agrees() == set()
 
 
-async def test_what_repeats_is_answered_with_the_fire_that_the_server_announced(ask_on: Begin) -> None:
+async def test_a_repeating_schedule_has_the_announced_fire(ask_on: Begin) -> None:
     asking = await ask_on(V2_15)
     await asking.schedule("every", "@every 1.4s")
     before = await asking.asked()
@@ -231,9 +231,7 @@ async def test_the_schedules_of_a_stream_that_was_made_anew_are_read_anew(ask_on
     assert await asking.agrees() == {f"newest.{number}" for number in range(7)}
 
 
-async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_released_first(
-    ask_on: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_with_too_many_schedules_is_refused(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watched_streams, "MAX_BYTES", Table().bytes * 5 // 4)  # one small table, and not two
     asking = await ask_on()
     other = f"{asking.name}B"
@@ -261,7 +259,7 @@ async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_releas
     await asking.account.api.call(f"STREAM.DELETE.{other}")
 
 
-async def test_who_does_not_wait_learns_how_far_the_stream_is_read_and_asks_again(ask_on: Begin) -> None:
+async def test_who_does_not_wait_learns_how_far_is_read(ask_on: Begin) -> None:
     asking = await ask_on()
     asking.is_burst = True  # nothing is read while a burst lasts, so this is not a matter of time
     await asking.schedules_are_stored(300)

@@ -119,7 +119,7 @@ def test_text_of_a_variable_takes_the_form_of_its_setting() -> None:
     assert settings.connection.request_timeout == SECOND
 
 
-def test_every_problem_is_reported_at_once_with_key_value_origin_and_what_was_expected(tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     file = write(tmp_path, window="5", log_level=None, drain_timeout=3)
     reported = problems({"ack_timeout": "5", "registry_bucket": "a b"}, {"NATS_SCHEDULER_METRICS_PORT": "70000"}, file)
     durations = "with its unit, such as '5s' or '250ms'"
@@ -151,7 +151,7 @@ def test_a_variable_that_cannot_be_used_is_an_error() -> None:
         assert "hunter2" not in found
 
 
-def test_what_kubernetes_puts_into_a_container_is_not_ours_and_what_it_overwrote_is_told() -> None:
+def test_variables_of_kubernetes_are_not_ours() -> None:
     address = "tcp://10.0.0.1:9464"
     ports = {f"NATS_SCHEDULER_{name}": address for name in ("PORT", "PORT_9464_TCP", "METRICS_PORT")}
     hosts = {f"NATS_SCHEDULER_{name}": "10.0.0.1" for name in ("SERVICE_HOST", "METRICS_SERVICE_HOST")}
@@ -175,7 +175,7 @@ def test_the_folder_of_the_sidecar_need_not_exist_yet(tmp_path: Path) -> None:
     assert SidecarSettings().data is None
 
 
-def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
+def test_an_unknown_key_is_an_error_that_names_the_near_one(tmp_path: Path) -> None:
     reported = problems(
         file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"})
     )
@@ -188,7 +188,7 @@ def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_b
     assert "such as connection.password" in reported[2]
 
 
-def test_a_file_that_is_not_one_json_object_or_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_no_json_object_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     for content, expected in (
         ("", "JSON (expecting value, line 1, column 1)"),
@@ -207,7 +207,7 @@ def test_a_file_that_is_not_one_json_object_or_cannot_be_read_is_an_error(tmp_pa
     assert "more than 1048576 bytes" in problems(file=path)[0]
 
 
-def test_a_file_that_never_ends_is_refused_wherever_an_operator_names_one(tmp_path: Path) -> None:
+def test_a_file_that_never_ends_is_refused(tmp_path: Path) -> None:
     endless = Path("/dev/zero")
     with pytest.raises(OSError, match="more than 100 bytes"):
         read_bounded(endless, 100)
@@ -234,7 +234,7 @@ def test_null_and_the_address_of_the_schema_may_stand_in_the_file(tmp_path: Path
 # -- restrictions: lists of STREAM=VALUE -----------------------------------------------------------------------
 
 
-def test_a_stream_that_is_named_has_its_own_restrictions_and_others_what_stands_for_all(tmp_path: Path) -> None:
+def test_a_named_stream_has_its_own_restrictions(tmp_path: Path) -> None:
     elsewhere = "ORDERS=jobs.>,ORDERS=mail.out,*=log.*"
     settings = load_settings(
         {
@@ -255,7 +255,7 @@ def test_a_stream_that_is_named_has_its_own_restrictions_and_others_what_stands_
     )
 
 
-def test_a_stream_that_is_named_has_its_own_lateness_budget_and_others_the_one_without_a_name(tmp_path: Path) -> None:
+def test_a_named_stream_has_its_own_lateness_budget(tmp_path: Path) -> None:
     flag = load_settings({"lateness_budget": "250ms,ORDERS=0s,JOBS=20ms,JOBS=10ms"}, NOWHERE, None)
     file = load_settings({}, NOWHERE, write(tmp_path, lateness_budget=["ORDERS=1ms"]))
     found = [[one.budget_on(name) for name in ("ORDERS", "JOBS", "OTHER")] for one in (flag, file, SidecarSettings())]
@@ -278,7 +278,7 @@ def test_a_stream_that_is_named_has_its_own_rate_to_catch_up() -> None:
             load_settings({"catch_up_rate": value}, NOWHERE, None)
 
 
-def test_fires_that_wait_within_their_budget_are_not_to_be_reported_as_late() -> None:
+def test_fires_within_their_budget_are_not_reported_as_late() -> None:
     for late_after, is_refused in (("250ms", True), ("251ms", False)):
         given = {"lateness_budget": "ORDERS=250ms,0s", "late_after": late_after}
         if is_refused:

@@ -56,7 +56,7 @@ RUN_BY_OTHER_TESTS = {
     "docs/internals/table.md": "test_each_query_of_the_page_prints_what_the_page_shows",
     "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows_and_each_schedule_fires_once",
     "docs/operating/security.md": "test_each_team_has_what_the_page_gives_it_and_nothing_of_another",
-    "docs/python.md": "test_the_tutorial_and_the_example_run_with_a_sidecar_and_on_a_server_that_fires_by_itself",
+    "docs/python.md": "test_the_tutorial_and_the_example_run",
     "docs/reference/client.md": "test_the_examples_of_the_reference_give_what_they_show",
     "docs/reference/python-api.md": "test_the_python_examples_give_what_they_show",
     "docs/reference/testing.md": "test_an_example_runs_as_it_stands",

@@ -65,7 +65,7 @@ async def test_who_sends_wrong_tokens_has_to_wait_and_others_do_not(lines: list[
     assert TOKEN not in str(lines)
 
 
-async def test_a_program_that_sends_wrong_tokens_has_to_wait_and_who_is_logged_in_reads_on() -> None:
+async def test_a_program_with_wrong_tokens_waits_and_sessions_go_on() -> None:
     async with browsing(NOWHERE, token=TOKEN, controllers=controllers(), clock=stands_still) as page:
         assert (await log_in(page)).status_code == 303
         session = page.client.cookies[COOKIE]
@@ -122,7 +122,7 @@ async def test_each_further_wait_is_twice_as_long_and_ends() -> None:
     assert attempts.seconds(scope("203.0.113.7")) == 0, "it begins anew"
 
 
-async def test_the_addresses_that_are_remembered_are_limited_and_the_lines_too(
+async def test_remembered_addresses_and_log_lines_are_limited(
     lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nats_scheduler.web.attempts.LATE_SECONDS", 0.0)
@@ -133,7 +133,7 @@ async def test_the_addresses_that_are_remembered_are_limited_and_the_lines_too(
     assert len(lines) == 100
 
 
-async def test_a_right_token_is_answered_at_once_while_many_addresses_send_wrong_ones() -> None:
+async def test_a_right_token_is_answered_at_once_under_attack() -> None:
     async with browsing(NOWHERE, token=TOKEN, proxies=[PROXY], clock=stands_still) as page:
         for number in range(int(FREE_ATTEMPTS_OF_ALL)):
             assert (await log_in(page, "wrong", of(f"203.0.{number}.7"))).status_code == 403

@@ -128,9 +128,7 @@ async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wat
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_is_accessible_fits_a_phone_and_the_console_has_nothing_to_say(
-    watched: Watched, path: str
-) -> None:
+async def test_a_page_is_accessible_and_fits_a_phone(watched: Watched, path: str) -> None:
     browser = watched.browser
     await watched.open(path)
     title = await browser.run("return document.title")

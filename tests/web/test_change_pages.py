@@ -239,7 +239,7 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
     assert part.text.startswith('<div id="preview"'), "a script gets the preview alone"
 
 
-async def test_of_two_people_who_edit_one_schedule_nobody_loses_what_was_typed(scene: Scene) -> None:
+async def test_of_two_who_edit_one_schedule_nobody_loses_words(scene: Scene) -> None:
     await scene.controlled.change("add", "O.two", headers=far("O.out"))
     ada, bob = [await scene.form("/edit?stream=O&subject=O.two") for _ in range(2)]
     assert "<strong>edited</strong>" in await scene.send("/edit", bob, target="O.bob", ttl="1m", step="store", **WHO)
@@ -408,7 +408,7 @@ async def test_an_earlier_version_is_restored_by_an_edit_like_any_other(scene: S
     assert "<strong>removed</strong>" in await scene.change("remove", "O.back")
 
 
-async def test_lines_and_characters_that_are_not_shown_are_sent_back_as_they_are(scene: Scene) -> None:
+async def test_characters_that_are_not_shown_come_back_as_they_are(scene: Scene) -> None:
     subject, body = 'O.odd.\u202e<b>"&amp;', "\n one\n\ttwo\n"
     new = await scene.form("/add?stream=O")
     typed = {"subject": subject, "pattern": "0 0 9 * * *", "target": "O.out", "body": body, "step": "store"}

@@ -191,7 +191,7 @@ async def test_it_works_without_scripts(desk: Desk) -> None:
     assert b"Nats-Schedule: 0 0 7 * * *" in await desk.block("O.plain")
 
 
-async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dark(desk: Desk) -> None:
+async def test_the_pages_are_accessible_also_in_the_dark(desk: Desk) -> None:
     browser = desk.browser
     await desk.add("O.look")
     one = {"stream": "O", "subject": "O.look"}
@@ -215,9 +215,7 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
             await browser.size(1280, 900)
 
 
-async def test_a_form_is_sent_once_however_often_it_is_clicked_and_one_preview_is_asked_for_at_a_time(
-    desk: Desk,
-) -> None:
+async def test_a_form_is_sent_once_however_often_it_is_clicked(desk: Desk) -> None:
     browser = desk.browser
     await desk.open("/add?stream=O")
     counting = """
@@ -247,9 +245,7 @@ async def accessibility_faults_on(browser: Browser, *rules: str) -> list[object]
     return [*await accessibility_faults(browser, *(rules or ALL_RULES))]
 
 
-async def test_a_browser_says_where_a_form_comes_from_so_that_a_login_over_tls_is_sent_over_tls_only(
-    tmp_path: Path,
-) -> None:
+async def test_a_browser_says_where_a_form_comes_from(tmp_path: Path) -> None:
     """A browser has no TLS here: what is seen is the `Origin` from which the page knows of it."""
     browser_programs()
     origins: list[str | None] = []

@@ -61,7 +61,7 @@ def test_what_the_record_does_not_know_is_not_offered(
     assert list(known(changes, sequence)) == left
 
 
-def test_the_form_has_the_values_of_the_version_and_all_others_as_they_are() -> None:
+def test_the_form_has_the_values_of_the_version() -> None:
     schedule: Any = {
         "pattern": "c",
         "time_zone": None,

@@ -50,7 +50,7 @@ def test_an_edit_names_what_differs_and_nothing_else() -> None:
     assert written(body="", replace="1").edit()["body"] == "", "an empty body replaces the stored one"
 
 
-def test_a_body_that_the_form_shows_is_sent_if_it_was_changed_and_only_then() -> None:
+def test_a_shown_body_is_sent_only_if_it_was_changed() -> None:
     assert "body" not in written(stored="tea\n\tand milk").edit()
     assert written(stored="tea", body="milk").edit()["body"] == "milk"
     assert written(stored="tea", body="").edit()["body"] == "", "what is shown and cleared is to be empty"

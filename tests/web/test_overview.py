@@ -8,7 +8,7 @@ from tests.harness.account import account_on, sidecar_on
 from tests.web.browsing import browsing
 
 
-async def test_what_was_shown_stays_when_the_sidecar_ends_and_the_page_recovers(start_server: StartServer) -> None:
+async def test_the_page_keeps_what_it_shows_and_recovers(start_server: StartServer) -> None:
     server = await start_server()
     async with browsing(server.url) as page, account_on(server.url) as account:
         await page.connected()

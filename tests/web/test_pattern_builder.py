@@ -75,7 +75,7 @@ def test_what_a_person_may_not_expect_is_said() -> None:
     assert "24 hours here, also where a clock changes" in built("every", number="1", unit="days").notes[0]
 
 
-def test_a_local_time_that_the_clock_skips_is_refused_and_of_one_that_comes_twice_the_first_is_taken() -> None:
+def test_a_skipped_local_time_is_refused_and_a_double_one_noted() -> None:
     skipped = faults("once", date="2027-03-28", time="02:30", zone=BERLIN)
     assert skipped == {
         "time": "a time of '02:30': expected one that exists: 2027-03-28 02:30:00 does not exist in Europe/Berlin, "
@@ -144,7 +144,7 @@ HOSTILE = st.one_of(
     st.lists(HOSTILE, max_size=3),
     st.sampled_from([None, *Syntax]),
 )
-def test_any_text_is_refused_or_stands_for_a_pattern_that_the_parser_reads(
+def test_any_text_is_refused_or_is_a_pattern(
     kind: str, texts: dict[str, str], weekdays: list[str], syntax: Syntax | None
 ) -> None:
     found = build(Choices(kind, weekdays=tuple(weekdays), **texts), syntax)

@@ -44,7 +44,7 @@ def test_all_policies_may_be_chosen_in_the_order_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize("name", POLICY_CHOICES)
-def test_a_policy_is_written_as_a_line_that_is_read_or_its_value_is_refused(name: str) -> None:
+def test_a_policy_is_written_as_a_line_or_refused(name: str) -> None:
     example = POLICY_CHOICES[name].example
     written = write_policy("", name, example)
     assert (written.lines, written.wrong) == (f"{name}: {example}", {})
@@ -56,7 +56,7 @@ def test_a_policy_is_written_as_a_line_that_is_read_or_its_value_is_refused(name
         assert expected in faults["value"], (wrong, faults)
 
 
-def test_a_policy_takes_the_place_of_the_line_that_it_has_and_leaves_all_others() -> None:
+def test_a_policy_replaces_its_own_line_and_no_other() -> None:
     lines = "note: first\n\nlimit: 3\nnonsense\nX-LIMIT: 4\nX-Owner: last"
     assert write_policy(lines, "X-Limit", "5").lines == "note: first\nX-Limit: 5\nnonsense\nX-Owner: last"
     assert write_policy(lines, "X-Jitter", "5s").lines.endswith("X-Owner: last\nX-Jitter: 5s")

@@ -77,7 +77,7 @@ def fire(stored: int, late: int | None) -> PastFireDocument:
     }
 
 
-def test_a_day_is_divided_into_half_hours_and_what_is_not_known_is_not_drawn_as_nothing() -> None:
+def test_a_day_has_half_hours_known_and_unknown() -> None:
     fires = [fire(NOON - 1, 3), fire(NOON - 2, 1), fire(NOON - 3, None), fire(NOON - 2 * HOUR, 9), fire(NOON - DAY, 5)]
     day = day_of(fires, NOON, are_all=True)
     periods = day["periods"]

@@ -136,7 +136,7 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
         assert not Sessions(TOKEN, lambda: now).is_cookie(forged)
 
 
-async def test_the_page_comes_without_any_server_and_without_a_token_there_is_no_login() -> None:
+async def test_the_page_comes_without_any_server() -> None:
     async with browsing(NOWHERE) as page:
         assert (await page.client.get("/login")).status_code == 303
         for path in ("/", "/?cursor=%00%ff", "/?cursor=..%2f", "/?path=x&self=y&name=z"):
@@ -216,7 +216,7 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
         assert (await page.client.post("/change", data={**form, "proof": own})).status_code == 403
 
 
-async def test_a_user_whom_the_proxy_names_counts_and_nobody_elses_header_does() -> None:
+async def test_only_a_trusted_proxy_names_a_user() -> None:
     """The client of these requests is 127.0.0.1."""
     name = {"X-User": "Zoë".encode()}
     cases: list[tuple[list[Any], Any, int]] = [

@@ -21,7 +21,7 @@ def test_a_result_is_shown_to_whom_it_is_for_and_for_a_time() -> None:
     assert results.result(ADA, name) is None
 
 
-def test_the_oldest_is_dropped_where_there_are_too_many_or_too_long_ones() -> None:
+def test_the_oldest_of_too_many_results_is_dropped() -> None:
     results = Results(lambda: 0.0)
     names = [results.keep(ADA, result()) for _ in range(MAX_RESULTS + 1)]
     assert [results.result(ADA, name) is None for name in names] == [True] + [False] * MAX_RESULTS
