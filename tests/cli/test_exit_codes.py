@@ -11,7 +11,7 @@ import click
 import pytest
 
 from nats_scheduler.cli.main import COMMANDS, main
-from tests.cli import test_dev, test_doctor, test_process, test_top, test_watch, test_web
+from tests.cli import test_dev, test_doctor, test_main, test_process, test_top, test_watch
 from tests.cli.command_reference import promised_exit_codes
 from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
 from tests.conftest import SharedServer
@@ -148,7 +148,7 @@ SHOWN_ELSEWHERE: Mapping[tuple[str, int], Callable[..., object]] = {
     ("doctor", 3): test_doctor.test_the_worst_is_printed_first_and_decides_the_exit_code,
     ("watch", 0): test_watch.test_fires_and_faults_are_lines_for_people,
     ("top", 0): test_top.test_once_prints_plain_text,
-    ("web", 0): test_web.test_ctrl_c_ends_it,
+    ("web", 0): test_main.test_ctrl_c_ends_it,
 }
 AS_SCENES = {("graduate", 0), ("diff", 1)}
 """Shown by a test of its own below."""

@@ -5,7 +5,6 @@ It tests `cli/top_asking.py` too.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -190,17 +189,3 @@ async def test_once_prints_plain_text(prompt: Prompt) -> None:
             assert "\x1b" not in shown
         lines = (await prompt.shows("top NONE --once")).splitlines()
         assert lines[1] == "NOT WORKING  1 sidecar alive: Stream NONE is not served."
-
-
-async def test_with_json_each_line_is_a_document_until_ctrl_c(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with firing(server):
-        words = ("top", "--json", "--interval", "200ms", "--server", server.url)
-        with sidecar(*words, folder=tmp_path) as process:
-            both = r'"streams": \[\{"stream": "ORDERS".*"fires": \[\{"stream": "ORDERS", "schedule": "ORDERS.s"'
-            await process.wait_for_line(both, count=3)  # a sidecar that is busy answers one before the other
-            assert await process.interrupt() == 0
-        assert process.stderr == ""
-        documents = [json.loads(line) for line in process.stdout.splitlines()]
-        assert documents[-1]["verdict"] == "ok"
-        assert documents[-1]["streams"][0]["stream"] == "ORDERS"

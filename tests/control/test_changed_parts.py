@@ -1,11 +1,18 @@
-"""What a change makes of a schedule, as it is recorded: fields with their values, and of all else that it changed."""
+"""What a change makes of a schedule, as it is recorded: fields with their values, and of all else that it changed.
+
+It tests `control/change_advisory.py` too.
+"""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
-from nats_scheduler.control.change_advisory import change_advisory, read_change
+from nats_scheduler.control.change_advisory import MAX_FIRES_NAMED, change_advisory, read_change
 from nats_scheduler.control.changed_parts import (
     MAX_CHARS,
     MAX_HEADERS,
@@ -18,15 +25,19 @@ from nats_scheduler.control.changed_parts import (
     parts_document,
     read_parts,
 )
-from nats_scheduler.control.changes import NOBODY, Change, Kind
+from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.store_port import Served
+from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.policies import POLICY_NAMES, policy_header
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.advisories import advisories_schema
 from nats_scheduler.observe.texts import parts_text
+from nats_scheduler.schedule.instants import SECOND
 from tests.harness.blocks import block_of
+from tests.harness.seeds import draws
 
 BEFORE = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "S.out", "Nats-Schedule-X-Limit": "3", "Kind": "order"}
 SERVED = Served(StreamRules("S", (">",)), tuple(DIALECTS), is_native=False)
@@ -117,3 +128,56 @@ def test_what_any_client_has_written_is_read_within_the_limits() -> None:
 def test_an_advisory_has_what_changed_and_it_is_read_back() -> None:
     made = Change(Kind.EDITED, "S", "S.s", 1, 2, NOBODY, 0, (), ("a note",), parts({**BEFORE, "Kind": "tea"}, b""))
     assert read_change(json.loads(change_advisory(made).body)) == made
+
+
+# -- a change can be read from its advisory, whatever an author has written into it ----------------------------------
+
+AT = 1_790_000_000 * SECOND + 1
+CHANGE = Change(Kind.PAUSED, "S", "S.s", 7, 8, Author("jane", "maintenance"), AT, (), ("a note",))
+SCHEMA = Draft202012Validator(advisories_schema())
+
+
+def body_of(change: Change) -> dict[str, Any]:
+    """Return the body of the advisory, as the schema describes it."""
+    message = change_advisory(change)
+    body: dict[str, Any] = json.loads(message.body)
+    SCHEMA.validate(body)
+    return body
+
+
+def test_a_change_is_read_back_as_it_was() -> None:
+    assert change_advisory(CHANGE).subject == f"nats_scheduler.advisory.{SCHEDULE_CHANGED}.S.S.s"
+    assert read_change(body_of(CHANGE)) == CHANGE
+    removed = replace(CHANGE, kind=Kind.REMOVED, after=None)
+    assert read_change(body_of(removed)) == removed
+    fired = replace(CHANGE, kind=Kind.FIRED, after=7, fires=(AT, AT + SECOND))
+    assert read_change(body_of(fired)) == fired
+
+
+def test_a_change_of_many_fires_says_how_many() -> None:
+    fires = tuple(AT + number * SECOND for number in range(MAX_FIRES_NAMED + 5))
+    body = body_of(replace(CHANGE, kind=Kind.BACKFILLED, fires=fires))
+    assert (len(body["fires"]), body["fires_stored"]) == (MAX_FIRES_NAMED, MAX_FIRES_NAMED + 5)
+
+
+@settings(max_examples=draws(40))
+@given(st.text(), st.text(max_size=5), st.lists(st.text(), max_size=3))
+def test_whatever_an_author_writes_is_printable_and_bounded(name: str, reason: str, notes: list[str]) -> None:
+    wild = replace(CHANGE, author=Author(name, reason + "\x1b[2J\udcff\n"), notes=tuple(notes))
+    body = body_of(wild)
+    for text in (body["author"], body["reason"], *body["notes"]):
+        assert text.isprintable()
+        text.encode()  # JSON of other programs can hold it
+    assert len(body["author"]) <= MAX_AUTHOR_CHARS
+    assert body_of(replace(CHANGE, author=Author("x" * 1_000)))["author"] == "x" * (MAX_AUTHOR_CHARS - 1) + "…"
+
+
+def test_what_describes_no_change_is_none() -> None:
+    wrong = {"change": "other", "changed": "soon", "author": 7, "sequence_before": "7", "stream": None}
+    assert [key for key in wrong if read_change(body_of(CHANGE) | {key: wrong[key]}) is not None] == []
+
+
+def test_what_another_client_wrote_into_it_is_made_printable() -> None:
+    read = read_change(body_of(CHANGE) | {"author": "\x1b[2J", "fires": ["x", 7], "notes": 3})
+    assert read is not None
+    assert (read.author.name, read.fires, read.notes) == ("\N{REPLACEMENT CHARACTER}[2J", (), ())

@@ -268,16 +268,3 @@ def test_the_grid_survives_any_number_of_edits(
     assert last.timetable().next_fire(at) == expected
     assert expected is not None
     assert expected - at <= interval_ms * MILLISECOND + SECOND
-
-
-@settings(max_examples=draws(40))
-@given(st.integers(1, 10_000), st.integers(0, 2 * SECOND), st.integers(0, 2 * SECOND))
-def test_an_interval_of_whole_seconds_may_be_edited_at_once(seconds: int, fraction: int, after: int) -> None:
-    message = StoredMessage(SUBJECT, 1, STORED_AT + fraction, block(f"@every {seconds}s"), b"")
-    first = read_current(message, SERVED)
-    assert first is not None
-    again, _notes = with_phase(first, message.block)
-    edited = message._replace(block=again, sequence=2, stored_at=message.stored_at + after)
-    last = read_current(edited, SERVED)
-    assert last is not None
-    assert last.timetable().first_fire() == first.timetable().next_fire(edited.stored_at)

@@ -1,8 +1,16 @@
-"""A denial names its subject, however unusual it is; any other error is not a denial."""
+"""A denial names its subject, however unusual it is; any other error is not a denial.
+
+It tests `jetstream/own_permissions.py` too.
+"""
 
 import uuid
 
 from nats_scheduler.jetstream.denials import Denial, read_denial
+from nats_scheduler.jetstream.own_permissions import USER_INFO, OwnPermissions
+from nats_scheduler.message.foreign_json import inner
+from tests.conftest import SharedServer, StartServer
+from tests.harness.account import account_on
+from tests.harness.servers import V2_10, V2_15
 
 
 def test_a_denial_names_what_is_denied_whatever_stands_behind_it() -> None:
@@ -51,3 +59,36 @@ def test_service_subjects_and_inboxes_are_one_permission_each() -> None:
     assert Denial(False, "$SRV.PING.nats-scheduler").permission == Denial(False, "$SRV.>")
     assert Denial(True, "_INBOX.a.b").permission == Denial(True, "_INBOX.c").permission == Denial(True, "_INBOX.>")
     assert Denial(True, "nats_scheduler.v10.x").permission.subject == "nats_scheduler.v10.x"
+
+
+# -- what the user of a connection may do is known where its server lists it -----------------------------------------
+
+USERS = """accounts {{ A {{ jetstream: enabled, users: [
+  {{ user: some, password: some, permissions: {{ publish: {{ allow: [{allowed}] }} }} }}
+] }} }}
+"""
+
+
+async def test_the_permissions_are_those_that_the_server_lists(start_server: StartServer) -> None:
+    for version in (V2_10, V2_15):
+        server = await start_server(version, config=USERS.format(allowed=f'"orders.>", "$JS.API.>", "{USER_INFO}"'))
+        async with account_on(server.url.replace("nats://", "nats://some:some@")) as account:
+            listed = await account.connection.one(OwnPermissions).listed()
+            assert listed is not None
+            publish = inner(listed["publish"])
+            assert publish.keys() == {"allow"}
+            assert sorted(publish["allow"]) == sorted(["orders.>", "$JS.API.>", USER_INFO]), "a server has no order"
+
+
+async def test_a_user_who_may_not_ask_is_asked_for_once(start_server: StartServer) -> None:
+    server = await start_server(V2_15, config=USERS.format(allowed='"$JS.API.>"'))
+    async with account_on(server.url.replace("nats://", "nats://some:some@")) as account:
+        for _ in range(3):
+            assert await account.connection.one(OwnPermissions).listed() is None
+        await account.api.info()
+    assert server.log.read_text("utf-8").count(USER_INFO) == 1
+
+
+async def test_a_user_without_restrictions_has_none(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_15)).url) as account:
+        assert await account.connection.one(OwnPermissions).listed() == {}

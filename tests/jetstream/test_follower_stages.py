@@ -15,12 +15,8 @@ from nats_scheduler.jetstream.follower_stages import (
     FollowerStage,
     FollowerStages,
 )
-from tests.harness.seeds import draws, generator
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "followers.md"
-STEPS = 5_000
-GOES_ON = 0.7
-"""How often an event is drawn that may happen and is not the end: so the draws lead into all stages."""
 
 
 def as_optimized() -> ModuleType:
@@ -51,18 +47,6 @@ def test_what_the_table_does_not_have_raises_and_changes_nothing(module: ModuleT
         stages = module.FollowerStages()
         stages.now = stage
         check_move(module, stages, event)
-
-
-@BOTH
-def test_in_any_order_the_stage_is_that_of_the_table(module: ModuleType) -> None:
-    rng, stages = generator("the stages of a follower"), module.FollowerStages()
-    seen = set()
-    for _ in range(STEPS * draws(1)):
-        goes_on = [event for event in module.FOLLOWER_TABLE[stages.now] if event is not module.FollowerEvent.ENDED]
-        event = rng.choice(goes_on if goes_on and rng.random() < GOES_ON else list(module.FollowerEvent))
-        check_move(module, stages, event)
-        seen.add(stages.now)
-    assert seen == set(module.FollowerStage)
 
 
 def reached(begin: FollowerStage, events: Iterable[FollowerEvent] = FollowerEvent) -> set[FollowerStage]:

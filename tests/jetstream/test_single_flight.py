@@ -128,16 +128,6 @@ async def test_work_goes_on_without_those_who_gave_up() -> None:
     await works.flight.close()
 
 
-async def test_an_error_that_nobody_waits_for_any_more_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
-    works = Works()
-    works.error = ValueError("no")
-    with pytest.raises(UnfinishedError):
-        await works.flight.get(works.do, patience=0)
-    works.end()
-    await turns()
-    assert (works.flight.is_running, nothing_runs(), caplog.records) == (False, True, [])
-
-
 async def test_who_names_an_instant_gets_a_result_of_work_that_began_after_it() -> None:
     works = Works()
     [before] = await works.asked()  # it began at 0 s
@@ -148,22 +138,6 @@ async def test_who_names_an_instant_gets_a_result_of_work_that_began_after_it() 
     assert await asyncio.gather(*after) == [2, 2, 2]
     assert await works.ask(since=0.5) == 2, "it began at 1 s"
     assert await works.ask(since=1.0) == 3
-
-
-async def test_expired_work_is_given_to_nobody_who_asks_later() -> None:
-    works = Works(kept_seconds=10.0)
-    works.end()
-    assert await works.ask() == 1
-    works.flight.expire()
-    works.hold()
-    works.now += 1
-    [before] = await works.asked()
-    works.flight.expire()
-    works.now += 1
-    [after] = await works.asked()
-    works.end()
-    assert [await before, await after] == [2, 3]
-    assert await works.ask() == 3
 
 
 async def test_running_work_of_a_key_is_not_dropped() -> None:

@@ -71,12 +71,6 @@ def test_times_that_the_clock_skips_or_doubles_are_said() -> None:
     assert "first_of_two" in [one["clock_change"] for one in autumn["fires"]]
 
 
-def test_an_at_whose_time_has_passed_fires_at_once() -> None:
-    past = ahead(schedule("@at 2025-11-28T00:00:00Z", AT), AT)
-    assert past is not None
-    assert [one["nanoseconds"] <= instant(past["after"]) for one in past["fires"]] == [True]
-
-
 def test_only_a_stored_one_says_when_a_jitter_sends() -> None:
     now = "2026-03-27T20:30:00Z"
     for sequence in (0, 7):

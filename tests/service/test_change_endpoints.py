@@ -14,11 +14,10 @@ from nats_scheduler.control.errors import DeadlineError, NoAnswerError, Schedule
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.change_endpoints import CODES, ChangeRequest, FireRequest, refusal_of
 from nats_scheduler.service.micro import OUTCOME
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, sidecar_on
 from tests.harness.processes import sidecar
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -113,46 +112,6 @@ async def test_what_looks_like_a_policy_and_is_none_is_refused(controlled: Contr
     await controlled.account.publish("O.stray", dict(stray))
     await controlled.change("edit", "O.stray", set=[["Kind", "order"]])
     assert b"X-Nats-Schedule-Limit: 2" in (await controlled.stored("O.stray")).block, "what is there stays"
-
-
-async def test_a_fire_is_stored_once_for_each_fire_time(controlled: Controlled) -> None:
-    added = await controlled.change("add", headers=far(), body="content")
-    fired = await controlled.change("fire", author="ada")
-    assert (fired["change"], fired["sequence"], len(fired["fires"])) == ("fired", added["sequence"], 1)
-    stored = await controlled.account.messages("O", "O.out")
-    assert fired["fire_sequences"] == [one.sequence for one in stored], "that of the fire, not of the schedule"
-    now = in_seconds(0.2)  # a clock that is ahead of the server's
-    again = [await controlled.change("fire", fire_time=now) for _ in range(2)]
-    assert [(one["change"], len(one["fires"])) for one in again] == [("fired", 1), ("unchanged", 0)]
-    stored = await controlled.account.messages("O", "O.out")
-    assert [one.body for one in stored] == [b"content"] * 2
-    last = await controlled.last()
-    assert last is not None
-    assert last.sequence == added["sequence"], "the schedule itself is as it was"
-    refused = await controlled.refusal("fire", fire_time=in_seconds(3600))
-    assert (refused.code, "in the future" in refused.sentence) == (422, True)
-
-
-async def test_missed_fires_of_a_paused_schedule_are_filled_in_once(controlled: Controlled) -> None:
-    begin = (CLOCK.now() // SECOND - 3600) * SECOND
-    headers = [["Nats-Schedule", "@every 1s"], ["Nats-Schedule-Target", "O.out"]]
-    if not controlled.is_native:  # a server that fires by itself takes no policies
-        headers.append(["Nats-Schedule-X-Anchor", format_rfc3339(begin)])
-    await controlled.change("add", headers=headers)
-    await controlled.account.wait_for("O", "O.out")
-    await controlled.change("pause")
-    wanted = {"since": format_rfc3339(begin), "until": format_rfc3339(begin + 5 * SECOND)}
-    would = await controlled.change("backfill", **wanted, dry_run=True)
-    filled = await controlled.change("backfill", **wanted)
-    assert filled["fires"] == would["fires"]
-    assert (len(filled["fire_sequences"]), would["fire_sequences"]) == (len(filled["fires"]), [])
-    if controlled.is_native:
-        assert (filled["change"], filled["fires"]) == ("unchanged", [])
-        return
-    assert (filled["change"], len(filled["fires"])) == ("backfilled", 6)
-    assert (await controlled.change("backfill", **wanted))["change"] == "unchanged"
-    refused = await controlled.refusal("backfill", **{**wanted, "until": format_rfc3339(begin + 3000 * SECOND)})
-    assert (refused.code, "at most 100 are stored at once" in refused.sentence) == (422, True)
 
 
 # -- what is refused -------------------------------------------------------------------------------------------

@@ -80,30 +80,6 @@ async def test_streams_with_their_counts_and_what_fires_next(asked: Asked) -> No
         assert (health["instance"], health["ready"], health["reasons"]) == (me, True, [])
 
 
-async def test_pages_of_streams(asked: Asked) -> None:
-    await asked.account.create("PLAIN", allow_msg_schedules=False)
-    for name in ("A", "B"):
-        await asked.create(name, retention="workqueue")
-    first = await asked.answer("streams.list", limit=2)
-    second = await asked.answer("streams.list", limit=2, cursor=first["cursor"])
-    assert [one["stream"] for one in (*first["streams"], *second["streams"])] == ["A", "B", "O"]
-    assert second["cursor"] is None
-    first = await asked.answer("streams.modes", limit=2)
-    second = await asked.answer("streams.modes", limit=2, cursor=first["cursor"])
-    found = [*first["streams"], *second["streams"]]
-    mode, retentions = "native" if asked.is_native else "emulated", {"A": "workqueue", "B": "workqueue", "O": "limits"}
-    modes = [(one["stream"], one["mode"], one["retention"]) for one in found]
-    assert modes == [(name, mode, retention) for name, retention in retentions.items()]
-    assert all(one["created"] and (one["since"] is None) is asked.is_native for one in found)
-    assert second["cursor"] is None
-    lists: list[bytes] = []
-    asked.account.connection.subscribe("$JS.API.STREAM.LIST", lambda *_seen: lists.append(b""))
-    await asked.account.api.info()  # the server has taken the subscription
-    answers = await asyncio.gather(*(asked.answer("streams.modes") for _ in range(20)))
-    assert [[one["stream"] for one in answer["streams"]] for answer in answers] == [["A", "B", "O"]] * 20
-    assert len(lists) <= 5, "a few for requests that came later, and one of the sidecar's own"
-
-
 async def test_schedules_are_listed_soonest_first_on_pages_and_chosen(asked: Asked) -> None:
     pages, cursor = list[list[str]](), None
     while cursor is not None or not pages:

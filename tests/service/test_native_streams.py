@@ -1,7 +1,6 @@
 """A sidecar beside the native scheduler answers for what the server fires as it does for what it fires itself."""
 
 from collections.abc import AsyncIterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ from nats_scheduler.jetstream.streams import METADATA_FLAG, StreamState
 from nats_scheduler.observe.documents import schedule_document
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
-from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS, V2_11, V2_12, V2_15
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
@@ -76,40 +74,6 @@ async def test_both_kinds_are_listed_as_ls_lists_them(native: Asked) -> None:
         pages += [one["subject"] for one in part["schedules"]]
         cursor = part["cursor"]
     assert pages == expected
-
-
-async def test_one_schedule_its_next_and_its_past_fires(native: Asked) -> None:
-    await native.create("O")
-    repeats = native.version != V2_12
-    await native.schedule("O.one", "@every 1s" if repeats else at(1))
-    await native.schedule("O.past", f"@at {in_seconds(0.2)}")
-    await native.account.wait_for("O", "O.out", 3 if repeats else 1)
-    known = await native.answer("schedules.get", stream="O", subject="O.one")
-    assert (known["owner"], known["owner_answered"], known["flight"]) == (None, True, None)
-    assert (known["schedule"]["fired_by"], known["schedule"]["mode"]) == ("server", "native")
-    upcoming = await native.answer("schedules.next", stream="O", subject="O.one", count=3)
-    fires = [fire["nanoseconds"] for fire in upcoming["fires"]]
-    assert [later - earlier for earlier, later in pairwise(fires)] == [SECOND] * (2 if repeats else 0)
-    past = (await native.answer("fires.list", stream="O", subject="O.past", target="O.out"))["fires"]
-    assert [(one["fired_by"], one["next_fire"]) for one in past] == [("server", None)]
-    assert (await native.refusal("schedules.get", stream="O", subject="O.past")).code == 404
-    recent = (await native.answer("fires.recent", stream="O", filter="O.one"))["fires"]
-    minutes = (await native.answer("activity.list", stream="O"))["minutes"]
-    known = (await native.answer("fires.list", stream="O", subject="O.one", limit=200))["fires"]
-    late = {one["sequence"]: one["lateness_nanoseconds"] for one in known}
-    assert (len(recent) >= 2) is repeats
-    assert all(late[one["sequence"]] == one["lateness_nanoseconds"] and not one["overdue"] for one in recent)
-    assert sum(one["fires"] for one in minutes) >= len(recent)
-    alone = f"fires.recent.{native.running.sidecar.instance}"
-    assert (await native.answer(alone, stream="O"))["fires"] == [], "this one has fired nothing"
-    await native.create("S")
-    await native.schedule("S.ours", at(0.5), "X-")
-    await native.schedule("S.theirs", at(0.5))
-    await holds(native, "S", "S.ours")
-    timeline = await native.answer("timeline.list", stream="S", minutes=60)
-    assert (timeline["complete"], sum(minute["fires"] for minute in timeline["minutes"])) == (True, 2)
-    soonest = [(one["subject"], one["fired_by"]) for one in timeline["soonest"]]
-    assert soonest == [("S.ours", "sidecar"), ("S.theirs", "server")]
 
 
 @pytest.mark.server

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control import past
-from nats_scheduler.control.change_advisory import change_advisory, read_change
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.past import FirePast, FireQuery, FoundFires
 from nats_scheduler.control.store_port import Served
@@ -18,7 +17,6 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.stored_advisories import AdvisoryQuery, find_changes, find_failures
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
@@ -267,32 +265,3 @@ AT = 1_790_000_000 * SECOND
 
 def change(subject: str, stream: str = "S", after: int = 2) -> Change:
     return Change(Kind.EDITED, stream, subject, 1, after, Author("jane", "why"), AT, (), ("note",))
-
-
-@pytest.mark.parametrize("version", [V2_10, V2_15])
-async def test_changes_are_found_newest_first_and_are_no_failures(start_server: StartServer, version: str) -> None:
-    server = await start_server(version)
-    async with account_on(server.url) as account:
-        config = {"name": "K", "subjects": ["nats_scheduler.advisory.>"], "storage": "memory"}
-        await account.api.call("STREAM.CREATE.K", config)
-        made = [change("S.a"), change("S.b"), change("T.a", "T"), change("S.a", after=3)]
-        for one in made:
-            subject, body, block = change_advisory(one)
-            await account.publish_block(subject, block, body)
-        failure = {"type": "io.nats_scheduler.advisory.v1.cannot_serve", "stream": "S", "reason": "x"}
-        await account.publish("nats_scheduler.advisory.cannot_serve.S", body=json.dumps(failure).encode())
-        wrong = {"type": "io.nats_scheduler.advisory.v1.schedule_changed", "stream": "S", "schedule": "S.a"}
-        await account.publish("nats_scheduler.advisory.schedule_changed.S.S.a", body=json.dumps(wrong).encode())
-        kept_in = StreamState.from_info(await account.api.stream("K"))
-
-        async def found(query: AdvisoryQuery) -> list[Change | None]:
-            answer = await find_changes(account.connection, account.api, kept_in, query)
-            assert answer["complete"]
-            return [read_change(one["advisory"]) for one in answer["failures"]]
-
-        assert await found(AdvisoryQuery()) == made[::-1]
-        assert await found(AdvisoryQuery(stream="S")) == [made[3], made[1], made[0]]
-        assert await found(AdvisoryQuery(stream="S", schedule="S.a")) == [made[3], made[0]]
-        assert await found(AdvisoryQuery(schedule="*.a", limit=1)) == [made[3]]
-        failures = await find_failures(account.connection, account.api, kept_in, AdvisoryQuery())
-        assert [one["kind"] for one in failures["failures"]] == ["cannot_serve"]

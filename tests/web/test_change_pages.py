@@ -364,50 +364,6 @@ async def test_a_note_is_shown_before_an_edit_is_made(scene: Scene) -> None:
     assert "has no schedule on" in missing
 
 
-async def test_an_earlier_version_is_restored_by_an_edit_like_any_other(scene: Scene) -> None:
-    def portable(pattern: str, **more: str) -> list[list[str]]:
-        named = {"": pattern, "-Target": "O.out", **{f"-{name.replace('_', '-')}": more[name] for name in more}}
-        return [[f"X-Nats-Schedule{name}", value] for name, value in named.items()]
-
-    await scene.controlled.change("add", "O.back", headers=portable("0 0 7 * * *", X_Limit="3"), body="tea")
-    later = {"headers": portable("0 0 8 * * *", X_Note="<b>"), "body": "milk", "replace": True, "author": "<i>Bob"}
-    await scene.controlled.change("add", "O.back", **later)
-    last = await scene.controlled.change("edit", "O.back", set=[["X-Nats-Schedule", "0 0 9 * * *"]], author="Eve")
-    await scene.page.shows("/edit?stream=O&subject=O.back", f'name="sequence" value="{last["sequence"]}"')
-    path = "/schedule?stream=O&subject=O.back"
-    shown = await scene.page.shows(path, "0 0 8 * * *</bdi> → <bdi", "0 0 9 * * *</bdi></li>", "another body</li>")
-    assert ("X-Note: <bdi" in shown, "&lt;b&gt;</bdi></li>" in shown) == (True, True)
-    links = [unescape(one) for one in re.findall(r'"(/edit[^"]+restore=[^"]+)"', shown)]
-    assert len(links) == 2
-    assert set(links) <= {unescape(one) for one in re.findall(r'"(/edit[^"]+)"', await scene.page.get("/changes"))}
-    async with browsing(scene.controlled.server.url, token=TOKEN) as reader:
-        await reader.connected()
-        await reader.client.post("/login", data={"token": TOKEN})
-        assert "restore=" not in await reader.shows(path, "0 0 8 * * *</bdi> → <bdi")
-    text = await scene.page.get(links[1])
-    assert "by <bdi>&lt;i&gt;Bob</bdi>, as the record of changes has them" in text
-    assert "The body or other headers have changed since too." in text
-    fields = fields_of(text)
-    typed = dict(fields)
-    assert (typed["pattern"], typed["policies"], typed["body"]) == ("0 0 7 * * *", "X-Limit: 3", "milk")
-    stored = await scene.controlled.stored("O.back")
-    assert stored.sequence == last["sequence"], "nothing is stored by looking at it"
-    assert "say who you are and why" in await scene.send("/edit", fields, 422, step="store")
-    assert "<strong>edited</strong>" in await scene.send("/edit", fields, step="store", **WHO)
-    stored = await scene.controlled.stored("O.back")
-    assert all(line in stored.block for line in (b"X-Nats-Schedule: 0 0 7 * * *", b"X-Limit: 3"))
-    assert (stored.body, b"X-Note" in stored.block) == (b"milk", False)
-    await scene.send("/edit", fields, 409, step="store", **WHO)
-    unrecorded = {"X-Nats-Schedule": "0 0 6 * * *", "X-Nats-Schedule-Target": "O.out"}
-    await scene.controlled.account.publish("O.back", unrecorded)
-    await scene.page.shows("/edit?stream=O&subject=O.back", "0 0 6 * * *")
-    assert "what it was before change" in await scene.page.get(links[1], 404), "nobody recorded the last one"
-    for wrong, status in (("1", 404), ("x", 400), ("9" * 30, 400)):
-        path = f"/edit?stream=O&subject=O.back&restore={wrong}"
-        assert "Not done" in await scene.page.get(path, status)
-    assert "<strong>removed</strong>" in await scene.change("remove", "O.back")
-
-
 async def test_characters_that_are_not_shown_come_back_as_they_are(scene: Scene) -> None:
     subject, body = 'O.odd.\u202e<b>"&amp;', "\n one\n\ttwo\n"
     new = await scene.form("/add?stream=O")
