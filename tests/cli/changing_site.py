@@ -14,7 +14,7 @@ from click.testing import Result
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from tests.cli.prompt import Cli
-from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.account import Account, account_on
 from tests.harness.flagged import FLAGGED
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 
@@ -96,16 +96,6 @@ class Site:
     async def fires(self, rest: str = "out") -> list[StoredMessage]:
         """Return what is stored on a target."""
         return await self.account.messages(self.stream, self.subject(rest))
-
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator[Running]:
-        """Run a sidecar that serves the stream, in a bucket of its own; commands use that bucket too."""
-        bucket = f"bucket_{self.stream}"
-        portable = (self.stream,) if self.kind == PORTABLE else ()
-        self.env["NATS_SCHEDULER_REGISTRY_BUCKET"] = bucket
-        async with sidecar_on(self.url, registry_bucket=bucket, portable_streams=portable) as running:
-            await running.ready(self.stream)
-            yield running
 
 
 @asynccontextmanager

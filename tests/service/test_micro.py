@@ -130,13 +130,6 @@ async def test_requests_wait_for_places_and_one_too_many_is_refused(trial: Trial
     assert (await trial.ask("wait", b"after")).body == b"after", "the places are free again"
 
 
-async def test_what_waits_too_long_is_refused_with_the_limit(trial: Trial) -> None:
-    await trial.two_wait()
-    code, sentence = error_of((await trial.sends("another", "wait")).block)
-    assert code == 429
-    assert sentence.startswith("not begun within 10 s: at most 2 requests are in work, 1 of one client, ")
-
-
 async def test_what_waits_when_the_service_ends_is_answered(trial: Trial) -> None:
     begun = [*await trial.two_wait(), trial.sends("another", "wait")]
     assert (await trial.ask("echo")).body == b"{}", "requests of one connection are received in order"

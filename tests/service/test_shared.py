@@ -9,6 +9,7 @@ import pytest
 
 from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.engine.ownership.order import order_of
+from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.service.micro import UNAVAILABLE
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -206,6 +207,56 @@ def fires_in(minutes: list[dict[str, Any]]) -> int:
     return sum(one["fires"] for one in minutes)
 
 
+def totals(minutes: list[dict[str, Any]]) -> tuple[list[int], int]:
+    """Return the histogram of all minutes, and the greatest lateness."""
+    columns = zip(*(one["lateness"] for one in minutes), strict=True)
+    return [sum(column) for column in columns], max(one["lateness_max_nanoseconds"] for one in minutes)
+
+
+def in_order(fires: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Return which fires these are, in their order."""
+    return [(one["stream"], one["sequence"]) for one in fires]
+
+
+async def test_the_minutes_and_last_fires_of_both_are_added_up(
+    start_server: StartServer,
+) -> None:
+    async with pair_on(start_server) as pair:
+        await fire(pair)
+
+        async def add_up() -> bool:
+            parts = [await alone(pair, instance) for instance in pair.ids]
+            for instance in pair.ids:
+                whole = await pair.by(instance, "activity.list")
+                if whole["unanswered"] or fires_in(whole["minutes"]) != 2 * FIRES:
+                    return False
+                assert totals(whole["minutes"]) == totals([one for minutes, _recent in parts for one in minutes])
+                recent = await pair.by(instance, "fires.recent", limit=200)
+                both = {fire for _minutes, fires in parts for fire in in_order(fires)}
+                assert (set(in_order(recent["fires"])), recent["unanswered"]) == (both, [])
+                stored = [instant_of(one["stored"]) for one in recent["fires"]]
+                assert stored == sorted(stored, reverse=True)
+                few = await pair.by(instance, "fires.recent", limit=3)
+                assert in_order(few["fires"]) == in_order(recent["fires"][:3])
+                of_one = await pair.by(instance, "fires.recent", stream=pair.streams[0], filter="*.now.*")
+                assert {one["stream"] for one in of_one["fires"]} == {pair.streams[0]}
+            return True
+
+        await eventually(add_up, describe="what both did is added up")
+        leaving, stays = pair.sidecars[0].sidecar, pair.ids[1]
+        ours, _recent = await alone(pair, stays)
+        leaving.stop()
+        # A request that reaches it while it ends has no answer.
+        await eventually(lambda: leaving.connection is None, describe="it has ended")
+
+        async def has_left() -> bool:
+            answer = await answered(pair.account.connection, "activity.list")
+            is_alone = answer["instance"] == stays and not answer["unanswered"]
+            return is_alone and fires_in(answer["minutes"]) == fires_in(ours)
+
+        await eventually(has_left, describe="the one that stays answers alone")
+
+
 async def test_who_does_not_answer_is_named(start_server: StartServer) -> None:
     async with pair_on(start_server, first_is_asked=False) as pair:
         whole, partly = pair.ids
@@ -216,14 +267,7 @@ async def test_who_does_not_answer_is_named(start_server: StartServer) -> None:
         subject = f"{name}.s.0"
         known = await pair.by(partly, "schedules.get", stream=name, subject=subject)
         assert (known["owner"], known["owner_answered"], known["schedule"]["subject"]) == (whole, False, subject)
-        await fire(pair)
-        (ours, recent), (_theirs, theirs) = await alone(pair, partly), await alone(pair, whole)
-        activity = await pair.by(partly, "activity.list")
-        assert (activity["unanswered"], fires_in(activity["minutes"])) == ([whole], fires_in(ours))
-        fires = await pair.by(partly, "fires.recent", limit=200)
-        assert (fires["unanswered"], fires["fires"]) == ([whole], recent)
-        assert fires_in((await pair.by(whole, "activity.list"))["minutes"]) == 2 * FIRES
-        assert len((await pair.by(whole, "fires.recent", limit=200))["fires"]) == len(recent) + len(theirs)
+        assert (await pair.by(partly, "activity.list"))["unanswered"] == [whole]
         told = await pair.sidecars[1].told_of("permission_denied", subject=ASKS)
         assert told == {"operation": "publish", "subject": ASKS}
         assert len(pair.sidecars[1].told("permission_denied")) == 1, "once, however often it is asked"

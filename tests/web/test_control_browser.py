@@ -1,4 +1,4 @@
-"""The pages that change native schedules in a real Chromium: keys, typing, two people, no scripts, a phone."""
+"""The pages that change native schedules in a real Chromium: keys, typing, no scripts, a phone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,15 +35,14 @@ SUBMITTED = "return document.querySelector('main').innerText.includes(given[0])"
 
 @dataclass
 class Desk:
-    """The page, the browsers of two people who may change schedules, and what is stored."""
+    """The page, the browser of one who may change schedules, and what is stored."""
 
     url: str
     browser: Browser
-    other: Browser
     account: Account
 
-    async def open(self, path: str, browser: Browser | None = None) -> None:
-        await (browser or self.browser).open(f"{self.url}{path}")
+    async def open(self, path: str) -> None:
+        await self.browser.open(f"{self.url}{path}")
 
     async def add(self, subject: str) -> None:
         """Publish a schedule that the server fires, and wait until the page has it."""
@@ -90,12 +89,11 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
         flags = ("--server", server.url, "--web-port", "0", "--web-control-token", CONTROL_TOKEN)
         web = stack.enter_context(sidecar("web", *flags, folder=folder, name="web"))
         url = (await web.wait_for_line("web_served")).rpartition("url=")[2].strip()
-        ada, bob = [await stack.enter_async_context(browser_in(folder / name)) for name in ("ada", "bob")]
-        for browser in (ada, bob):
-            await browser.size(1280, 900)
-            await sign_in(browser, url)
-            await browser.console()  # it would like a field for a name beside that of the token
-        yield Desk(url, ada, bob, account)
+        browser = await stack.enter_async_context(browser_in(folder / "browser"))
+        await browser.size(1280, 900)
+        await sign_in(browser, url)
+        await browser.console()  # it would like a field for a name beside that of the token
+        yield Desk(url, browser, account)
 
 
 async def test_a_schedule_is_paused_by_keys_alone(desk: Desk) -> None:
