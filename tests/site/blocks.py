@@ -16,9 +16,10 @@ from pathlib import Path
 from tests.house.sources import ROOT, markdown_files, place
 from tests.site.exceptions import RUN_BY_OTHER_TESTS
 
-TUTORIALS, HOW_TO, REFERENCE, START = "docs/tutorials/", ("docs/operating/", "docs/coming-from/"), "docs/reference/", ""
-GROUPS = (TUTORIALS, HOW_TO, REFERENCE, START)
-"""The beginnings of the names of pages that are followed at the same time; a page is in the first group that fits."""
+START = ("README.md", "CONTRIBUTING.md", "docs/start.md")
+TUTORIALS = ("docs/tutorials/",)
+HOW_TO = ("docs/operating/", "docs/coming-from/")
+"""The beginnings of the names of pages whose commands are typed; a group is followed at the same time as others."""
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 NAMED = re.compile(r"\bas `([\w.-]+)`:$")
 NAMED_INSIDE = re.compile(r"# (\S+\.yaml)\n")
@@ -86,10 +87,10 @@ def pages_with_commands() -> tuple[Path, ...]:
     return tuple(page for page in pages if any(block.kind in TO_BE_COPIED for block in blocks_of(page)))
 
 
-def pages_of(group: str | tuple[str, ...]) -> list[Path]:
+def pages_of(group: tuple[str, ...]) -> list[Path]:
     """List the pages of a group whose commands are typed."""
-    typed = [page for page in pages_with_commands() if place(page) not in RUN_BY_OTHER_TESTS]
-    return [page for page in typed if next(one for one in GROUPS if place(page).startswith(one)) == group]
+    pages = [page for page in pages_with_commands() if place(page).startswith(group)]
+    return [page for page in pages if place(page) not in RUN_BY_OTHER_TESTS]
 
 
 def steps(page: Path) -> Iterator[tuple[Block, Block | None]]:

@@ -12,7 +12,6 @@ NEEDS_KUBERNETES = (
     "it needs a cluster: tests/deploy/test_chart_rendering.py renders the chart, and checks what comes out"
 )
 THE_SUITE = "it is the suite, or a part of it, that this test is in"
-PUBLISHES = "it publishes, or installs what was published"
 HOURS = "it takes minutes to hours of all cores: the tests of the same folder run a little of it"
 
 NOT_RUN = {
@@ -22,17 +21,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", ".venv/bin/pip install --quiet --require-hashes"): (
         "it installs the programs of the site: CI does the same, and tests/site/test_site.py builds the site with them"
     ),
-    ("docs/internals/mutation.md", ".venv/bin/pip install mutmut==3.8.1"): HOURS,
-    ("docs/internals/nemesis.md", "python -m tests.nemesis"): HOURS,
-    ("docs/internals/releasing.md", ".ci/run"): THE_SUITE,
-    ("docs/internals/releasing.md", "git tag"): PUBLISHES,
-    ("docs/internals/releasing.md", "python3 -m venv"): PUBLISHES,
-    ("docs/internals/releasing.md", "deploy/release"): "it takes minutes: .github/workflows/nightly.yaml runs it",
-    ("docs/internals/simulation.md", "python -m tests.simulation --seeds 10000"): HOURS,
     ("docs/operating/performance.md", ".venv/bin/python -m tests.bench"): HOURS,
-    ("docs/screens.md", ".venv/bin/python -m tests.site.recording"): (
-        "it writes the pictures of the page: tests/site/test_recording.py makes them in another folder"
-    ),
     ("docs/operating/deploy.md", "docker "): NEEDS_DOCKER,
     ("docs/operating/deploy.md", 'export NATS_SCHEDULER_WEB_TOKEN="$(openssl rand -hex 24)"'): NEEDS_DOCKER,
     ("docs/operating/deploy.md", "sudo python3 -m venv /opt/nats-scheduler"): INSTALLED,
@@ -52,14 +41,8 @@ INSTALLED_PROGRAMS = re.compile(r"(?<![\w/])\.venv/bin/")
 """Where the pages find what was installed; a test finds it on the path."""
 
 RUN_BY_OTHER_TESTS = {
-    "docs/clients.md": "test_the_page_shows_what_is_run",
-    "docs/internals/table.md": "test_each_query_of_the_page_prints_what_the_page_shows",
     "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows_and_each_schedule_fires_once",
     "docs/operating/security.md": "test_each_team_has_what_the_page_gives_it_and_nothing_of_another",
-    "docs/python.md": "test_the_tutorial_and_the_example_run",
-    "docs/reference/client.md": "test_the_examples_of_the_reference_give_what_they_show",
-    "docs/reference/python-api.md": "test_the_python_examples_give_what_they_show",
-    "docs/reference/testing.md": "test_an_example_runs_as_it_stands",
 }
 """Pages of programs that tests of their rooms run; their commands are parts of the programs, or install."""
 
@@ -76,7 +59,6 @@ EXIT_CODES = (
     (re.compile(r"nats-scheduler doctor"), {0, 3}, "the findings of the account: 3 says that there are warnings"),
     (re.compile(r"nats-scheduler diff"), {0, 1}, "1 says that there are differences"),
     (re.compile(r"nats-scheduler check '30 9 \* \* mon-fri'"), {1}, "the page shows how a mistake is found"),
-    (re.compile(r"nats-scheduler add CRON cron\.shop\.orders"), {1}, "the page shows what the operator does not allow"),
     (re.compile(r"promtool check config"), {0, 1}, "Debian's is built without the jobs for Kubernetes"),
 )
 """Exit codes that are no failures, by command."""

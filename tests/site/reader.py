@@ -243,7 +243,7 @@ def require_programs(page: Path, programs: Path) -> None:
             pytest.skip(f"no {program}, which {place(page)} uses")
 
 
-def following(group: str | tuple[str, ...]) -> Any:
+def following(group: tuple[str, ...]) -> Any:
     """Return the test that follows each page of a group; a file for each group, so that they run at the same time."""
 
     @pytest.mark.server

@@ -22,10 +22,6 @@ EVERY_MORNING = {
 }
 REMINDER = ("orders.schedules.reminder", EVERY_MORNING, "Hello")
 MORNING = ("orders.schedules.morning", EVERY_MORNING, "Look at the open orders")
-REPORT = ("orders.schedules.report", {"Nats-Schedule": "@every 15m", "Nats-Schedule-Target": "orders.reports"}, "{}")
-OLD = ("orders.schedules.old.1016", EVERY_MORNING, "Order 1016")
-DAILY = ("orders.schedules.daily", {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "orders.due"}, "daily")
-CONTEXT = json.dumps({"description": "the shop", "url": "nats://127.0.0.1:4222"})
 
 
 def stream(name: str, *subjects: str, **more: object) -> dict[str, Any]:
@@ -59,19 +55,6 @@ NOTHING = Scene(version=None)
 EMPTY = Scene(streams=())
 FAILURES = stream("nats_scheduler_failures", "nats_scheduler.advisory.>", allow_msg_schedules=False)
 
-COMMANDS = Scene(
-    streams=(ORDERS, FAILURES),
-    schedules=(REMINDER, DAILY, OLD),
-    files={
-        "invoices.json": json.dumps(stream("INVOICES", "invoices.>")),
-        "reminder.json": '{"order": 1017}',
-        "holidays.txt": "2026-12-25\n",
-        "subjects.txt": "orders.schedules.reminder\n",
-        ".config/nats/context/production.json": CONTEXT,
-        "home/.config/nats/context/production.json": CONTEXT,
-    },
-)
-
 UPGRADED = Scene(version=V2_15, before=V2_11, schedules=(MORNING,))
 
 SCENES = {
@@ -87,16 +70,6 @@ SCENES = {
     ),
     "docs/operating/pause.md": Scene(schedules=(MORNING,)),
     "docs/operating/why-not.md": Scene(schedules=(REMINDER,)),
-    "docs/reference/commands.md": COMMANDS,
-    "docs/reference/commands.md ## nats-scheduler graduate": UPGRADED,
-    "docs/reference/commands.md ## nats-scheduler fire": Scene(schedules=(MORNING,)),
-    "docs/reference/commands.md ## nats-scheduler backfill": Scene(schedules=(REPORT,)),
-    "docs/reference/control.md": Scene(settings={"allow_control": True}),
-    "docs/reference/patterns.md": Scene(streams=(stream("REPORTS", "reports.>"),)),
-    "docs/reference/policies.md": Scene(
-        streams=(ORDERS, stream("CRON", "cron.>"), stream("JOBS", "jobs.>", retention="workqueue")),
-        settings={"allowed_targets_elsewhere": ("CRON=jobs.>", "CRON=mail.out")},
-    ),
 }
 """By page, or by page and section; what has no row begins with the stream of the README, a sidecar and nothing else."""
 

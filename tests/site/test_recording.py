@@ -1,12 +1,11 @@
 """The pictures of terminals can be made anew, and show what was printed when it was printed."""
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.site.recording import FOLDER, ROWS, Line, demo, moving, still, top
+from tests.site.recording import FOLDER, demo, moving, still, top
 
 TEXT = "{http://www.w3.org/2000/svg}text"
 SECONDS = 9
@@ -17,18 +16,6 @@ KINDS = {"delayed", "interval", "cron", "sampling"}
 def texts(picture: str) -> list[str]:
     """Return the lines that a picture shows."""
     return ["".join(one.itertext()) for one in ElementTree.fromstring(picture).iter(TEXT)]  # noqa: S314 - it is ours
-
-
-def test_each_line_appears_when_it_was_printed_and_a_full_screen_moves_up() -> None:
-    picture = moving([Line(0.0, "first <1>"), Line(3.0, "\x1b[1;32mgreen\x1b[0m plain"), Line(6.0, "last")], "a & b")
-    assert texts(picture) == ["first <1>", "green plain", "last"]
-    assert re.findall(r"@keyframes r\d \{ 0% \{ opacity: 0; \} ([\d.]+)%", picture) == ["0.00", "30.00", "60.00"]
-    assert '<tspan fill="#7ee787" font-weight="bold">green</tspan><tspan> plain</tspan>' in picture
-    assert 'aria-label="a &amp; b"' in picture
-    picture = moving([Line(float(number), f"line {number}") for number in range(ROWS + 2)], "label")
-    assert "translateY(-17px)" in picture
-    assert "translateY(-34px); animation: up" in picture
-    assert "@keyframes up" not in still(["a line"], "label")
 
 
 @pytest.mark.server
