@@ -94,15 +94,6 @@ def run_tests(installed: Installed, folder: Path, *arguments: str) -> str:
     return said.splitlines()[-1]
 
 
-def test_its_schedule_language_answers_the_recorded_cases(installed: Installed) -> None:
-    folder = installed.folder / "recorded"
-    for name in ("schedule", "vectors"):
-        shutil.copytree(ROOT / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "pyproject.toml").touch()
-    installed.install("pytest")
-    run_tests(installed, folder, str(folder / "tests" / "schedule" / "test_vectors.py"))
-
-
 def test_the_fast_tier_passes_on_what_is_installed(installed: Installed) -> None:
     if not os.environ.get("NATS_SCHEDULER_RELEASE"):
         pytest.skip("NATS_SCHEDULER_RELEASE=1 runs the fast tier on each Python, which takes minutes")
@@ -115,11 +106,6 @@ def test_the_fast_tier_passes_on_what_is_installed(installed: Installed) -> None
     installed.install(*(text for text in needed if not text.startswith("nats-scheduler")))
     chosen = [str(folder / "tests" / name) for name in OF_THE_PACKAGE]
     print(f"{installed.folder.name}: {run_tests(installed, folder, '-n', '2', '-m', 'fast', *chosen)}")
-
-
-def test_the_pythons_are_those_that_the_package_names() -> None:
-    named = {text.rpartition(" ")[2] for text in PROJECT["classifiers"] if ":: Python :: 3." in text}
-    assert (named, PROJECT["requires-python"]) == (set(PYTHONS), f">={PYTHONS[0]}")
 
 
 @pytest.mark.parametrize("of_nats_py", OF_NATS_PY)
