@@ -26,7 +26,6 @@ from tests.deploy.files import (
     EVERY_ADDRESS,
     ROOT,
     STREAMS,
-    VOLUME,
     beside,
     compose,
     image_variables,
@@ -143,20 +142,6 @@ def test_what_is_copied_into_the_image_exists_and_is_let_into_the_context() -> N
     for source in (one for words in copies for one in words):
         assert (ROOT / source).exists(), source
         assert f"!{source.removeprefix('./')}" in let_in
-
-
-def test_each_deployment_keeps_the_folder_of_a_sidecar_when_that_starts_again() -> None:
-    given = dict(pairs_of(UNIT))
-    assert given["Environment"] == f"NATS_SCHEDULER_DATA=%S/{given['StateDirectory']}"
-    assert given["StateDirectoryMode"] == "0700"
-    assert "ProcSubset" not in given, "the sidecar reads in /proc/sys whether the machine was started again"
-    volume, _, folder = compose()["services"]["scheduler"]["volumes"][1].partition(":")
-    assert (volume in compose()["volumes"], folder) == (True, VOLUME)
-    added = {one["value"]["name"]: one["value"] for one in nats_values("beside.yaml")["podTemplate"]["patch"]}
-    (mount,) = [one for one in beside()["volumeMounts"] if one["mountPath"] == VOLUME]
-    assert "emptyDir" in added[mount["name"]]
-    for variables in (compose()["services"]["scheduler"]["environment"], [one["name"] for one in beside()["env"]]):
-        assert "NATS_SCHEDULER_DATA" not in variables, "the image says where it is"
 
 
 def test_compose_builds_our_image_and_runs_it_without_rights_and_with_time_to_drain() -> None:

@@ -10,7 +10,6 @@ from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.events import FireStored
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
-from tests.deploy.chart import PAGE
 from tests.deploy.files import STREAMS, nats_values
 from tests.harness.account import account_on, started_sidecar
 from tests.harness.permissions import listed
@@ -73,13 +72,6 @@ def test_the_sidecar_is_granted_what_the_page_lists_for_its_streams_and_no_more(
         given = granted[act]["allow"]
         assert [one for one in given if not any(within(one, other) for other in subjects)] == []
         assert [one for one in subjects if not any(within(other, one) for other in given)] == []
-
-
-def test_the_users_are_those_of_the_secrets_that_the_page_has_created() -> None:
-    text = PAGE.read_text("utf-8")
-    assert set(users()) == {one["user"] for one in SECRETS.values() if "user" in one}
-    assert all(f"{one['user']}:{name}" in text for name, one in SECRETS.items() if "user" in one)
-    assert all(name in text for name in SECRETS)
 
 
 STREAM, CONSUMER = "$JS.API.STREAM", "$JS.API.CONSUMER.CREATE"
