@@ -59,6 +59,7 @@ EXIT_CODES = (
     (re.compile(r"nats-scheduler doctor"), {0, 3}, "the findings of the account: 3 says that there are warnings"),
     (re.compile(r"nats-scheduler diff"), {0, 1}, "1 says that there are differences"),
     (re.compile(r"nats-scheduler check '30 9 \* \* mon-fri'"), {1}, "the page shows how a mistake is found"),
+    (re.compile(r"nats-scheduler add CRON cron\.shop\.orders"), {1}, "the page shows what the operator does not allow"),
     (re.compile(r"promtool check config"), {0, 1}, "Debian's is built without the jobs for Kubernetes"),
 )
 """Exit codes that are no failures, by command."""
