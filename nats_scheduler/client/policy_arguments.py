@@ -33,6 +33,7 @@ class PolicyArguments(TypedDict, total=False):
     clock_change: ClockChange | None
     except_days: Iterable[Days] | None
     except_calendars: Iterable[str] | None
+    excepted: Literal["skip", "next", "previous"] | None
     jitter: timedelta | None
     spread: timedelta | None
     missed: Literal["once", "skip", "all"] | int | None

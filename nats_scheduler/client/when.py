@@ -71,6 +71,8 @@ class When:
           `daily` and the like.
         - `except_days`, `except_calendars`: no fire on these days (a `date`, or the first and the last of several), or
           on those of calendars with these names; together at most 1,000, and 8 calendars.
+        - `excepted`: the fires of such days are left out (`"skip"`, the default), or move to the other day that is
+          `"next"` or `"previous"`; these two with `cron`, `daily` and the like.
         - `jitter`: the longest delay of a fire; more than 0, at most a day.
         - `spread`: the time over which schedules are spread: the fire times of each are always by the same time later,
           which is a part of it that follows from the subject of the schedule; 1 s to a day.

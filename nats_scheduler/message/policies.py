@@ -26,7 +26,7 @@ from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.message.spread import offset_of
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
-from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
+from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds, OnExcepted
 from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
 from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, read_days, read_every_nth
@@ -224,7 +224,7 @@ class Policies:
     written: tuple[PolicyText, ...] = ()
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
-    """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor`, `X-Every` and `X-Except` set to its fire times."""
+    """The bounds of its fire times: `X-Start`, `X-End`, `X-Limit`, `X-Anchor`, `X-Every`, `X-Except`, `X-Excepted`."""
     clock: ClockPolicy = BY_THE_CLOCK
     """What it does at the local times that a change of the clock skips or repeats."""
     debounce: bool = False
@@ -306,6 +306,14 @@ def read_policies(
     return policies
 
 
+_NEEDED = {
+    "X-Consumer": ("X-Overlap", "X-Done-Within"),
+    "X-Excepted": ("X-Except",),
+    "X-Timeout": ("X-Overlap",),
+}
+"""What a policy has no effect without: one of these."""
+
+
 def _misplaced(policies: Policies, *, keeps_acknowledged: bool) -> PolicyText | None:
     """Return the first policy that is valid by itself and not beside the others or on this stream, and why.
 
@@ -316,7 +324,7 @@ def _misplaced(policies: Policies, *, keeps_acknowledged: bool) -> PolicyText | 
     start, end = policies.bounds.start, policies.bounds.end
     if start is not None and end is not None and start >= end:
         return PolicyText("X-End", "is not later than X-Start: nothing would fire")
-    for name, needed in (("X-Consumer", ("X-Overlap", "X-Done-Within")), ("X-Timeout", ("X-Overlap",))):
+    for name, needed in _NEEDED.items():
         if name in names and not any(one in names for one in needed):
             return PolicyText(name, f"has no effect without {' or '.join(needed)}")
     asking = next((name for name in ("X-Done-Within", "X-Overlap") if name in names), "")
@@ -461,7 +469,7 @@ def _anchor(policies: Policies, value: str, beside: Beside) -> Policies:
 
 def _every(policies: Policies, value: str, beside: Beside) -> Policies:
     if not isinstance(beside.pattern, Cron):
-        raise FaultError(f"is for patterns of fields: {beside.pattern.text.partition(' ')[0]!r} fires on all days")
+        raise FaultError(f"is for patterns of fields: {_kind(beside.pattern)} fires on all days")
     return _with_bounds(policies, every=read_every_nth(value))
 
 
@@ -478,6 +486,20 @@ def _clock_change(policies: Policies, value: str, beside: Beside) -> Policies:
         name = beside.dialect.time_zone.decode()
         raise FaultError(f"has no effect without {name}: the clock of UTC is never changed")
     return replace(policies, clock=ClockPolicy(*gaps or (Gap.SKIP,), *folds or (Fold.BOTH,)))
+
+
+def _excepted(policies: Policies, value: str, beside: Beside) -> Policies:
+    if value not in list(OnExcepted):
+        raise FaultError(f"is not what a fire of an excepted day may do: expected one of {', '.join(OnExcepted)}")
+    on_excepted = OnExcepted(value)
+    if on_excepted is not OnExcepted.SKIP and not isinstance(beside.pattern, Cron):
+        raise FaultError(f"moves fires of patterns of fields: those of {_kind(beside.pattern)} can only be left out")
+    return _with_bounds(policies, on_excepted=on_excepted)
+
+
+def _kind(pattern: Pattern) -> str:
+    """Return what a pattern that has no fields begins with: `'@every'`."""
+    return repr(pattern.text.partition(" ")[0])
 
 
 def _read_excepted(value: str) -> DayRows:
@@ -611,6 +633,7 @@ POLICIES: Mapping[str, Policy] = {
     "X-End": Policy(_bounds_with(end=_read_instant)),
     "X-Every": Policy(_every),
     "X-Except": Policy(_bounds_with(excepted=_read_excepted, calendars=_calendars)),
+    "X-Excepted": Policy(_excepted),
     "X-Grace": Policy(
         _value(
             "grace",
@@ -668,8 +691,9 @@ def policy_called(given: str) -> str | None:
 def value_fault(name: str, value: str) -> Rejection | None:
     """Return why no schedule can have a value of a policy; None if it is valid beside some pattern and policies."""
     fields = {policy_header(name, PORTABLE): value}
-    if name in ("X-Consumer", "X-Timeout"):  # they have no effect alone
-        fields[policy_header("X-Overlap", PORTABLE)] = Overlap.QUEUE
+    if name in _NEEDED:
+        needed = _NEEDED[name][0]
+        fields[policy_header(needed, PORTABLE)] = {"X-Overlap": "queue", "X-Except": "2026-12-25"}[needed]
     text = "@every 1h" if name == "X-Anchor" else "@hourly"
     zone = "UTC" if name == "X-Clock-Change" else None
     syntax = read_syntax(fields, text)

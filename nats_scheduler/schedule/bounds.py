@@ -1,8 +1,8 @@
 """A pattern with bounds: a first and a last instant, a number of fires, days without fires, another start of its grid.
 
 One rule: a bounded pattern answers the same questions as any pattern, so no caller has to know of bounds. Its fire
-times are those of its own pattern, each later by its `offset`, less what the bounds leave out. What a change of the
-clock does to them is decided by the pattern itself (`schedule.clock_policy`).
+times are those of its own pattern, each later by its `offset`, less what the bounds leave out; those of excepted days
+may be moved. What a change of the clock does to them is decided by the pattern itself (`schedule.clock_policy`).
 
 - The grid of `@every` begins at `anchor`, which is a fire time itself, instead of at the stored time.
 - An offset moves all fire times by the same time, so that their order and their distances stay. The other bounds hold
@@ -13,11 +13,14 @@ clock does to them is decided by the pattern itself (`schedule.clock_policy`).
 - No fire time lies on one of the days `excepted`, or of the `calendars`, as the clock of the pattern's zone shows them
   (UTC if it has none); one that stands for times that the clock skips is of the day of these. If they leave none for
   five years, a pattern has no further fire, as one of fields that matches nothing for as long.
+- The fire times of an excepted day are left out, or have the same local times on the next or previous day that is not
+  excepted (`on_excepted`). Fire times are a set: one that others move to is there once. All other bounds count after
+  that.
 - After the `limit`-th fire time that these bounds leave there is none. It is counted from the stored time, so all
   instances agree without a counter, and a fire that was missed counts too.
 
 A pattern with calendars is another one after each edit. What no edit changes is its *possible* fire times: those that
-are left if no calendar excepts a day, and without its limit, which is reached later the more days are excepted.
+an edit may leave, or move to another day, and without its limit, which is reached later the more days are excepted.
 It answers with them as long as the days of one of its calendars are not known.
 
 Cost: one more call for each question. Excepted days are masked out of the months of a pattern of fields, and so cost
@@ -32,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from math import gcd
 from typing import Any
 
@@ -57,6 +61,20 @@ MAX_EXCEPTED_NS = HORIZON_YEARS * 366 * DAY
 _LONG_AGO = -(1 << 100)
 
 
+class OnExcepted(StrEnum):
+    """What happens to the fire times of an excepted day."""
+
+    SKIP = "skip"
+    """They are left out."""
+    NEXT = "next"
+    """They move to the next day that is not excepted."""
+    PREVIOUS = "previous"
+    """They move to the last day before that is not excepted."""
+
+
+_STEPS = {OnExcepted.SKIP: 0, OnExcepted.NEXT: 1, OnExcepted.PREVIOUS: -1}
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The bounds of the fire times of a pattern; instants are nanoseconds since the Unix epoch, None is no bound."""
@@ -72,6 +90,8 @@ class Bounds:
     excepted: DayRows = NO_DAYS
     calendars: tuple[Calendar, ...] = ()
     """By their names."""
+    on_excepted: OnExcepted = OnExcepted.SKIP
+    """Only those of a pattern of fields can move."""
 
 
 NO_BOUNDS = Bounds()
@@ -181,15 +201,6 @@ def _moved(base: Pattern, offset: int) -> Pattern:
     return _Moved(base, offset) if offset else base
 
 
-def _less_days(base: Pattern, excepted: tuple[DayRows, ...]) -> Pattern:
-    """Return what excepted days leave of a pattern."""
-    if not excepted:
-        return base
-    if isinstance(base, Cron):
-        return replace(base, fields=replace(base.fields, excepted=excepted), _found=[])
-    return _LessDays(base, excepted)
-
-
 @dataclass(frozen=True, slots=True)
 class Bounded(Pattern):
     """A pattern with bounds; it is a pattern itself."""
@@ -199,24 +210,34 @@ class Bounded(Pattern):
     offset: int = field(default=0)
     """How much later (ns) its fire times are than those of the base; less than a day."""
     left: Pattern = field(init=False, repr=False, compare=False)
-    """What the bounds leave of the days of the base, without its other bounds."""
+    """What the bounds leave of the days of the base, and move, without its other bounds."""
     _on_days: Pattern = field(init=False, repr=False, compare=False)
     """The base on the days of `every` only, excepted ones too, moved by the offset."""
     _left: Pattern = field(init=False, repr=False, compare=False)
-    """What the excepted days leave of that."""
+    """What the excepted days leave of that, and move."""
 
     def __post_init__(self) -> None:
         """Leave the days out, and move what is left."""
         on_days, every = self.base, self.bounds.every
         if every is not None and isinstance(on_days, Cron):
             on_days = replace(on_days, fields=replace(on_days.fields, every=every), _found=[])
-        left = _less_days(on_days, self._excepted())
+        left = self._less_days(on_days)
         for name, pattern in (
             ("left", left),
             ("_on_days", _moved(on_days, self.offset)),
             ("_left", _moved(left, self.offset)),
         ):
             object.__setattr__(self, name, pattern)
+
+    def _less_days(self, on_days: Pattern) -> Pattern:
+        """Return what the excepted days leave of a pattern, and move."""
+        excepted, step = self._excepted(), _STEPS[self.bounds.on_excepted]
+        is_open = step != 0 and self.unknown_calendar is not None
+        if not (excepted or is_open):
+            return on_days
+        if isinstance(on_days, Cron):
+            return replace(on_days, fields=on_days.fields.without_days(excepted, step, is_open=is_open), _found=[])
+        return _LessDays(on_days, excepted)
 
     @property
     def repeats(self) -> bool:
@@ -307,7 +328,9 @@ class Bounded(Pattern):
     @property
     def possible(self) -> Bounded:
         """The pattern that no edit of a calendar changes: its fire times are those that an edit may leave."""
-        return self._with(calendars=(), limit=None) if self.bounds.calendars else self
+        if not self.bounds.calendars:
+            return self
+        return self._with(calendars=tuple(Calendar(one.name) for one in self.bounds.calendars), limit=None)
 
     def with_calendars(self, known: KnownCalendars) -> Bounded:
         """Return the pattern with the days of its calendars as they are known."""
@@ -369,7 +392,8 @@ class Bounded(Pattern):
         period = self._begin(stored_at), fire, self._grid(stored_at)
         if fire > period[0] + MAX_COUNTED_NS:
             return False
-        return self._on_days.count(*period) <= limit or self._left.count(*period) <= limit  # the first is cheap
+        is_cheap = self.bounds.on_excepted is OnExcepted.SKIP  # then a count of more is, and it may suffice
+        return (is_cheap and self._on_days.count(*period) <= limit) or self._left.count(*period) <= limit
 
     def _limit(self) -> int | None:
         """The limit; None if there is none, and as long as the days of a calendar are not known."""

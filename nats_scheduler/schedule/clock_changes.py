@@ -76,7 +76,8 @@ def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> li
     offset, before = pattern.offset, _not_before_start(pattern, since)
     for fire in fires:
         found += skipped_between(pattern, before, fire)
-        marked = _marked(left, base.fields, left.zone, before - offset, fire - offset)
+        fields = base.fields if left.fields.move is None else left.fields
+        marked = _marked(left, fields, left.zone, before - offset, fire - offset)
         found.append(replace(marked, fire_time=fire))
         before = fire
     return found

@@ -8,6 +8,7 @@ The rules:
 - A month has one of four lengths and begins on one of seven weekdays, and nothing else decides which of its days match.
   So all that can be written about days, `L`, `W` and `#` of other syntaxes included, is a table of 28 masks.
 - The forward and the backward search are the same one, with a step of 1 or -1.
+- All matching days have the same times of day. So fires of excepted days move to other days (`DayMove`) by moving days.
 - Days that bounds leave out (`schedule.bounds`) are left out of the mask of each month, so they cost no step of their
   own.
 
@@ -15,7 +16,7 @@ The caller gives the year at which the search ends.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -62,6 +63,22 @@ class NamedDays:
 
 NO_NAMED_DAYS = NamedDays()
 
+MAX_MOVED_DAYS = 31
+"""A day moves by so many days at most; if they are excepted too, it is left out."""
+
+_ALL_MONTHS = (1 << 13) - 2
+
+
+class DayMove(NamedTuple):
+    """Where a day that is excepted moves: to the nearest one that is not, in one direction."""
+
+    step: int
+    """1 is to later days, -1 to earlier ones."""
+    months: int
+    """The months of the pattern: a day may move into any other one."""
+    is_open: bool
+    """True if it is not known which days are excepted: then each that can be moved to matches, besides all others."""
+
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
@@ -84,6 +101,14 @@ class CronFields:
     """The days that do not match, whatever the other fields say."""
     every: EveryNth | None = None
     """The only days that match, whatever the other fields say; None is all days."""
+    move: DayMove | None = None
+    """Where excepted days move; None is nowhere."""
+
+    def without_days(self, excepted: tuple[DayRows, ...], step: int = 0, *, is_open: bool = False) -> "CronFields":
+        """Return the fields without days; with a step of 1 or -1 these move, as `DayMove` says."""
+        if not step:
+            return replace(self, excepted=excepted)
+        return replace(self, excepted=excepted, months=_ALL_MONTHS, move=DayMove(step, self.months, is_open))
 
     def first_match(self, local: int, last_year: int) -> int | None:
         """Return the first matching second at or after `local`, up to the end of the last year."""
@@ -148,13 +173,58 @@ class CronFields:
 
     def days_of(self, year: int, month: int, first: int) -> int:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
+        if self.move is not None:
+            return self._days_with_moved(self.move, year, month, first)
+        days = self._days_of_pattern(year, month, first)
+        for excepted in self.excepted:
+            days &= ~excepted.of_month(first)
+        return days
+
+    def _days_with_moved(self, move: DayMove, year: int, month: int, first: int) -> int:
+        """Return the matching days of a month after excepted ones have moved, here from a window of two months."""
+        begin = first - MAX_MOVED_DAYS if move.step > 0 else first  # bit n of what follows is the day n after it
+        excepted = 0
+        for rows in self.excepted:
+            excepted |= rows.of_month(begin) >> 1 | rows.of_month(begin + 31) << 30
+        if not (excepted or move.is_open):
+            return self._days_of_pattern(year, month, first)
+        days, length = self._days_around(move.step, year, month, first, begin), days_in_month(year, month)
+        if move.is_open:
+            for reach in (1, 2, 4, 8, 16):  # together `MAX_MOVED_DAYS`
+                days |= _shifted(days, reach * move.step)
+            days &= ~excepted
+        else:
+            moving = days & excepted
+            days ^= moving
+            for _ in range(MAX_MOVED_DAYS):
+                if not moving:
+                    break
+                moving = _shifted(moving, move.step)
+                days |= moving & ~excepted
+                moving &= excepted
+        return days >> first - begin << 1 & (2 << length) - 2
+
+    def _days_around(self, step: int, year: int, month: int, first: int, begin: int) -> int:
+        """Return the days of a month, and of the two from which days move into it; bit 0 is the day `begin`."""
+        days = 0
+        for _ in range(3):
+            days |= _shifted(self._days_of_pattern(year, month, first) >> 1, first - begin)
+            if step < 0:
+                first += days_in_month(year, month)
+            year, month = (year, month - step) if 1 <= month - step <= 12 else (year - step, 12 if step > 0 else 1)
+            if step > 0:
+                first -= days_in_month(year, month)
+        return days
+
+    def _days_of_pattern(self, year: int, month: int, first: int) -> int:
+        """Return the days of a month that match if none is excepted."""
+        if self.move is not None and not self.move.months >> month & 1:
+            return 0
         if self.years is not None and not (year >= FIRST_YEAR and self.years >> year - FIRST_YEAR & 1):
             return 0
         days = self.days[days_in_month(year, month) - MONTH_LENGTHS[0]][(first + 4) % 7]
         if self.every is not None:
             days &= self.every.of_month(first)
-        for excepted in self.excepted:
-            days &= ~excepted.of_month(first)
         return days
 
 
@@ -221,6 +291,11 @@ def nearest(mask: int, number: int, step: int) -> int | None:
         return number + (rest & -rest).bit_length() - 1 if rest else None
     rest = mask & (1 << number + 1) - 1
     return rest.bit_length() - 1 if rest else None
+
+
+def _shifted(mask: int, days: int) -> int:
+    """Return a mask moved to later days; to earlier ones if their number is negative."""
+    return mask << days if days > 0 else mask >> -days
 
 
 def outermost(mask: int, step: int) -> int:

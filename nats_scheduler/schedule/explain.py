@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.bounds import Bounded, Bounds, OnExcepted
 from nats_scheduler.schedule.cron_words import cron_words, ordinal
 from nats_scheduler.schedule.days import Days, day_text
 from nats_scheduler.schedule.durations import format_duration
@@ -68,6 +68,8 @@ def bounds_words(bounds: Bounds) -> Iterator[str]:
     if bounds.calendars:
         names = " and ".join(calendar.name for calendar in bounds.calendars)
         yield f"not on the days of the calendar{'' if len(bounds.calendars) == 1 else 's'} {names}"
+    if bounds.on_excepted is not OnExcepted.SKIP:
+        yield f"but on the {bounds.on_excepted} other day instead"
 
 
 def days_words(days: Days) -> str:

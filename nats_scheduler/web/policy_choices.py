@@ -50,6 +50,11 @@ POLICY_CHOICES: Mapping[str, PolicyChoice] = {
         "what comes twice when it goes back fires each time, or once.",
         "after,first",
     ),
+    "X-Excepted": PolicyChoice(
+        "skip, next or previous",
+        "Fires of days that X-Except names are left out, or move to the next or the previous other day.",
+        "next",
+    ),
     "X-Syntax": PolicyChoice(
         "crontab or quartz",
         "The pattern is written in this syntax, with L, W and #; with portable headers only.",

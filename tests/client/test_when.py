@@ -150,7 +150,9 @@ def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
         "X-Owner": "billing",
     }
     weekly = cron("0 0 9 * * mon").policies(every="2w from 2026-01-05", debounce=True)
-    assert dict(weekly.written_policies) == {"X-Every": "2w from 2026-01-05", "X-Debounce": "true"}
+    weekly = weekly.policies(except_calendars=["de"], excepted="next")
+    other = {"X-Except": "calendar:de", "X-Excepted": "next"}
+    assert dict(weekly.written_policies) == {"X-Every": "2w from 2026-01-05", "X-Debounce": "true", **other}
     assert (b"Nats-Schedule-X-Limit", b"10") in said.form(0).items(ADR51)
     assert (b"X-Nats-Schedule-X-Limit", b"10") in said.form(0).items(PORTABLE)
 

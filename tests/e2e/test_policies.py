@@ -29,7 +29,7 @@ from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.paused import paused_block, resumed_block
 from nats_scheduler.message.spread import offset_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import DAY, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
@@ -44,6 +44,13 @@ WORKERS = "workers"
 OUTAGE_NS = 4 * SECOND
 
 
+def moved_from_yesterday() -> tuple[str, dict[str, str]]:
+    """Return a pattern of each second of yesterday, and policies that move it to today, three times."""
+    year, month, day = format_rfc3339(CLOCK.now() - DAY)[:10].split("-")
+    policies = {"X-Except": f"{year}-{month}-{day}", "X-Excepted": "next", "X-Limit": "3"}
+    return f"* * * {int(day)} {int(month)} *", policies
+
+
 async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_removed_at_their_end(served: Served) -> None:
     """A machine that is paused may miss fires; a limit counts their times all the same."""
     now = CLOCK.now() // SECOND * SECOND
@@ -53,10 +60,12 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     await served.schedule("end", "@every 3s", target="ended", more=bounds)
     nth = {"X-Every": f"2w from {format_rfc3339(now)[:10]}", "X-Limit": "3"}
     await served.schedule("nth", "* * * * * *", target="weekly", more=nth)
+    pattern, moved = moved_from_yesterday()
+    await served.schedule("moved", pattern, target="moved.out", more=moved)
     late = await served.schedule("late", "@every 2s", target="jittered", more={"X-Jitter": "1500ms", "X-Limit": "2"})
-    for rest in ("limit", "end", "nth", "late"):
+    for rest in ("limit", "end", "nth", "moved", "late"):
         await served.gone(rest)
-    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "weekly", "jittered")}
+    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "weekly", "moved.out", "jittered")}
     times = {rest: [fire_time_of(one) for one in found] for rest, found in fires.items()}
     last = times["limited"][-1]
     assert set(times["limited"]) <= {last - step * SECOND for step in range(3)}
@@ -64,7 +73,8 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     assert b"Nats-Schedule-Next: purge\r\n" in fires["limited"][-1].block
     assert all(b"nats-scheduler:%d:" % limited in one.block for one in fires["limited"])
     assert not any(b"X-Limit" in one.block or b"X-Note" in one.block for one in fires["limited"])
-    assert b"Nats-Schedule-Next: purge\r\n" in fires["weekly"][-1].block
+    for rest in ("weekly", "moved.out"):
+        assert b"Nats-Schedule-Next: purge\r\n" in fires[rest][-1].block
     assert set(times["ended"]) <= {anchor, anchor + 3 * SECOND}
     assert max(times["ended"]) == anchor + 3 * SECOND
     for fire, time in zip(fires["jittered"], times["jittered"], strict=True):
@@ -100,14 +110,15 @@ async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_h
             ("every", "@every 1s", {"X-Limit": "2"}),
             ("quartz", "* * * 1-30,L * ? *", {"X-Limit": "2", "X-Syntax": "quartz"}),
             ("nth", "* * * * * *", {"X-Limit": "2", "X-Every": f"2w from {in_seconds(0)[:10]}"}),
+            ("moved", *moved_from_yesterday()),
         ):
             headers = stream.headers(pattern, f"{rest}.out", more)
             await stream.publish(rest, {f"X-{name}": value for name, value in headers.items()})
         [own] = await stream.wait_for("out")
-        for rest in ("every", "quartz", "nth"):
+        for rest in ("every", "quartz", "nth", "moved"):
             await stream.gone(rest)
             fires = await stream.wait_for(f"{rest}.out")
-            assert len(fires) <= 2
+            assert len(fires) <= 3
             assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
             assert not any(b"X-Syntax" in one.block for one in fires)
         assert b"Nats-Schedule-Next: purge\r\n" in own.block

@@ -131,6 +131,41 @@ def test_an_edit_just_before_the_fire_is_in_time(guard: bool) -> None:
     assert days(world) == [1]
 
 
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+def test_an_edit_moves_a_fire_to_the_next_or_the_previous_day_that_is_left(guard: bool) -> None:
+    moving = {**DAILY, "Nats-Schedule": "0 0 9 2,5,20 1 *"}
+    world = ScheduleWorld(guard=guard, calendars={"work": ""})
+    world.publish(ONE, {**moving, "Nats-Schedule-X-Excepted": "next"})
+    world.publish("s.two", {**moving, "Nats-Schedule-X-Excepted": "previous"})
+    world.advance("12h")
+    world.set_calendar("work", "2026-01-02..2026-01-03")
+    world.advance("24h")
+    assert days(world) == [], "a previous day that has passed is not made up"
+    world.set_calendar("work", "2026-01-02..2026-01-03,2026-01-05")
+    assert (world.next_fire(ONE), world.next_fire("s.two")) == (START + 3 * DAY + 9 * HOUR,) * 2
+    world.advance("360h")
+    by_schedule = {one: [fire for fire in world.generated if fire.schedule == one] for one in (ONE, "s.two")}
+    assert [1 + (fire.fire_time - START) // DAY for fire in by_schedule[ONE]] == [4, 6]
+    assert [1 + (fire.fire_time - START) // DAY for fire in by_schedule["s.two"]] == [4]
+    assert following(world) == ["2026-01-06T09:00:00Z", "2026-01-20T09:00:00Z", "2026-01-20T09:00:00Z"]
+    assert missed(world) == []
+
+
+@pytest.mark.parametrize("on_excepted", ["next", "previous"])
+def test_what_a_calendar_may_have_moved_is_found_after_it_was_gone_and_after_a_restart(on_excepted: str) -> None:
+    moving = {**DAILY, "Nats-Schedule": "0 0 9 5 1 *", "Nats-Schedule-X-Excepted": on_excepted}
+    world = world_holding(moving, calendars={"work": ""})
+    world.advance("12h")
+    world.delete_calendar("work")
+    world.advance("12h")
+    assert state(world) is State.NO_CALENDAR
+    world.restart("1h")
+    world.advance("1h")
+    world.set_calendar("work", "2026-01-04..2026-01-06")
+    world.advance("240h")
+    assert days(world) == [{"next": 7, "previous": 3}[on_excepted]]
+
+
 def test_a_fast_schedule_whose_content_is_kept_stops_and_goes_on() -> None:
     world = world_holding({"Nats-Schedule": "@every 2s", **NAMED}, calendars={"work": ""})
     world.advance("5s")

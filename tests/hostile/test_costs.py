@@ -114,6 +114,7 @@ OTHERS = {
     "X-Missed": [None, "skip", "all", "all 1", "all 1000000"],
     "X-Anchor": [None, None, None, "0001-01-01T00:00:00Z", "2026-09-21T00:00:00Z"],
     "X-Every": [None, None, "2d from 0000-01-01", "53w from 9999-12-31"],
+    "X-Excepted": [None, "next", "previous"],
     "X-Report": [None, "true"],
     "X-Note": [None, "\U0001f600" * 256],
 }
@@ -136,10 +137,11 @@ def drawn(random: Random) -> list[tuple[str, str]]:
     if not pattern.startswith("@every"):
         policies.pop("X-Anchor", None)
     if pattern.startswith(("@every", "@at")):
-        policies.pop("X-Every", None)
-    return headers(
-        pattern, zone, X_Except=random.choice(EXCEPTED), X_Syntax="quartz" if is_quartz else None, **policies
-    )
+        policies |= {"X-Every": None, "X-Excepted": None}
+    excepted = random.choice(EXCEPTED)
+    if excepted is None:
+        policies["X-Excepted"] = None
+    return headers(pattern, zone, X_Except=excepted, X_Syntax="quartz" if is_quartz else None, **policies)
 
 
 class Meter:

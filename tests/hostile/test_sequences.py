@@ -45,6 +45,8 @@ POLICIES = {
     b"X-Note": [b"a note", b"\xff", b"gr\xc3\xb6\xc3\x9fe", b"\xed\xb3\xbf"],
     b"X-Owner": [b"team", b"\xff\xfe"],
     b"X-Except": [b"2026-01-02..2026-01-03", b"2026-01-02", b"calendar:closed", b"calendar:none,2026-01-05"],
+    b"X-Excepted": [b"skip", b"next", b"previous"],
+    b"X-Every": [b"2d from 2026-01-01", b"2w from 2025-12-29", b"2d from 2026-01-02"],
     b"X-Limit": [b"1", b"3", b"1000"],
     b"X-Missed": [b"once", b"skip", b"all", b"all 1", b"all 7"],
     b"X-Grace": [b"1s", b"3s"],
@@ -90,6 +92,18 @@ def drawn_value(draw: Random, value: bytes) -> bytes:
     return value
 
 
+def drawn_names(draw: Random, pattern: bytes) -> list[bytes]:
+    """Draw the names of policies, most often with what they need."""
+    names = draw.sample(sorted(POLICIES), draw.choice([0, 1, 2, 3, 4, 6]))
+    if pattern.startswith((b"@every", b"@at")) and draw.randrange(10):
+        names = [one for one in names if one not in (b"X-Every", b"X-Excepted")]
+    if b"X-Excepted" in names and b"X-Except" not in names:
+        names.append(b"X-Except")
+    if b"X-Timeout" in names and b"X-Overlap" not in names:
+        names.append(b"X-Overlap")
+    return names
+
+
 def drawn_block(draw: Random, fires: list[bytes]) -> bytes:
     """Draw the headers of a schedule, of a cancel, or of what claims to be a fire."""
     if fires and draw.randrange(6) == 0:
@@ -105,9 +119,7 @@ def drawn_block(draw: Random, fires: list[bytes]) -> bytes:
         headers.append((prefix + b"-TTL", b"30s"))
     if draw.randrange(6) == 0:
         headers.append((prefix + b"-Rollup", b"sub"))
-    names = draw.sample(sorted(POLICIES), draw.choice([0, 1, 2, 3, 4, 6]))
-    if b"X-Timeout" in names and b"X-Overlap" not in names:
-        names.append(b"X-Overlap")
+    names = drawn_names(draw, pattern)
     policies = [(name, draw.choice(POLICIES[name])) for name in names]
     if b"X-Done-Within" in names or b"X-Overlap" in names:
         policies.append((b"X-Consumer", b"workers"))

@@ -46,6 +46,8 @@ class Policies:
     """How much later (ns) each fire is due by that, as the documentation says (`moved_by`)."""
     calendar: str = ""
     """The calendar that it names; for `at` too."""
+    is_moved: bool = False
+    """True if the days of `cron` are those before the world's, which its calendar moves to the next day, or not."""
     missed: str = ""
     """The value of `X-Missed`; for `at` too."""
     grace: int | None = None
@@ -69,6 +71,7 @@ class Policies:
             found["Nats-Schedule-X-Every"] = "{}{} from {}".format(*self.every)
         if self.clock_change:
             found |= {"Nats-Schedule-Time-Zone": "Europe/London", "Nats-Schedule-X-Clock-Change": self.clock_change}
+        found |= {"Nats-Schedule-X-Excepted": "next"} if self.is_moved else {}
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
         found |= {} if self.spread is None else {"Nats-Schedule-X-Spread": f"{self.spread}s"}
@@ -163,7 +166,9 @@ class Pattern:
         """The pattern as a publisher writes it."""
         if self.kind == "at":
             return f"@at {written(self.number * SECOND + self.thousandths * (SECOND // 1000))}"
-        return f"@every {self.number}s" if self.kind == "every" else f"*/{self.number} * * * * *"
+        if self.kind == "every":
+            return f"@every {self.number}s"
+        return f"*/{self.number} * * 31 12 *" if self.policies.is_moved else f"*/{self.number} * * * * *"
 
     @property
     def headers(self) -> dict[str, str]:

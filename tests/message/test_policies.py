@@ -89,6 +89,7 @@ def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
         ("X-Consumer", "worker", None),
         ("X-Timeout", "2h", None),
         ("X-Every", "3d from 2026-01-05", None),
+        ("X-Excepted", "previous", None),
         ("X-Syntax", "quartz", None),
         ("X-Target", "jobs.run", None),
         ("X-Syntax", "unix", "is no syntax: expected crontab or quartz"),
@@ -116,6 +117,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Limit", "7"),
         ("X-Anchor", "2026-01-01T00:30:00Z"),
         ("X-Except", "2026-12-27..2027-01-01, 2026-12-25"),
+        ("X-Excepted", "skip"),
         ("X-Grace", "1m"),
         ("X-Jitter", "1h30m"),
         ("X-Missed", "all 12"),
@@ -302,6 +304,9 @@ WRONG = [
         (DAILY, "X-Clock-Change", value, "expected skip or after, both, first or last, or one of each, such as")
         for value in ("", "later", "after,", "first,last", "after,skip", "after,first,after", "after," * 9_000)
     ),
+    (DAILY, "X-Excepted", "later", "an excepted day may do: expected one of skip, next, previous"),
+    (DAILY, "X-Excepted", "next", "has no effect without X-Except"),
+    (EVERY, "X-Excepted", "next", "moves fires of patterns of fields: those of '@every' can only be left out"),
     (EVERY, "X-Limit", "0", f"expected 1 to {MAX_LIMIT:,}"),
     (EVERY, "X-Limit", "1001", f"expected 1 to {MAX_LIMIT:,}"),
     (EVERY, "X-Limit", "-1", "is not a number of fires"),

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.bounds import MAX_EXCEPTED_POINTS, MAX_LIMIT, Bounded, Bounds
-from nats_scheduler.schedule.days import DayRows, Days, EveryNth
+from nats_scheduler.schedule.bounds import MAX_EXCEPTED_POINTS, MAX_LIMIT, Bounded, Bounds, OnExcepted
+from nats_scheduler.schedule.cron_fields import MAX_MOVED_DAYS
+from nats_scheduler.schedule.days import DayRows, Days, EveryNth, read_days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, Syntax
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.seeds import draws, generator
 from tests.schedule.reading import at, fires_until, read
 
@@ -29,18 +31,13 @@ PATTERNS = [
     ("0 0 */5 * * *", "America/New_York"),
     ("0 15 0,23 * * *", "Pacific/Apia"),
     ("0 30 1,2 1-20 * mon,thu", "Europe/Berlin"),
+    ("0 0 9 1,29-31 3 *", "Europe/Berlin"),
     ("@daily", None),
 ]
 
 
 def day(text: str) -> int:
     return (date.fromisoformat(text) - EPOCH).days
-
-
-def day_of(fire: int, zone: str | None) -> int:
-    """Return the day of a fire by a clock, as Python's own zones see it."""
-    local = datetime.fromtimestamp(fire // SECOND, ZoneInfo(zone) if zone else UTC)
-    return (local.date() - EPOCH).days
 
 
 def is_excepted(day: int, bounds: Bounds) -> bool:
@@ -58,13 +55,50 @@ def is_nth(day: int, every: EveryNth | None) -> bool:
     return (one - other).days % every.number == 0
 
 
+def left_day(day: int, bounds: Bounds) -> int | None:
+    """Return the day to which the fires of a day move, found day by day; None if they are left out."""
+    step = {OnExcepted.SKIP: 0, OnExcepted.NEXT: 1, OnExcepted.PREVIOUS: -1}[bounds.on_excepted]
+    reached = (day + step * moved for moved in range(MAX_MOVED_DAYS + 1))
+    return next((one for one in reached if not is_excepted(one, bounds)), None)
+
+
+def instants_of(day: int, time: int, zone: str | None) -> set[int]:
+    """Return when a clock shows a time (s) of a day: never, once or twice, as Python's own zones say."""
+    local = datetime.combine(EPOCH + timedelta(day), datetime.min.time()) + timedelta(seconds=time)
+    both = [local.replace(tzinfo=ZoneInfo(zone) if zone else UTC, fold=fold) for fold in (0, 1)]
+    shown = [one for one in both if one.astimezone(UTC).astimezone(one.tzinfo).replace(tzinfo=None) == local]
+    return {int(one.timestamp()) * SECOND for one in shown}
+
+
+def expected_fires(
+    text: str, zone: str | None, bounds: Bounds, until: int, offset: int, *, only_excepted: bool = False
+) -> list[int]:
+    """Return all fire times up to an instant that bounds leave, or only those of the pattern on excepted days.
+
+    All are later by an offset.
+    """
+    if text.startswith("@every"):
+        fires = {
+            one for one in fires_until(read(text), STORED_AT, until) if is_excepted(one // DAY, bounds) == only_excepted
+        }
+    else:
+        spare = (MAX_MOVED_DAYS + 2) * DAY
+        fires = set()
+        for shown in fires_until(read(text), STORED_AT - spare, until + spare):
+            day, time = divmod(shown // SECOND, 86_400)
+            to = day if only_excepted and is_excepted(day, bounds) else None if only_excepted else left_day(day, bounds)
+            fires |= instants_of(to, time, zone) if to is not None and is_nth(day, bounds.every) else set()
+    begin, end = max(STORED_AT + 1, bounds.start or 0), min(until + 1, bounds.end or until + 1)
+    return sorted(one + offset for one in fires if begin <= one + offset < end)[: bounds.limit]
+
+
 def bounds_for(text: str, bounds: Bounds) -> Bounds:
-    """Return what a pattern may have of some bounds: an interval has no days."""
-    return replace(bounds, every=None) if text.startswith("@every") else bounds
+    """Return what a pattern may have of some bounds: an interval has no days, and moves none."""
+    return replace(bounds, every=None, on_excepted=OnExcepted.SKIP) if text.startswith("@every") else bounds
 
 
 instants = st.integers(-2 * DAY, SPAN_DAYS * DAY).map(lambda after: STORED_AT + after)
-days = st.tuples(st.integers(-2, SPAN_DAYS), st.integers(0, 5)).map(
+days = st.tuples(st.integers(-2, SPAN_DAYS), st.integers(0, 5) | st.integers(27, 33)).map(
     lambda pair: Days(STORED_AT // DAY + pair[0], STORED_AT // DAY + sum(pair))
 )
 some_bounds = st.builds(
@@ -74,6 +108,7 @@ some_bounds = st.builds(
     limit=st.none() | st.integers(1, 40),
     every=st.none() | st.builds(EveryNth, st.integers(2, 9), st.booleans(), st.integers(0, 40_000)),
     excepted=st.lists(days, max_size=6).map(DayRows),
+    on_excepted=st.sampled_from(OnExcepted),
 )
 
 
@@ -87,15 +122,7 @@ def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
 ) -> None:
     base, bounds = read(*pattern), bounds_for(pattern[0], bounds)
     bounded, until = Bounded(base, bounds, offset), STORED_AT + (SPAN_DAYS + 8) * DAY
-    counted_from = STORED_AT if isinstance(base, Every) else STORED_AT - offset
-    fires = [
-        fire + offset
-        for fire in fires_until(base, counted_from, until - offset)
-        if (bounds.start is None or fire + offset >= bounds.start)
-        and (bounds.end is None or fire + offset < bounds.end)
-        and is_nth(day_of(fire, pattern[1]), bounds.every)
-        and not is_excepted(day_of(fire, pattern[1]), bounds)
-    ][: bounds.limit]
+    fires = expected_fires(*pattern, bounds, until, offset)
     assert fires_until(bounded, STORED_AT, until) == fires
     for instant in (*asked, *fires[:5]):
         after = max(instant, STORED_AT)
@@ -117,16 +144,14 @@ def test_the_fires_that_are_excepted_are_those_of_the_base_on_excepted_days(
     pattern: tuple[str, str | None], bounds: Bounds, offset: int, one: int, other: int
 ) -> None:
     base = read(*pattern)
-    counted_from = STORED_AT if isinstance(base, Every) else STORED_AT - offset
     bounds = bounds_for(pattern[0], replace(bounds, limit=None))
     after, until = max(min(one, other), STORED_AT), max(one, other, STORED_AT)
-    begin, end = bounds.start or STORED_AT, bounds.end or until
     rows = list(Bounded(base, bounds, offset).excepted_fires(after, until, STORED_AT))
-    moved = [fire + offset for fire in fires_until(base, counted_from, until - 1 - offset)]
-    fires = [fire for fire in moved if after < fire and begin <= fire < end]
-    nth = [fire for fire in fires if is_nth(day_of(fire - offset, pattern[1]), bounds.every)]
-    wanted = [fire for fire in nth if is_excepted(day_of(fire - offset, pattern[1]), bounds)]
-    assert [fire for fire in nth if any(first <= fire <= last for first, last in rows)] == wanted
+    on_days = Bounded(base, replace(bounds, excepted=DayRows()), offset)
+    fires = [fire for fire in fires_until(on_days, STORED_AT, until - 1) if fire > after]
+    expected = expected_fires(*pattern, bounds, until - 1, offset, only_excepted=True)
+    wanted = [one for one in expected if one > after]
+    assert [fire for fire in fires if any(first <= fire <= last for first, last in rows)] == wanted
     assert all(first in wanted and last in wanted for first, last in rows)
 
 
@@ -228,6 +253,29 @@ def test_each_second_monday_and_each_third_day_keep_their_local_time_all_year() 
         assert ({one.hour for one in local}, len(local)) == ({9}, count)
     never = Bounded(read("0 0 9 29 2 *"), Bounds(every=EveryNth(7, False, 0)))
     assert never.first_fire(start) is None, "each 28 years, which is beyond the horizon"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "on_excepted", "excepted", "fires"),
+    [
+        ("0 9 31 3 ?", "next", "2026-03-31..2026-04-30", ["2026-05-01", "2027-03-31"]),
+        ("0 9 31 3 ?", "next", "2026-03-31..2026-05-01", ["2027-03-31", "2028-03-31"]),
+        ("0 9 3 3 ?", "previous", "2027-02-01..2027-03-03", ["2027-01-31", "2028-03-03"]),
+        ("0 9 3 3 ?", "previous", "2027-01-31..2027-03-03", ["2028-03-03", "2029-03-03"]),
+        ("0 9 31 12 ? 2026", "next", "2026-12-31..2027-01-01", ["2027-01-02"]),
+        ("0 9 1,2 1 ? 2027", "previous", "2026-12-31..2027-01-02", ["2026-12-30"]),
+        ("0 9 1-5 4 ? 2026", "next", "2026-04-02..2026-04-03", ["2026-04-01", "2026-04-04", "2026-04-05"]),
+    ],
+)
+def test_a_fire_of_an_excepted_day_moves_31_days_at_most_into_any_month_or_year(
+    pattern: str, on_excepted: str, excepted: str, fires: list[str]
+) -> None:
+    bounds = Bounds(excepted=DayRows([read_days(excepted)]), on_excepted=OnExcepted(on_excepted))
+    found = fires_until(
+        Bounded(read(f"0 {pattern}", None, Syntax.QUARTZ), bounds), STORED_AT, at("2029-04-01T00:00:00Z")
+    )
+    assert [format_rfc3339(one)[:10] for one in found][: len(fires)] == fires
+    assert len(found) == len(fires) or not pattern.endswith("2026")
 
 
 def test_an_interval_has_ended_if_its_points_lie_on_four_hundred_rows_of_days() -> None:
@@ -337,9 +385,12 @@ def test_the_counts_of_bounded_patterns_are_those_of_what_is_left() -> None:
                 anchor=anchor if isinstance(pattern, Every) and random.random() < 0.5 else None,
                 every=EveryNth(random.randint(2, 3), random.random() < 0.5, today - random.randrange(99)),
                 excepted=DayRows(excepted if random.random() < 0.7 else ()),
+                on_excepted=random.choice([*OnExcepted]),
             )
             if random.random() < 0.5 or not isinstance(pattern, Cron):
                 bounds = replace(bounds, every=None)
+            if not isinstance(pattern, Cron):
+                bounds = replace(bounds, on_excepted=OnExcepted.SKIP)
             check_counts(Bounded(pattern, bounds), NOW, NOW + random.randrange(HOUR), random.choice([1, 2, 40]))
 
 

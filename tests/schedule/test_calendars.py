@@ -1,12 +1,13 @@
 """Calendars: how they are written, and what they leave of the fire times of a pattern."""
 
+from dataclasses import replace
 from sys import getsizeof
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.bounds import Bounded, Bounds, OnExcepted
 from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,
     MAX_CALENDAR_PARTS,
@@ -29,11 +30,12 @@ from nats_scheduler.schedule.days import (
     rows_between,
     without,
 )
+from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.seeds import draws
-from tests.schedule.reading import at, first_fires, read
+from tests.schedule.reading import at, fires_until, first_fires, read
 
 TEXT = b"""# Bavaria
 2026-12-25  # Christmas Day
@@ -173,6 +175,30 @@ def test_a_pattern_with_an_unknown_calendar_answers_with_its_possible_fire_times
     assert known.unknown_calendar is None
     assert fires(known, 4) == ["2026-12-24", "2027-01-02"]
     assert known.with_calendars(KnownCalendars({"a": Calendar("a", DayRows())})) == both
+
+
+@settings(max_examples=draws(40))
+@given(
+    st.sampled_from(["0 0 9 * * mon", "0 30 2 1,31 * *", "0 0 9 25 12 *"]),
+    st.sampled_from(OnExcepted),
+    st.lists(st.tuples(st.integers(-40, 60), st.integers(0, 33)), max_size=4),
+    st.integers(1, 40),
+)
+def test_each_fire_time_that_an_edit_leaves_was_possible_before(
+    text: str, on_excepted: OnExcepted, rows: list[tuple[int, int]], static: int
+) -> None:
+    today = STORED_AT // DAY
+    edited = Calendar("a", DayRows(Days(today + first, today + first + more) for first, more in rows))
+    bounds = Bounds(
+        calendars=(Calendar("a"),), excepted=DayRows([Days(today + static, today + static)]), on_excepted=on_excepted
+    )
+    unknown = Bounded(read(text, "Europe/Berlin"), bounds)
+    known, until = unknown.with_calendars(KnownCalendars({"a": edited})), STORED_AT + 60 * DAY
+    left = fires_until(known, STORED_AT, until)
+    assert all(known.possible.is_fire(one, STORED_AT) and unknown.is_fire(one, STORED_AT) for one in left)
+    assert fires_until(known.possible, STORED_AT, until) == fires_until(unknown, STORED_AT, until)
+    limited = Bounded(known.base, replace(known.bounds, limit=2))
+    assert fires_until(limited, STORED_AT, until) == left[:2]
 
 
 def test_what_is_possible_does_not_depend_on_calendars() -> None:

@@ -9,7 +9,8 @@ from datetime import date, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.bounds import Bounded, Bounds, OnExcepted
+from nats_scheduler.schedule.calendars import Calendar
 from nats_scheduler.schedule.days import DayRows, Days, EveryNth
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
@@ -264,6 +265,11 @@ def test_bounds_are_named_after_the_pattern() -> None:
             "@hourly",
             Bounds(excepted=DayRows([Days(0, 0), Days(2, 4)])),
             "every hour in UTC, not on 1970-01-01, 1970-01-03 to 1970-01-05",
+        ),
+        (
+            "@daily",
+            Bounds(calendars=(Calendar("de"),), on_excepted=OnExcepted.PREVIOUS),
+            "every day at 00:00 in UTC, not on the days of the calendar de, but on the previous other day instead",
         ),
         (
             "@hourly",

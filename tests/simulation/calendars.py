@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 NAMES = ("work", "more")
 
-TEXTS: dict[Leaves, list[str | None]] = {
+MOVING = "moving"
+"""A calendar of schedules that fire on 31 December, and on the next day if that is excepted."""
+
+Texts = dict[Leaves, list[str | None]]
+TEXTS: Texts = {
     Leaves.ALL: [""],
     Leaves.NOTHING: ["2025-12-31..2026-01-01"],
     Leaves.GONE: [None, "soon"],
 }
 """The day of all simulated worlds is the first of January."""
+
+MOVING_TEXTS: Texts = {**TEXTS, Leaves.ALL: ["2025-12-31"], Leaves.NOTHING: ["", "2025-12-31..2026-01-01"]}
 
 LONGEST_WAY = 300 * MILLISECOND
 """The longest time (ns) that the notice of an edit is in transit."""
@@ -38,6 +44,7 @@ class SimulatedCalendars:
     def __init__(self, seed: int, timeline: Timeline, edits: list[CalendarSeen], trace: Callable[[str], None]) -> None:
         self._random = Random(f"calendars are edited {seed}")
         self._reading = Random(f"calendars are read {seed}")
+        self._moving = Random(f"a calendar that moves is edited {seed}")
         self._timeline = timeline
         self._edits = edits
         self._trace = trace
@@ -55,23 +62,25 @@ class SimulatedCalendars:
 
     def begin(self) -> None:
         """Make all calendars, and edit them from now on."""
-        for name in NAMES:
+        for name in (*NAMES, MOVING):
             self._edit(name, Leaves.ALL)
         self._edit_later()
+        self._edit_moving_later()
 
     def end(self) -> None:
         """Edit no more; one calendar leaves everything in the end."""
         self.is_over = True
         self._edit(NAMES[0], Leaves.ALL)
         self._edit(NAMES[1], self._random.choice([*Leaves]))
+        self._edit(MOVING, self._moving.choice([*Leaves]))
 
     def deliver_all(self, to: Callable[[], None]) -> None:
         """Deliver the calendars after a while, to a reader that has just connected."""
         self._timeline.after(int(self._reading.random() * LONGEST_WAY), to)
 
-    def deliver(self, to: Callable[[], None]) -> None:
+    def _deliver(self, to: Callable[[], None], random: Random) -> None:
         """Deliver the notice of an edit after a while."""
-        self._timeline.after(int(self._random.random() * LONGEST_WAY), to)
+        self._timeline.after(int(random.random() * LONGEST_WAY), to)
 
     def _edit_later(self) -> None:
         self._timeline.after(int(self._random.random() * LONGEST_STRETCH), self._edit_one)
@@ -81,8 +90,17 @@ class SimulatedCalendars:
             self._edit(self._random.choice(NAMES), self._random.choice([*Leaves, Leaves.ALL]))
             self._edit_later()
 
+    def _edit_moving_later(self) -> None:
+        self._timeline.after(int(self._moving.random() * LONGEST_STRETCH), self._edit_moving)
+
+    def _edit_moving(self) -> None:
+        if not self.is_over:
+            self._edit(MOVING, self._moving.choice([*Leaves, Leaves.ALL]))
+            self._edit_moving_later()
+
     def _edit(self, name: str, leaves: Leaves) -> None:
-        text = self._random.choice(TEXTS[leaves])
+        random, texts = (self._moving, MOVING_TEXTS) if name == MOVING else (self._random, TEXTS)
+        text = random.choice(texts[leaves])
         self._trace(f"calendars: {name} leaves {leaves}: {text!r}")
         self._texts.pop(name, None)
         if text is not None:
@@ -90,4 +108,4 @@ class SimulatedCalendars:
         self._edits.append(CalendarSeen(name, self._timeline.now, leaves))
         for reader in self.readers:
             cut = max(reader.weather.cut_until - self._timeline.now, 0)
-            self._timeline.after(cut, partial(self.deliver, reader.receive_calendars))
+            self._timeline.after(cut, partial(self._deliver, reader.receive_calendars, random))

@@ -22,7 +22,7 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from tests.judge.history import EVERYTHING, SECOND, FireKey, IdentityTaken, Operation, Verb, headers_of
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies, moved_by
-from tests.simulation.calendars import NAMES
+from tests.simulation.calendars import MOVING, NAMES
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import ELSEWHERE, FORGED, SOURCES, Server
 from tests.simulation.server import ELSEWHERE as OTHER_STREAM
@@ -32,8 +32,10 @@ WORK_SECONDS = (0.01, 0.05, 0.3, 0.8, 2, 5, 12, 24)
 
 TARGETS = 12
 
-EVERY = [(2, "d", "2025-12-30"), (3, "w", "2026-01-04"), (53, "w", "2024-12-29"), (3, "d", "2025-12-31")]
-"""Days and weeks; the day of all simulated worlds, the first of January 2026, is among those of the first three."""
+TODAY = [(2, "d", "2025-12-30"), (3, "w", "2026-01-04"), (53, "w", "2024-12-29")]
+"""Days and weeks among which is the day of all simulated worlds, the first of January 2026."""
+
+EVERY = [*TODAY, (3, "d", "2025-12-31")]
 
 
 def worker_of(target: str) -> str:
@@ -249,7 +251,10 @@ class Publishers:
             number = self._timeline.now // SECOND + self._random.randint(-3, 15)
             return Pattern(kind, number, self._named(self._missed(self._jittered(NO_POLICIES))))
         number = self._random.choice([1, 2, 3, 7, 10, 20, 20])
-        return Pattern(kind, number, self._named(self._missed(self._jittered(self._policies(kind)))))
+        policies = self._named(self._missed(self._jittered(self._policies(kind))))
+        if kind == "cron" and policies.calendar and policies.every is None and self._dating.random() < 0.5:
+            policies = replace(policies, calendar=MOVING, is_moved=True)
+        return Pattern(kind, number, policies)
 
     def _named(self, policies: Policies) -> Policies:
         """Draw a calendar."""
@@ -297,19 +302,21 @@ class Publishers:
         return replace(pattern, policies=replace(pattern.policies, done_within=within, consumer=worker_of(target)))
 
     def _policies(self, kind: str) -> Policies:
-        """Draw the bounds of a pattern that repeats; all but those of days leave at least one fire."""
+        """Draw the bounds of a pattern that repeats; each leaves at least one fire, of today if there is an end."""
         if not self._scenario.bounds or self._bounding.random() < 0.4:
             return NO_POLICIES
         draw, now = self._bounding, self._timeline.now // SECOND
         clock_changes = ["", "after", "first", "after,last"] if kind == "cron" else [""]
-        return Policies(
+        policies = Policies(
             clock_change=self._zoning.choice(clock_changes),
             start=now + draw.randint(-5, 10) if draw.random() < 0.4 else None,
             end=now + draw.randint(35, 60) if draw.random() < 0.4 else None,
             limit=draw.randint(1, 4) if draw.random() < 0.5 else None,
             anchor=now + draw.randint(-30, 10) if kind == "every" and draw.random() < 0.5 else None,
-            every=self._dating.choice(EVERY) if kind == "cron" and self._dating.random() < 0.3 else None,
         )
+        if kind == "cron" and self._dating.random() < 0.3:
+            policies = replace(policies, every=self._dating.choice(TODAY if policies.end is not None else EVERY))
+        return policies
 
     def _happens(self, operation: Operation, *, is_answered: bool) -> None:
         self._trace(f"publisher: {operation.verb} {operation.schedule} {operation.names or ''} answered={is_answered}")

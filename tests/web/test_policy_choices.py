@@ -20,6 +20,7 @@ WRONG = {
     "X-Every": ("1w from 2027-01-04", "expected 2w to 53w"),
     "X-Except": ("2026-12-32", "expected days such as"),
     "X-Clock-Change": ("later", "expected skip or after, both, first or last"),
+    "X-Excepted": ("later", "expected one of skip, next, previous"),
     "X-Syntax": ("unix", "expected crontab or quartz"),
     "X-Target": ("jobs.*", "is not a literal subject"),
     "X-Jitter": ("25h", "at most 24h"),
