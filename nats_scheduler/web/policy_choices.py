@@ -44,16 +44,16 @@ POLICY_CHOICES: Mapping[str, PolicyChoice] = {
         "Nothing fires on these days of the schedule's time zone.",
         "2026-12-25,2026-12-27..2027-01-01,calendar:de-by",
     ),
+    "X-Excepted": PolicyChoice(
+        "skip, next or previous",
+        "Fires of days that X-Except names are left out, or move to the next or the previous other day.",
+        "next",
+    ),
     "X-Clock-Change": PolicyChoice(
         "skip or after, and both, first or last",
         "What is skipped when the clock goes forward fires right after the gap, or not at all; "
         "what comes twice when it goes back fires each time, or once.",
         "after,first",
-    ),
-    "X-Excepted": PolicyChoice(
-        "skip, next or previous",
-        "Fires of days that X-Except names are left out, or move to the next or the previous other day.",
-        "next",
     ),
     "X-Syntax": PolicyChoice(
         "crontab or quartz",
