@@ -25,7 +25,8 @@ It answers with them as long as the days of one of its calendars are not known.
 
 Cost: one more call for each question. Excepted days are masked out of the months of a pattern of fields, and so cost
 some microseconds for each month that is searched, however many they are; those of an interval cost a microsecond for
-each point that lies on one. A limit costs a count from the stored time on, a microsecond for each month.
+each point that lies on one. Where excepted days move, a month costs some microseconds more, and each month is searched.
+A limit costs a count from the stored time on, a microsecond for each month.
 What else is to leave fire times out does it as days do: of a pattern of fields in `cron_fields.CronFields` (its search)
 and `cron_fires` (its count), of others in a pattern around it, such as `_LessDays`. The engine learns nothing of it.
 Limit: days are those of the Gregorian calendar; a range that ends before it begins is empty.

@@ -14,7 +14,7 @@ from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, Running, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, midday_zone, sidecar_on
 from tests.harness.flagged import Served, fire_time_of, served_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -81,6 +81,26 @@ async def test_every_instance_follows_the_calendars_and_nothing_is_stored_twice(
     assert [one for one in fires if fire_time_of(one) > applied_at + SECOND] == []
     identities = [header_value(one.block, MSG_ID) for one in fires]
     assert len(identities) == len(set(identities))
+    assert served.of(FireForged) == []
+
+
+async def test_an_edit_moves_fires_of_yesterday_to_today_and_takes_them_back(served: Served) -> None:
+    zone, day = midday_zone()
+    _year, month, of_month = day_text(day - 1).split("-")
+    moving = {**NAMED, "X-Excepted": "next", "Time-Zone": zone}
+    await edit(served.account, "# nothing yet\n")
+    await served.schedule("moved", f"* * * {int(of_month)} {int(month)} *", more=moving)
+    await state_of(served.sidecar, served.name, served.subject("moved"), State.WAITING)
+    edited_at = CLOCK.now()
+    await edit(served.account, f"{day_text(day - 1)}\n")
+    fires = await served.wait_for("out", 2)
+    assert all(fire_time_of(one) > edited_at - SECOND for one in fires), "what has passed is not made up"
+    known = len(served.of(CalendarApplied))
+    await edit(served.account, "")
+    await served.reported(CalendarApplied, known + 1)
+    before = CLOCK.now()
+    await served.canary(2.5)
+    assert [one for one in await served.messages("out") if fire_time_of(one) > before + SECOND] == []
     assert served.of(FireForged) == []
 
 

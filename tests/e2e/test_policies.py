@@ -29,10 +29,11 @@ from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.paused import paused_block, resumed_block
 from nats_scheduler.message.spread import offset_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import DAY, MILLISECOND, SECOND
+from nats_scheduler.schedule.days import day_text
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, midday_zone, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.permissions import PASSWORD, url_of
@@ -44,11 +45,18 @@ WORKERS = "workers"
 OUTAGE_NS = 4 * SECOND
 
 
-def moved_from_yesterday() -> tuple[str, dict[str, str]]:
-    """Return a pattern of each second of yesterday, and policies that move it to today, three times."""
-    year, month, day = format_rfc3339(CLOCK.now() - DAY)[:10].split("-")
-    policies = {"X-Except": f"{year}-{month}-{day}", "X-Excepted": "next", "X-Limit": "3"}
-    return f"* * * {int(day)} {int(month)} *", policies
+def on_days_of_today() -> dict[str, tuple[str, dict[str, str]]]:
+    """Return patterns that fire each second of today, three times: in each second week, and moved from yesterday."""
+    zone, today = midday_zone()
+    _year, month, day = day_text(today - 1).split("-")
+    more = {"Time-Zone": zone, "X-Limit": "3"}
+    return {
+        "nth": ("* * * * * *", {**more, "X-Every": f"2w from {day_text(today)}"}),
+        "moved": (
+            f"* * * {int(day)} {int(month)} *",
+            {**more, "X-Except": day_text(today - 1), "X-Excepted": "next"},
+        ),
+    }
 
 
 async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_removed_at_their_end(served: Served) -> None:
@@ -58,14 +66,12 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     bounds = {"X-Anchor": format_rfc3339(anchor), "X-End": format_rfc3339(end)}
     limited = await served.schedule("limit", "@every 1s", target="limited", more={"X-Limit": "3", "X-Note": "a test"})
     await served.schedule("end", "@every 3s", target="ended", more=bounds)
-    nth = {"X-Every": f"2w from {format_rfc3339(now)[:10]}", "X-Limit": "3"}
-    await served.schedule("nth", "* * * * * *", target="weekly", more=nth)
-    pattern, moved = moved_from_yesterday()
-    await served.schedule("moved", pattern, target="moved.out", more=moved)
+    for rest, (pattern, more) in on_days_of_today().items():
+        await served.schedule(rest, pattern, target=f"{rest}.out", more=more)
     late = await served.schedule("late", "@every 2s", target="jittered", more={"X-Jitter": "1500ms", "X-Limit": "2"})
     for rest in ("limit", "end", "nth", "moved", "late"):
         await served.gone(rest)
-    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "weekly", "moved.out", "jittered")}
+    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "nth.out", "moved.out", "jittered")}
     times = {rest: [fire_time_of(one) for one in found] for rest, found in fires.items()}
     last = times["limited"][-1]
     assert set(times["limited"]) <= {last - step * SECOND for step in range(3)}
@@ -73,7 +79,7 @@ async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_remove
     assert b"Nats-Schedule-Next: purge\r\n" in fires["limited"][-1].block
     assert all(b"nats-scheduler:%d:" % limited in one.block for one in fires["limited"])
     assert not any(b"X-Limit" in one.block or b"X-Note" in one.block for one in fires["limited"])
-    for rest in ("weekly", "moved.out"):
+    for rest in ("nth.out", "moved.out"):
         assert b"Nats-Schedule-Next: purge\r\n" in fires[rest][-1].block
     assert set(times["ended"]) <= {anchor, anchor + 3 * SECOND}
     assert max(times["ended"]) == anchor + 3 * SECOND
@@ -109,8 +115,7 @@ async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_h
         for rest, pattern, more in (
             ("every", "@every 1s", {"X-Limit": "2"}),
             ("quartz", "* * * 1-30,L * ? *", {"X-Limit": "2", "X-Syntax": "quartz"}),
-            ("nth", "* * * * * *", {"X-Limit": "2", "X-Every": f"2w from {in_seconds(0)[:10]}"}),
-            ("moved", *moved_from_yesterday()),
+            *((rest, *said) for rest, said in on_days_of_today().items()),
         ):
             headers = stream.headers(pattern, f"{rest}.out", more)
             await stream.publish(rest, {f"X-{name}": value for name, value in headers.items()})
