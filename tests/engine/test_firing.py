@@ -285,13 +285,13 @@ class Server:
     """Answers everything that an engine with a herd asks for, and counts what is in flight."""
 
     def __init__(self, *, guard: bool, source: str = "") -> None:
-        at = "@at 2026-01-01T00:00:05Z"
+        at = "@at 2026-01-01T00:00:55Z"
         stored = [schedule(at, n, f"s.{n}", Nats_Schedule_Source=source) for n in range(1, HERD + 1)]
         self.desk = Desk(*stored, guard=guard)
         self.messages = {message.sequence: message for message in stored}
         self.in_flight: list[Fire] = []
         self.most_in_flight = 0
-        self.desk.at(60)  # after an outage: everything is overdue, and nothing was read
+        self.desk.at(60)  # after an outage: everything is overdue, though not missed, and nothing was read
         self.answer_reads()
 
     def answer_reads(self) -> None:
