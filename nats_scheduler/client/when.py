@@ -21,6 +21,7 @@ from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import policy_header, read_policies, with_policies
 from nats_scheduler.message.rejection import PATTERN_INVALID, TIME_ZONE_INVALID, Rejection
 from nats_scheduler.message.schedule_form import ScheduleForm
+from nats_scheduler.message.spread import NO_SUBJECT
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.cron_syntax import Syntax
 from nats_scheduler.schedule.durations import format_duration
@@ -131,7 +132,7 @@ class When:
         if isinstance(policies, Rejection):
             short = policies.header.removeprefix(f"{PORTABLE.schedule.decode()}-")
             raise InvalidScheduleError(f"{short} of {policies.value!r} {policies.reason}", policies.code or None)
-        return with_policies(pattern, policies, "")
+        return with_policies(pattern, policies, NO_SUBJECT)
 
     def _named_policies(self) -> list[tuple[str, str]]:
         syntax = [] if self.syntax is None else [("X-Syntax", str(self.syntax))]

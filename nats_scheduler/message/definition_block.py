@@ -15,6 +15,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.policies import with_policies
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import Terms, form_of
+from nats_scheduler.message.spread import NO_SUBJECT
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern
 
@@ -30,7 +31,7 @@ def defined(text: str, terms: Terms, time_zone: str | None = None) -> Definition
     pattern = parse_pattern(text, time_zone, terms.policies.syntax)
     if pattern is None or isinstance(pattern, Invalid):
         raise ValueError(f"{text!r} with the time zone {time_zone!r} is no pattern: {pattern or 'it never fires'}")
-    return Definition(with_policies(pattern, terms.policies, ""), terms)
+    return Definition(with_policies(pattern, terms.policies, NO_SUBJECT), terms)
 
 
 def definition_block(definition: Definition) -> bytes:

@@ -387,7 +387,7 @@ def is_target_elsewhere(fields: Mapping[bytes, str], dialect: Dialect) -> bool:
 def with_policies(pattern: Pattern, policies: Policies, subject: str) -> Pattern:
     """Return the pattern of a schedule on a subject with what its policies change; itself if they change nothing.
 
-    Without a subject, "", it is not spread.
+    Without a subject (`message.spread.NO_SUBJECT`) it is not spread.
     """
     if policies.clock != BY_THE_CLOCK and isinstance(pattern, Cron):
         pattern = with_clock(pattern, policies.clock)

@@ -8,12 +8,15 @@ The rules:
 - The fire times themselves move (`schedule.bounds`), so each time that is shown, stored or asked for is the one at
   which a fire comes. A jitter, which delays what is sent, is added to that (`message.jitter`).
 
-Limit: without a subject, as that of a pattern which is only asked about, the offset is not known, and 0.
+Limit: of a schedule that is only asked about and has no subject, the offset is not known, and 0.
 """
 
 from hashlib import blake2b
 
 from nats_scheduler.schedule.instants import MILLISECOND
+
+NO_SUBJECT = "nats-scheduler.check"
+"""It stands for the subject of a schedule that is only asked about and has none."""
 
 
 def hashed_part(name: str, span: int) -> int:
@@ -25,5 +28,7 @@ def hashed_part(name: str, span: int) -> int:
 
 
 def offset_of(subject: str, spread: int | None) -> int:
-    """Return the offset (ns) of a schedule on a subject; 0 without a spread (ns), or a subject."""
-    return hashed_part(subject, spread // MILLISECOND) * MILLISECOND if spread and subject else 0
+    """Return the offset (ns) of a schedule on a subject; 0 without a spread (ns), or for `NO_SUBJECT`."""
+    if spread is None or subject == NO_SUBJECT:
+        return 0
+    return hashed_part(subject, spread // MILLISECOND) * MILLISECOND

@@ -15,6 +15,7 @@ from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.spread import NO_SUBJECT
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import (
@@ -103,7 +104,7 @@ def excepted_document(row: tuple[int, int]) -> ExceptedDocument:
 
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True, is_any=True)
 """The rules of a stream in which only the message itself can be wrong: it accepts any subject, and allows TTLs."""
-DEFAULT_SUBJECT = "nats-scheduler.check"
+DEFAULT_SUBJECT = NO_SUBJECT
 """The subject of a message if none is named."""
 DEFAULT_TARGET = "nats-scheduler.target"
 """The target of a pattern that is checked without headers."""

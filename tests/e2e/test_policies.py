@@ -114,18 +114,21 @@ async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_h
         await stream.schedule("own", f"@at {in_seconds(0.5)}", more={"X-End": "2020-01-01T00:00:00Z", "X-Unknown": "1"})
         for rest, pattern, more in (
             ("every", "@every 1s", {"X-Limit": "2"}),
+            ("spread", "* * * * * *", {"X-Limit": "2", "X-Spread": "9s"}),
             ("quartz", "* * * 1-30,L * ? *", {"X-Limit": "2", "X-Syntax": "quartz"}),
             *((rest, *said) for rest, said in on_days_of_today().items()),
         ):
             headers = stream.headers(pattern, f"{rest}.out", more)
             await stream.publish(rest, {f"X-{name}": value for name, value in headers.items()})
         [own] = await stream.wait_for("out")
-        for rest in ("every", "quartz", "nth", "moved"):
+        for rest in ("every", "spread", "quartz", "nth", "moved"):
             await stream.gone(rest)
             fires = await stream.wait_for(f"{rest}.out")
             assert len(fires) <= 3
             assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
             assert not any(b"X-Syntax" in one.block for one in fires)
+            offset = offset_of(stream.subject(rest), 9 * SECOND) if rest == "spread" else 0
+            assert {fire_time_of(one) % SECOND for one in fires} == {offset % SECOND}
         assert b"Nats-Schedule-Next: purge\r\n" in own.block
         assert b"X-End" not in own.block
         assert b"X-Unknown" not in own.block

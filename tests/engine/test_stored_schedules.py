@@ -251,6 +251,7 @@ def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
 def test_what_a_policy_holds_back_is_made_up_before_the_server_goes_on_without_it() -> None:
     for pattern, policies, kind, made_up in (
         ("@every 8s", {"Nats_Schedule_X_Jitter": "1h"}, Cause.MISSED, [8]),
+        ("@every 8s", {"Nats_Schedule_X_Spread": "5s"}, Cause.MISSED, [12.361]),
         ("@at 2026-01-01T00:00:09Z", {"Nats_Schedule_X_Jitter": "1h"}, Cause.OVERDUE, []),
         ("@every 8s", {"Nats_Schedule_X_Overlap": "queue"}, Cause.MISSED, [8]),
     ):

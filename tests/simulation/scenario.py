@@ -241,7 +241,7 @@ def drawn(seed: int) -> Scenario:
         bounds=Random(f"bounds {seed}").random() < 0.3,
         calendars=Random(f"the calendar {seed}").random() < 0.2,
         jitters=Random(f"jitter {seed}").random() < 0.3,
-        spreads=Random(f"spread {seed}").random() < 0.3,
+        spreads=Random(f"spreading {seed}").random() < 0.3,
         misses=Random(f"missed {seed}").random() < 0.3,
         elsewhere=Random(f"elsewhere {seed}").random() < 0.3,
         pauses=Random(f"pausing {seed}").random() < 0.3,
