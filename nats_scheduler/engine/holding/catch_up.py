@@ -6,7 +6,7 @@ The rules:
   times a second, so that what reads and writes them has something to do at once.
 - One that waits is still in the table as it was: a restart, or another owner, finds that its fire is owed.
 
-Cost: two entries for each schedule that waits.
+Cost: two entries for each schedule that waits, which is an object as long (`engine.holding.scheduled`).
 """
 
 import heapq
