@@ -111,6 +111,7 @@ OTHERS = {
     "X-End": [None, None, None, "2028-01-01T00:00:00Z", "9999-12-31T00:00:00Z"],
     "X-Limit": [None, "1", "7", "1000"],
     "X-Jitter": [None, "1ns", "24h"],
+    "X-Spread": [None, "1s", "24h"],
     "X-Missed": [None, "skip", "all", "all 1", "all 1000000"],
     "X-Anchor": [None, None, None, "0001-01-01T00:00:00Z", "2026-09-21T00:00:00Z"],
     "X-Every": [None, None, "2d from 0000-01-01", "53w from 9999-12-31"],

@@ -51,6 +51,7 @@ POLICIES = {
     b"X-Missed": [b"once", b"skip", b"all", b"all 1", b"all 7"],
     b"X-Grace": [b"1s", b"3s"],
     b"X-Jitter": [b"500ms", b"3s", b"1h"],
+    b"X-Spread": [b"1s", b"1h"],
     b"X-Report": [b"true"],
     b"X-Debounce": [b"true"],
     b"X-Start": [b"2026-01-01T00:00:07Z"],

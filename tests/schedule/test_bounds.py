@@ -391,7 +391,8 @@ def test_the_counts_of_bounded_patterns_are_those_of_what_is_left() -> None:
                 bounds = replace(bounds, every=None)
             if not isinstance(pattern, Cron):
                 bounds = replace(bounds, on_excepted=OnExcepted.SKIP)
-            check_counts(Bounded(pattern, bounds), NOW, NOW + random.randrange(HOUR), random.choice([1, 2, 40]))
+            bounded = Bounded(pattern, bounds, random.choice([0, 0, 17 * SECOND, DAY - 1]))
+            check_counts(bounded, NOW, NOW + random.randrange(HOUR), random.choice([1, 2, 40]))
 
 
 def test_a_zone_whose_offset_had_seconds() -> None:

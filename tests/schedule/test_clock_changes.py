@@ -1,5 +1,6 @@
 """Beside the next fires stands what a change of the clock does to them: moved, skipped, or one of two."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
@@ -12,7 +13,7 @@ from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, Days
-from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.patterns import Cron, parse_pattern, with_clock
 from tests.harness.seeds import draws
 from tests.hostile.effort import at_most
@@ -207,6 +208,18 @@ def test_what_is_before_the_start_of_a_schedule_is_not_skipped_by_a_clock() -> N
         found = with_clock_changes(bounded, at("2026-03-01T00:00:00Z"), fires)
     assert found == with_clock_changes(daily, start - 1, fires)
     assert len([entry for entry in found if isinstance(entry, SkippedTimes)]) == 1
+
+
+def test_moved_fires_are_marked_as_those_of_their_pattern() -> None:
+    daily, offset = read("0 30 2 * * *", BERLIN), 3 * HOUR
+    moved = Bounded(daily, Bounds(), offset)
+    for since in (at("2026-03-27T12:00:00Z"), at("2026-10-23T12:00:00Z")):
+        plain = with_clock_changes(daily, since, first_fires(daily, since, 5))
+        found = with_clock_changes(moved, since + offset, first_fires(moved, since + offset, 5))
+        assert len([one for one in plain if isinstance(one, SkippedTimes) or one.change is not None]) > 0
+        assert found == [
+            replace(one, fire_time=one.fire_time + offset) if isinstance(one, NextFire) else one for one in plain
+        ]
 
 
 def test_what_lies_on_an_excepted_day_is_not_skipped_by_a_clock() -> None:
