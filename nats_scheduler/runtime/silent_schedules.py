@@ -8,9 +8,9 @@ The rules:
   is another one.
 - A stream without contact, or whose schedules all fire once, is not asked.
 
-Cost: a pause after each question is `PAUSE_FACTOR` times as long as the question took, so that all of it takes less
-than a quarter of a percent of one core, however many schedules there are: with 10,000 that repeat a round takes two
-minutes, with 100,000 twenty. What fires once costs nothing.
+Cost: a pause after each question is `PAUSE_FACTOR` times as long as the question took, its rests for others included,
+so that all of it takes less than a quarter of a percent of one core, however many schedules there are: with 10,000 that
+repeat a round takes two minutes, with 100,000 twenty, and longer on a busy machine. What fires once costs nothing.
 Limits: `MAX_REPORTED` silences are known; beyond that the oldest are forgotten, and reported again. After a restart,
 and by another owner, what lasts is reported again.
 """
@@ -31,7 +31,7 @@ from nats_scheduler.service.turns import Turns
 ROUND_INTERVAL_SECONDS = 60.0
 """The shortest time from the beginning of one round to that of the next."""
 
-PAUSE_FACTOR = 400
+PAUSE_FACTOR = 250
 """A pause is this number of times as long as the question before it took."""
 
 MAX_REPORTED = 10_000

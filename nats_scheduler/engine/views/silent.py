@@ -21,7 +21,7 @@ from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.schedule_rows import MAX_INSTANT
 from nats_scheduler.engine.views.conditions import Condition
 from nats_scheduler.engine.views.rows import MAX_ID
-from nats_scheduler.engine.views.seen import LEFT_OUT, SEARCHED, Question, Seen, Work, taken
+from nats_scheduler.engine.views.seen import JUDGED, LEFT_OUT, Question, Seen, Work, taken
 from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.message.silence import SILENT_AFTER_NS
 from nats_scheduler.schedule.patterns import PatternKind
@@ -64,7 +64,7 @@ def silent(
             event = silence_of(held, now, view.lifetimes.ends(held), able_since) if len(found) < MAX_FOUND else None
             if event is not None and not is_reported(event):
                 found.append(event)
-            return SEARCHED if held.repeats else LEFT_OUT
+            return 2 * JUDGED if held.repeats else LEFT_OUT
 
         yield from taken(seen.objects if after == BEGINNING else (), judge)
         for portion in seen.rows.by_wake(after[0], MAX_INSTANT, ROWS_AT_ONCE, after_id=after[1]):
