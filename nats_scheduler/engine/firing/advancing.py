@@ -21,6 +21,7 @@ from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.message.policies import MAKE_UP_ONCE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import PatternKind
 
 CONTENT_KEPT_NS = 10 * SECOND
 """A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
@@ -48,7 +49,8 @@ def advance(
     else:
         kept = None if flight is None else flight.content
         before, held.fire_time = held.fire_time, next_fire
-        clock_skipped(state, held, before)
+        if held.kind is PatternKind.CRON:  # others follow no clock, and a fire takes few calls
+            clock_skipped(state, held, before)
         if held.unfired_since is not None:
             held.unfired_since = None
         if kept is None or not keep_content(state, held, kept, before):
