@@ -189,10 +189,9 @@ def patches(module: Path) -> list[str]:
     for node in ast.walk(syntax_tree(module)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
             first, *more = node.args
-            text = ast.unparse(first)
-            name = more[0] if isinstance(first, ast.Name | ast.Attribute) else first
+            name = first if isinstance(first, ast.Constant) else more[0]
             is_limit = not isinstance(name, ast.Constant) or str(name.value).rpartition(".")[2].isupper()
-            if not (is_limit or text in OF_THE_MACHINE):
+            if not (is_limit or ast.unparse(first).strip("'").partition(".")[0] in OF_THE_MACHINE):
                 found.append(place(module, node))
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
