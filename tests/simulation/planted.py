@@ -267,7 +267,7 @@ class StreamNeverLetGo(StreamService):
         return await super().own(is_owner or self.is_owner, registry, api)
 
 
-@breaks("Complete", 180, "bucket")
+@breaks("Complete", 266, "bucket")
 class TakeoverWithoutTheCheckpoint(SimulatedBucket):
     async def get(self, key: str) -> Object | None:
         return None
