@@ -289,8 +289,13 @@ class StreamEngine:
     def silent(
         self, now: int, after: Place = BEGINNING, is_reported: Callable[[ScheduleSilent], bool] = lambda _event: False
     ) -> Question[FoundSilent]:
-        """Find schedules that are silent at `now` (ns) and not reported, of those behind a place."""
+        """Find schedules that are silent at `now` (ns) and not reported, of those behind a place.
+
+        While schedules wait for their turn after an outage (`engine.firing.catching_up`), none is.
+        """
         able_since = max(self.ownership.able_since, self.ownership.in_contact_since)
+        if self._state.catch_up.waiting:
+            able_since = now
         return silent(self.view(), now, able_since, after, is_reported)
 
     def checkpoint(self, now: int) -> Checkpoint:

@@ -67,6 +67,15 @@ def test_a_schedule_that_fires_again_before_its_turn_is_on_time_and_stands_for_w
     assert {one.stored_at for one in world.generated if one.fire_time == START + 40 * SECOND} == {START + 40 * SECOND}
 
 
+def test_a_schedule_that_waits_for_its_turn_is_not_silent() -> None:
+    world = ScheduleWorld(catch_up_rate=1)
+    published(world, 400, "@every 1m", X_Missed="all", X_Limit="2")
+    world.restart("150s")
+    world.advance("340s")
+    assert not any(one.schedule == "s.2ev.399" for one in world.generated)
+    assert world.engine.silent(world.clock.now()).answer().events == []
+
+
 def test_what_ends_or_is_replaced_while_it_waits_has_no_turn() -> None:
     world = ScheduleWorld(catch_up_rate=1)
     published(world, 9, "@at 2026-01-01T00:00:10Z")
