@@ -436,7 +436,7 @@ class StreamEngine:
         if state.expiry is not None and state.outstanding <= BURST_IN_FLIGHT:
             wake = state.schedules.next_wake()
             if wake is None or wake + state.ownership.lag > now:  # what is woken may be needed for a fire
-                state.expiry.remove_due(now, state.active.__contains__)
+                state.expiry.remove_due(now, self._is_to_fire)
         if state.deadlines is not None and state.outstanding <= BURST_IN_FLIGHT:
             state.deadlines.work(now, state.settled.through)
         if len(state.in_flight.fires) < MAX_IN_FLIGHT:  # or else an outcome is the next thing to come
@@ -454,6 +454,10 @@ class StreamEngine:
                     self._state.schedules.wake(other, now - self._state.ownership.lag)
                 return woken[:number]
         return woken
+
+    def _is_to_fire(self, sequence: int) -> bool:
+        """Return whether a schedule is needed for a fire that is in progress, or waits for its turn."""
+        return sequence in self._state.active or sequence in self._state.catch_up.waiting
 
     def _make_up(self, held: Held) -> None:
         """Take the next step of a schedule whose turn has come."""

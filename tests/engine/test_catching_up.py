@@ -76,6 +76,17 @@ def test_a_schedule_that_waits_for_its_turn_is_not_silent() -> None:
     assert world.engine.silent(world.clock.now()).answer().events == []
 
 
+def test_what_expired_meanwhile_waits_for_the_turn_of_what_was_due_before() -> None:
+    world = ScheduleWorld(config={"allow_msg_ttl": True}, guard=False, catch_up_rate=1)
+    for one in range(3):
+        headers = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": f"t.{one}", "Nats-TTL": "12s"}
+        world.publish(f"s.{one}", headers)
+    world.restart("60s")
+    world.advance("5s")
+    assert [(one.fire_time - START) // SECOND for one in world.generated] == [10, 10, 10]
+    assert [one.subject for one in world.stream.messages("s.>")] == []
+
+
 def test_what_ends_or_is_replaced_while_it_waits_has_no_turn() -> None:
     world = ScheduleWorld(catch_up_rate=1)
     published(world, 9, "@at 2026-01-01T00:00:10Z")

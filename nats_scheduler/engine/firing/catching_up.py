@@ -39,7 +39,7 @@ def waits_for_turn(state: EngineState, held: Held) -> bool:
     state.enter(held, Stage.WAITING)
     state.catch_up.wait(held)
     following = held.next_fire(latest) if held.repeats and not _sends_each(held) else None
-    if following is None:
+    if following is None or held.send_time_of(following) >= held.expires:
         state.schedules.cancel_wake(held)
     else:
         state.schedules.wake(held, held.send_time_of(following))
