@@ -112,6 +112,7 @@ class Desk:
             StreamRules("DESK", subjects, **{"allow_msg_ttl": True, **more}),
             (PORTABLE,) if is_native else DIALECTS,
             ServerLimits(**{"guard": guard, "look_ahead": SECOND, **limits}),
+            catch_up_rate=1_000_000,  # what is missed comes at once, as far as nothing else holds it back
             removes_expired=removes_expired,
             reads_all=reads_all,
             memory=self.memory,
