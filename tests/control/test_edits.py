@@ -15,7 +15,7 @@ from nats_scheduler.control.errors import (
     NotPossibleError,
     RejectedError,
 )
-from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, pause, resume
+from nats_scheduler.control.pausing import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.findings import Code
 from nats_scheduler.message.headers import header_value, with_header
@@ -323,6 +323,13 @@ async def test_an_edit_of_another_version_than_expected_is_a_conflict(world: Wor
     assert raised.value.sequence == second
 
 
+async def test_what_else_begins_anew_is_said() -> None:
+    world = World(allow_msg_ttl=True)
+    world.put(block("0 0 5 * * *", Nats_Schedule_X_Limit="3", Nats_TTL="1h"))
+    change = await edit(world.store, "S", SUBJECT, Edit(body=b"new"))
+    assert change.notes == ("X-Limit counts the fires from now on", "the Nats-TTL of the schedule begins anew")
+
+
 async def test_a_schedule_that_has_a_message_id_can_be_edited(world: World) -> None:
     world.put(block(Nats_Msg_Id="once"))
     change = await edit(world.store, "S", SUBJECT, Edit(body=b"new"))
@@ -431,6 +438,11 @@ async def test_a_pause_never_rolls_up_the_stream(world: World) -> None:
     assert world.last().sequence == sequence
 
 
+async def test_a_schedule_that_was_paused_by_hand_has_lost_its_phase(world: World) -> None:
+    world.put(block("@every 1h").replace(b"Schedule:", b"Schedule-X-Paused:"))
+    assert (await resume(world.store, "S", SUBJECT)).notes == (PHASE_LOST,)
+
+
 async def test_a_time_that_has_passed_fires_at_once(world: World) -> None:
     world.put(block("@at 2026-11-20T12:30:00Z"))
     await pause(world.store, "S", SUBJECT)
@@ -492,6 +504,13 @@ async def test_a_version_that_is_not_expected_stays(world: World) -> None:
     with pytest.raises(ConflictError):
         await resume(world.store, "S", SUBJECT, expected=sequence)
     await resume(world.store, "S", SUBJECT, expected=sequence + 1)
+
+
+async def test_a_dry_run_says_what_a_pause_would_do(world: World) -> None:
+    sequence = world.put(block("@every 1h"))
+    change = await pause(world.store, "S", SUBJECT, dry_run=True)
+    assert (change.kind, change.after, len(change.notes)) == (Kind.PAUSED, sequence, 1)
+    assert (world.last().sequence, world.store.recorded) == (sequence, [])
 
 
 async def test_a_rejected_schedule_can_be_paused_but_not_resumed(world: World) -> None:

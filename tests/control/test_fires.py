@@ -146,6 +146,12 @@ async def test_what_cannot_be_fired_is_refused() -> None:
         await fire(world.store, "S", SUBJECT, at=world.time + SECOND)
 
 
+async def test_a_dry_run_fires_nothing(world: World) -> None:
+    world.put(block())
+    change = await fire(world.store, "S", SUBJECT, dry_run=True)
+    assert (change.kind, fires_in(world), world.store.recorded) == (Kind.FIRED, [], [])
+
+
 async def test_a_dry_run_of_a_fire_needs_the_permission_for_the_target(world: World) -> None:
     world.put(block("@every 1h"))
     world.after(3 * 3600)
@@ -336,6 +342,14 @@ async def test_what_the_stream_does_not_show_any_more_is_left_out() -> None:
     change = await filled(world, NOON, world.time)
     assert hours(change) == [2]
     assert any("the stream does not show what was stored then" in note for note in change.notes)
+
+
+async def test_a_dry_run_fills_nothing_in(world: World) -> None:
+    hourly(world, Missed="skip")
+    world.after(3 * 3600)
+    change = await filled(world, NOON, world.time, dry_run=True)
+    assert (change.kind, hours(change)) == (Kind.BACKFILLED, [1, 2])
+    assert (fires_in(world), world.store.recorded) == ([], [])
 
 
 async def test_what_a_sidecar_stores_meanwhile_is_not_stored_twice(world: World) -> None:

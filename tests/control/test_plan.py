@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.control.carrying_out import carry_out
+from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.declared import Declared, Readable
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.pausing import pause, resume
@@ -271,6 +272,13 @@ async def test_what_another_client_has_removed_is_not_replaced(world: World) -> 
     with pytest.raises(ConflictError):
         await carry_out(world.store, await world.store.served("S"), step)
     assert world.stream.last(SUBJECT) is None
+
+
+async def test_the_same_stored_by_another_client_is_no_conflict(world: World) -> None:
+    [step] = (await planned(world, declared())).steps
+    sequence = world.put(block("@every 1h"))
+    change = await carry_out(world.store, await world.store.served("S"), step)
+    assert (change.kind, change.after) == (Kind.UNCHANGED, sequence)
 
 
 async def test_what_was_edited_since_the_plan_is_neither_removed_nor_paused() -> None:

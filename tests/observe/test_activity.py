@@ -11,7 +11,9 @@ from nats_scheduler.observe.activity import (
     MINUTES_KEPT,
     STREAMS_PER_UNIT,
     Activity,
+    LastMinutes,
     Minute,
+    ReadFires,
     minute_of,
     nothing_in,
     total_of,
@@ -90,6 +92,15 @@ def test_a_minute_has_all_that_was_counted_in_it() -> None:
     process.fire(2 * MILLISECOND)
     process.sample(NOON + MINUTE + 1)
     assert [one.lateness_max for one in process.activity.minutes(NOON + MINUTE, 2)] == [HOUR, 2 * MILLISECOND]
+
+
+def test_the_fires_of_one_stream_and_of_all() -> None:
+    process = Process()
+    process.fire_each(2 * STREAMS_PER_UNIT + 1)
+    process.fire(stream="S3")
+    found = {stream: process.by_minute(NOON, stream) for stream in (None, "S3", "none")}
+    assert found == {None: {0: 2 * STREAMS_PER_UNIT + 2}, "S3": {0: 2}, "none": {}}
+    assert (process.activity.is_known("S3"), process.activity.is_known("none")) == (True, False)
 
 
 def test_what_fires_while_a_sample_is_taken_is_counted_once() -> None:
@@ -181,6 +192,28 @@ def counted(lateness: list[int]) -> Minute:
     for one in lateness:
         counts[bisect_left(BOUNDS, one)] += 1
     return Minute(0, len(lateness), 0, 0, 0, tuple(counts), max(lateness, default=0))
+
+
+def test_the_greatest_lateness_is_that_of_overdue_fires_too() -> None:
+    process, overdue = Process(), read_back(15 * SECOND)._replace(overdue=True)
+    process.fires.read_back("S", overdue, 15.0)
+    process.fire(2 * MILLISECOND)
+    process.sample(NOON + SECOND)
+    (minute,) = process.activity.minutes(NOON + SECOND, 1)
+    assert (minute.lateness_max, minute.overdue) == (15 * SECOND, 1)
+    assert (minute.quantile(1.0) or 0) <= 2.5 * MILLISECOND, "its bucket ends there"
+    read = ReadFires()
+    read.take(overdue)
+    assert [one.lateness_max for one in read.hour.last(START + 15 * SECOND, 1)] == [15 * SECOND]
+
+
+def test_it_is_known_since_the_minute_of_the_first_sample() -> None:
+    process = Process()
+    assert process.activity.since == NOON
+    process.sample(NOON + HOUR)
+    assert process.activity.since == NOON, "it goes on"
+    minutes = LastMinutes(NOON, [nothing_in(NOON - MINUTE), nothing_in(NOON)], since=NOON)
+    assert [minutes.is_known(one) for one in minutes.minutes] == [False, True]
 
 
 def test_a_quantile_lies_in_the_bucket_of_its_rank() -> None:

@@ -180,6 +180,17 @@ async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
     assert sum(line["event"] == "stream_ready" for line in said) == 200
 
 
+async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
+    published: list[str] = []
+    reporter = Reporter(Metrics())
+    reporter.advise = lambda message: published.append(message.subject)
+    reporter.instance_not_firing("S", "one", 0)
+    assert len(published) == 1
+    reporter.disconnected()
+    reporter.instance_not_firing("S", "another", 0)
+    assert len(published) == 1
+
+
 async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with sidecar_on(server.url) as running:

@@ -61,6 +61,11 @@ def test_a_duration_is_text_in_json_and_nanoseconds_in_python() -> None:
         ConnectionSettings.model_validate_json('{"connect_timeout": 3000000000}')
 
 
+def test_a_domain_wins_over_an_imported_prefix() -> None:
+    assert ConnectionSettings(js_api_prefix="JS.acme").api_prefix == "JS.acme"
+    assert ConnectionSettings(js_api_prefix="JS.acme", js_domain="hub").api_prefix == "$JS.hub.API"
+
+
 def test_no_imported_prefix_is_an_inbox_to_which_answers_are_sent() -> None:
     with pytest.raises(ValidationError, match="js_api_prefix"):
         ConnectionSettings(js_api_prefix="_fromA.API")
