@@ -114,6 +114,16 @@ def copied(retention: str, kind: str = "sources", part: str | None = None) -> Bu
     return build
 
 
+def copied_beside_a_consumer(*, receives_schedules: bool) -> Build:
+    """Return a scene: an interest stream that another one copies, with a consumer of all of it or of the target."""
+
+    async def build(account: Account, name: str) -> None:
+        await copied("interest")(account, name)
+        await consumer(account, name, f"{name}.>" if receives_schedules else f"{name}.out")
+
+    return build
+
+
 async def dormant(account: Account, name: str) -> None:
     """Flag a stream as a sidecar does, on a server that has schedules."""
     await emulated(account, name)

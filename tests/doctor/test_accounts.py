@@ -22,11 +22,11 @@ from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.zone_data import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import codes_on, findings_on, of
-from tests.doctor.scenes import NEVER, SCENES, emulated, stored
+from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FLAGGED, FlaggedStream
-from tests.harness.permissions import OPTIONAL, Permission, accounts, permissions_of, url_of
+from tests.harness.permissions import OPTIONAL, Permission, accounts, limited_to, permissions_of, shared_account, url_of
 from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -260,6 +260,21 @@ async def test_a_stream_without_a_sidecar_is_reported(start_server: StartServer)
                 return Code.NO_SIDECAR not in await codes_on(server)
 
             await eventually(is_served, describe="its heartbeat names the stream")
+
+
+async def test_refused_fires_and_a_sidecar_that_cannot_serve_show(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=shared_account([limited_to(V2_11, "nothing")]))
+    admin = url_of(server.url, "admin-0")
+    async with account_on(admin) as account, sidecar_on(url_of(server.url, "sidecar-0")) as running:
+        await account.create("ORDERS", metadata=FLAGGED)
+        await running.ready("ORDERS")
+        assert not {Code.FIRE_REFUSED, Code.CANNOT_SERVE} & await codes_on(admin)
+        await account.publish("ORDERS.s", schedule("ORDERS", f"@at {in_seconds(0.5)}"))
+        (refused,) = await reported(admin, Code.FIRE_REFUSED)
+        assert "ORDERS.s: its fires to ORDERS.out are refused" in refused.what
+        assert refused.command == "allow the sidecar's user to publish to ORDERS.out"
+        (unable,) = await reported(admin, Code.CANNOT_SERVE)
+        assert "may not publish to the target: ORDERS.out" in unable.what
 
 
 async def reported(url: str, code: Code) -> Sequence[Finding]:

@@ -19,12 +19,14 @@ import pytest
 
 from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.conftest import SharedServer
+from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import findings_on, of
-from tests.doctor.scenes import SCENES, Build, schedule
-from tests.harness.account import Account, account_on
+from tests.doctor.scenes import NEVER, SCENES, Build, emulated, schedule
+from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.processes import clean_environment
+from tests.harness.servers import V2_11, V2_14, V2_15
+from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
 COMMAND_SECONDS = 30.0
@@ -196,6 +198,98 @@ async def followed(server: EmbeddedServer, stream: str, home: Path, code: Code, 
                 await ADVICE[code](Operator(account, server, home), stream, one)
             found = [one for one in of(await findings_on(server, stream), code) if one not in found]
         await gone(server, stream, code)
+
+
+LIMITED = {"max_msgs": 100, "discard": "new"}
+
+
+@pytest.mark.deep
+async def test_a_stream_that_will_not_load_can_be_backed_up(
+    shared_server: SharedServer, stream_name: str, home: Path
+) -> None:
+    server = await shared_server(SCENES[Code.DEFECT_STREAM_LOST].version)
+    async with account_on(server.url) as account:
+        info = await account.create(stream_name, storage="file")
+        await account.api.call(f"STREAM.UPDATE.{stream_name}", {**info["config"], "sealed": True})
+        (found,) = of(await findings_on(server, stream_name), Code.DEFECT_STREAM_LOST)
+        await Operator(account, server, home).types(stream_name, found.command)
+    assert (home / "backup" / "backup.json").exists()
+
+
+@pytest.mark.deep
+async def test_a_target_without_a_stream_gets_one(start_server: StartServer, home: Path) -> None:
+    server = await start_server(V2_11)
+    headers = {"X-Nats-Schedule": NEVER, "X-Nats-Schedule-X-Target": "jobs.run"}
+    async with (
+        account_on(server.url) as account,
+        sidecar_on(server.url, allowed_targets_elsewhere=("CRON=jobs.>",)) as running,
+    ):
+        await emulated(account, "CRON")
+        await account.publish("CRON.s", headers)
+        await running.ready("CRON")
+
+        async def is_reported() -> list[Finding]:
+            return of(await findings_on(server), Code.TARGET_WITHOUT_STREAM)
+
+        (found,) = await eventually(is_reported, describe="the target without a stream is reported")
+        await Operator(account, server, home).types("CRON", found.command)
+        assert await is_reported() == []
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+@pytest.mark.parametrize("config", [{}, LIMITED, {"retention": "workqueue"}], ids=["usual", "discard new", "queue"])
+async def test_the_log_says_how_schedules_left_unserved_are_fired(
+    start_server: StartServer, home: Path, version: str, config: Mapping[str, object]
+) -> None:
+    server = await start_server(version)
+    dialects = ("", "X-") if version == V2_11 else ("X-",)
+    async with account_on(server.url) as account:
+        operator = Operator(account, server, home)
+        await account.create("ORDERS", allow_msg_schedules=False, **config)
+
+        async def publish(prefix: str) -> None:
+            headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"ORDERS.out{prefix}"}
+            given = {f"{prefix}{name}": value for name, value in headers.items()}
+            await account.publish(f"ORDERS.s{prefix}", given)
+
+        for prefix in dialects:
+            await publish(prefix)
+        async with sidecar_on(server.url) as running:
+            said = str((await running.told_of("schedules_unserved", stream="ORDERS"))["command"])
+            (found,) = {one.command for one in of(await findings_on(server), Code.SCHEDULES_UNSERVED)}
+            assert said == found
+            assert f"does not carry schedules: {said}\n" in await operator.types(
+                "ORDERS", "nats-scheduler ls ORDERS", 1
+            )
+            if said.startswith("nats-scheduler stream add FILE"):
+                await operator.types("ORDERS", said)
+                for prefix in dialects:
+                    await account.wait_for("ORDERS", f"ORDERS.out{prefix}")
+                return
+        portable = re.fullmatch(r"nats-scheduler run --portable-streams (\S+), with .* as X-Nats-Schedule: .*", said)
+        assert portable, said
+        async with sidecar_on(server.url, portable_streams=(portable[1],)):
+            await publish("X-")
+            await account.wait_for("ORDERS", "ORDERS.outX-")
+
+
+@pytest.mark.deep
+async def test_what_a_blocked_graduation_says_lets_it_through(tmp_path: Path, home: Path) -> None:
+    async with machine_in(tmp_path / "store") as machine:
+        async with account_on(await machine.install(V2_11)) as account:
+            await emulated(account, "ORDERS", storage="file")
+            await account.publish("ORDERS.s", schedule("ORDERS", "@every 1500ms"))
+        url = await machine.install(V2_14)
+        assert machine.server is not None
+        async with account_on(url) as account:
+            operator = Operator(account, machine.server, home)
+            (dormant,) = of(await findings_on(url), Code.DORMANT)
+            said = await operator.types("ORDERS", dormant.command, 1)
+            accept = re.search(r"accept it with (--force \w+)\n", said)
+            assert accept, said
+            await operator.types("ORDERS", f"{dormant.command.partition(', ')[0]} {accept[1]}")
+            await gone(machine.server, "ORDERS", Code.DORMANT)
 
 
 # -- schedules that nothing fires --------------------------------------------------------------------------------------

@@ -20,17 +20,21 @@ from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on, findings_on, of
 from tests.doctor.scenes import (
     SCENES,
+    configured,
+    consumed,
     consumer,
     copied,
+    copied_beside_a_consumer,
     copy,
     emulated,
     schedule,
+    stored,
     twice,
     unflagged,
 )
 from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.flagged import FLAGGED
-from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
 
@@ -69,7 +73,38 @@ async def test_it_is_reported_where_it_is_wrong_and_not_where_it_is_right(
     assert of(others, code) == of(others, Code.NOT_EXAMINED) == of(others, Code.NO_ANSWER) == []
 
 
+async def test_a_copy_removes_only_what_no_consumer_receives(
+    shared_server: SharedServer, stream_name: str, account: Account
+) -> None:
+    for receives_schedules in (True, False):
+        name = f"{stream_name}-{receives_schedules}"
+        await copied_beside_a_consumer(receives_schedules=receives_schedules)(account, name)
+        removed = of(await found_on(shared_server, name), Code.COPIES_REMOVE_SCHEDULES)
+        assert bool(removed) is not receives_schedules
+
+
 TAKES = (Code.CONSUMER_TAKES_SCHEDULES, Code.COPIES_REMOVE_SCHEDULES, Code.COPIED)
+
+
+async def test_a_stream_that_a_later_release_does_not_load_is_reported(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    """2.12.8 still accepts schedules together with `discard: new`."""
+    async with account_on((await shared_server(V2_12)).url) as account:
+        await configured(discard="new")(account, stream_name)
+        (found,) = of(await found_on(shared_server, stream_name, V2_12), Code.DEFECT_STREAM_LOST)
+        assert found.command == f"nats stream edit {stream_name} --discard old, before you upgrade"
+        await stored()(account, f"{stream_name}-old")
+        assert of(await found_on(shared_server, f"{stream_name}-old", V2_12), Code.DEFECT_STREAM_LOST) == []
+
+
+async def test_a_target_that_no_consumer_receives_is_reported(
+    shared_server: SharedServer, stream_name: str, account: Account
+) -> None:
+    await consumed("interest", "s")(account, stream_name)
+    (found,) = of(await found_on(shared_server, stream_name), Code.NO_INTEREST)
+    assert found.subject == f"{stream_name}.out"
+    assert found.command == f"nats consumer add {stream_name} NAME --filter {stream_name}.out --pull --defaults"
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
