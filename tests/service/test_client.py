@@ -253,3 +253,18 @@ async def test_each_reason_has_a_class_and_a_sentence(start_server: StartServer)
         await server.stop()
         await connection.lost
         assert (await fault(connection, "health"))[0] is ConnectionLostError
+
+
+async def test_a_repeated_request_passes_over_a_stopped_sidecar(shared_server: SharedServer) -> None:
+    """It gets the first request, and another sidecar the second."""
+    async with account_on((await shared_server(V2_11)).url) as account:
+        replies: list[str] = []
+
+        def answer_later(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+            replies.append(reply.decode())
+            if len(replies) > 1:
+                account.connection.publish(replies[-1], b'{"ready": true}')
+
+        account.connection.subscribe("nats_scheduler.v1.health", answer_later)
+        assert await client.ask(account.connection, "health", {}, PATIENCE_SECONDS) == {"ready": True}
+        assert len(set(replies)) == 2

@@ -15,7 +15,7 @@ from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
@@ -256,6 +256,43 @@ async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
         assert not part.is_complete, "what cannot be read in full is said"
         assert [part.oldest_read] == [fire.stored_at for fire in part.fires[-1:]]
         assert (await found_in(account, "S", "S.s", limit=4)).is_complete
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11])
+async def test_the_target_of_a_schedule_is_searched_if_it_is_known(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        sequences = await fill(account, 3, 0)
+        for target in ("elsewhere", "S.none"):
+            found = await found_in(account, "S", "S.s", target=target)
+            assert (found.fires, found.is_complete) == ([], True)
+        gone = await found_in(account, "S", "S.gone")
+        assert (gone.searched, gone.fires, gone.is_complete) == (">", [], True)
+        await account.publish("S.s", {"Nats-Schedule-X-Paused": "@every 1s", "Nats-Schedule-Target": "S.out"})
+        # On 2.10 `last_by_subj` finds nothing after the last message of the subject was deleted by its sequence.
+        for _ in range(2):
+            found = await found_in(account, "S", "S.s")
+            assert (found.searched, [fire.sequence for fire in found.fires]) == ("S.out", sequences[::-1])
+            assert await account.api.delete_message("S", await account.publish("S.s"))
+
+
+async def test_a_fire_elsewhere_may_have_a_lower_sequence(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        await account.create("JOBS", allow_msg_schedules=None)
+        for _ in range(3):
+            await account.publish("S.other")
+        into = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-X-Target": "JOBS.run"}
+        sequence = await account.publish("S.s", into)
+        message = await account.api.message("S", seq=sequence)
+        assert message is not None
+        due = round_to_second(message.stored_at) + SECOND
+        fired = await account.publish("JOBS.run", fire_of("S.s", sequence, due))
+        found = await found_in(account, "S", "S.s")
+        assert fired < sequence
+        assert [(fire.sequence, fire.fire_time) for fire in found.fires] == [(fired, due)]
 
 
 # -- the author of a change can be read as long as the stream of failures keeps it, and a change is no failure --------

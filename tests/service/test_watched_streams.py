@@ -4,7 +4,9 @@ It tests `service/watched_stream.py` too.
 """
 
 import asyncio
+import gc
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -17,7 +19,9 @@ from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.service import watched_stream, watched_streams
@@ -159,6 +163,18 @@ async def test_the_answer_is_what_is_stored_whatever_happened_before(
     assert await asking.agrees() == set()
 
 
+async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = await ask_on(V2_15)
+    await asking.schedules_are_stored(3)
+    pull, is_early = PulledConsumer.pull, iter((True,))
+
+    async def early(self: PulledConsumer, count: int) -> list[StoredMessage]:
+        return [] if next(is_early, False) else await pull(self, count)
+
+    monkeypatch.setattr(PulledConsumer, "pull", early)
+    assert await asking.subjects() == {"s.0", "s.1", "s.2"}
+
+
 async def test_a_repeating_schedule_has_the_announced_fire(ask_on: Begin) -> None:
     asking = await ask_on(V2_15)
     await asking.schedule("every", "@every 1.4s")
@@ -229,6 +245,48 @@ async def test_the_schedules_of_a_stream_that_was_made_anew_are_read_anew(ask_on
     await asking.account.create(asking.name)  # and this time nobody asks in between
     await asking.schedules_are_stored(7, "newest")
     assert await asking.agrees() == {f"newest.{number}" for number in range(7)}
+
+
+async def test_a_limit_of_the_stream_that_changed_counts_at_once(ask_on: Begin) -> None:
+    asking = await ask_on()
+    await asking.schedule("hourly", "@every 1h")
+    assert [one.ends for one in await asking.asked()] == [None]
+    config = (await asking.account.api.stream(asking.name))["config"]
+    await asking.account.api.update_stream({**config, "max_age": 1_800_000_000_000})
+    (one,) = await asking.asked()
+    assert one.ends == one.stored_at + 1_800_000_000_000
+    assert [one] == await asking.read()
+
+
+def tables() -> int:
+    """Return the number of tables that are open."""
+    return sum(is_open(one) for one in gc.get_objects() if isinstance(one, sqlite3.Connection))
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes  # noqa: B018 - it raises if the connection is closed
+    except sqlite3.ProgrammingError:
+        return False
+    return True
+
+
+async def test_what_is_released_is_freed_also_when_frozen(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the collector has visited is frozen (`runtime.garbage_collector`), and it finds no cycle there later."""
+    asking = await ask_on()
+    await asking.schedules_are_stored(300)
+    view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENCE_SECONDS)
+    before = tables()
+    gc.freeze()
+    try:
+        monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
+        await asking.schedules.release_idle()
+        assert view.counts(CLOCK.now()).answer().total == 300, "a request still has a view of it"
+        del view
+        await asking.schedules.release_idle()
+    finally:
+        gc.unfreeze()
+    assert tables() == before - 1
 
 
 async def test_a_stream_with_too_many_schedules_is_refused(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
