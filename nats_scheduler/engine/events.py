@@ -114,6 +114,19 @@ class ScheduleReplacedUnfired(NamedTuple):
     """The instant (ns) at which that was stored."""
 
 
+NO_VALID_SCHEDULE = "what replaced its schedule is no valid schedule"
+
+
+class FireLostToReplacement(NamedTuple):
+    """A schedule was replaced after it was due (ns) and before that fire was stored, and the fire cannot be kept."""
+
+    schedule: str
+    sequence: int
+    """That of the version that was replaced."""
+    due: int
+    reason: str
+
+
 class ScheduleSilent(NamedTuple):
     """A schedule stores nothing although it is to: the first fire that is not stored is that of `since` (ns)."""
 
@@ -407,6 +420,7 @@ Event = (
     | ScheduleEndsEarly
     | ScheduleLost
     | ScheduleReplacedUnfired
+    | FireLostToReplacement
     | ScheduleSilent
     | ClockChangeSkipped
     | ScheduleOnlyDropped

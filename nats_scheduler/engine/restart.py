@@ -62,6 +62,16 @@ class OldVersion(NamedTuple):
     """The instant (ns) at which it was stored."""
 
 
+class Owed(NamedTuple):
+    """A version of a schedule that was replaced, and of which a fire is still to be stored."""
+
+    sequence: int
+    fire_time: int
+    """Nanoseconds since the Unix epoch."""
+    replaced_at: int
+    """The instant (ns) at which what replaced it was stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestartDocument:
     """All that is known up to one sequence, besides the schedules that are rows."""
@@ -78,13 +88,15 @@ class RestartDocument:
     stored_over: list[tuple[int, int]] = field(default_factory=list)
     """The last sequence that was stored over schedules, behind their sequences."""
     old_versions: list[OldVersion] = field(default_factory=list)
+    owed: list[Owed] = field(default_factory=list)
     to_read: list[int] = field(default_factory=list)
     """The sequences of messages that are to be read again, in their order: what they mean is in no row."""
 
     @property
     def exceptions(self) -> int:
         """The number of messages, schedules and zones that are named one by one."""
-        return sum(map(len, (self.zones, self.stored_over, self.old_versions, self.to_read, self.roll_ups)))
+        lists = self.zones, self.stored_over, self.old_versions, self.to_read, self.roll_ups, self.owed
+        return sum(map(len, lists))
 
     @property
     def changed_zone(self) -> str:
@@ -151,6 +163,11 @@ class Restart:
             roll_ups=[(target, one.through) for target, one in self._state.purges.roll_ups.items()],
             stored_over=list(self._state.stored_over.known().items()),
             old_versions=list(_old_versions(self._state.purges, self._takeover, self._replacements).values()),
+            owed=[
+                Owed(held.sequence, held.fire_time, held.replaced_at)
+                for held in self._state.schedules.all_owed()
+                if held.replaced_at is not None
+            ],
             to_read=self._to_read(),
         )
         return None if found.exceptions > MAX_NAMED else found
@@ -163,6 +180,7 @@ class Restart:
         if self._state.deadlines is not None:
             found.update(self._state.deadlines.sequences)
         found.update(self._state.schedules.unwritten)
+        found.update(held.sequence for held in self._state.schedules.all_owed())
         return sorted(found)
 
     def begin_with(self, document: RestartDocument, kinds: Mapping[PatternKind, int]) -> None:
@@ -181,6 +199,7 @@ class Restart:
         state.lifetimes.requests_missed(document.through)
         state.ownership.last_fired = document.last_fired
         state.stored_over.restore(dict(document.stored_over))
+        state.owed_before = {sequence: (fire_time, at) for sequence, fire_time, at in document.owed}
         for subject, through, sequence, stored_at in document.old_versions:
             self._takeover.superseded(subject, through, Version(sequence, stored_at), None)
         for held, ending in begun:

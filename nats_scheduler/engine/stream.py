@@ -185,13 +185,15 @@ class StreamEngine:
                 self._take(given, now)
             except Exception as error:  # a mistake of ours: see `engine.holding.guard`
                 state.guard.failed(given, error)
+        if state.no_longer_owed:
+            self.admission.purge_no_longer_owed()
         is_left = self._places.is_limited and self.admission.fill_places()
         if state.contents.waiting_small or state.contents.waiting_large:
             fetching.fetch_what_has_room(state)
         progress = state.progress
         if progress.is_live and not progress.is_draining:
             self._wake(now)
-        if self._do_what_waited(now) or is_left:
+        if self._do_what_waited(now) or is_left or state.no_longer_owed:
             state.emit(WakeAt(now))
         if state.expiry is not None:
             state.expiry.report()

@@ -62,6 +62,8 @@ class StreamRules:
     """The time (ns) for which the stream keeps a message, 0 for ever. It does not change how a message is read."""
     evicts: bool = field(default=False, compare=False)
     """True if the stream deletes its oldest messages when it has too many messages or bytes."""
+    keeps_one: bool = field(default=False, compare=False)
+    """True if the stream keeps one message for each subject: a schedule that was replaced is gone."""
     duplicate_window: int = field(default=DEFAULT_DUPLICATE_WINDOW_NS, compare=False)
     """The time (ns) for which the stream keeps the identity of a message."""
 
@@ -87,6 +89,7 @@ class StreamRules:
             debounces=has_metadata(config, METADATA_DEBOUNCE),
             max_age=max_age,
             evicts=_limit(config, "max_msgs") > 0 or _limit(config, "max_bytes") > 0,
+            keeps_one=_limit(config, "max_msgs_per_subject") == 1,
             duplicate_window=_limit(config, "duplicate_window") or shortest,
         )
 

@@ -167,6 +167,15 @@ KINDS: Mapping[str, Advisory] = {
             "replaced": _time("When that was published, RFC 3339 in UTC."),
         },
     ),
+    "fire_lost_to_replacement": Advisory(
+        "A schedule was replaced when it was due and before that fire was stored, and the fire could not be kept.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "due": _time("The fire time of the fire that is lost, RFC 3339 in UTC."),
+            "reason": _text("Why it could not be kept."),
+        },
+    ),
     "schedule_silent": Advisory(
         "A schedule stores nothing although it is to fire; reported again each day while it lasts.",
         {

@@ -24,6 +24,7 @@ from nats_scheduler.engine.events import (
     FinishUnknown,
     FireConfirmed,
     FireForged,
+    FireLostToReplacement,
     FireNotDone,
     FireRefused,
     FiresDropped,
@@ -506,6 +507,9 @@ HANDLERS: Mapping[type[Event], Handler] = {
             "replaced": _time(event.replaced_at),
         },
         lambda metrics, stream, _event: metrics.replaced_unfired.labels(stream).inc(),
+    ),
+    FireLostToReplacement: _alert(
+        "fire_lost_to_replacement", lambda event: {"due": _time(event.due), "reason": event.reason[:MAX_KEPT_CHARS]}
     ),
     ScheduleSilent: _alert(
         Code.SCHEDULE_SILENT,

@@ -345,6 +345,12 @@ class Bounded(Pattern):
         bounds = self.bounds
         return tuple(days for days in (bounds.excepted, *(one.days for one in bounds.calendars)) if days)
 
+    def leaves(self, instant: int) -> bool:
+        """Return whether start, end and excepted days leave an instant, whether or not it is a fire time."""
+        start, end = self.bounds.start, self.bounds.end
+        is_within = (start is None or start <= instant) and (end is None or instant < end)
+        return is_within and self._last_of_row(instant) is None
+
     @property
     def _earliest(self) -> int:
         """The first instant that may be a fire time: the start, or the first point of a grid if that is later."""

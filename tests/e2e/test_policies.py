@@ -17,6 +17,7 @@ from nats_scheduler.engine.events import (
     ClockChangeSkipped,
     Ending,
     FinishUnknown,
+    FireLostToReplacement,
     FireNotDone,
     FiresMissed,
     FiresSkipped,
@@ -38,7 +39,7 @@ from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.permissions import PASSWORD, url_of
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, instant_reached
 from tests.harness.workers import Worker
 
 WORKERS = "workers"
@@ -352,6 +353,27 @@ async def test_a_question_that_is_not_permitted_holds_that_schedule_back_and_no_
         await stream.wait_for("timed.out", 2)
         assert len(await stream.messages("out")) == 1
         assert running.told("permission_denied")
+
+
+# -- what is owed ------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_due_when_its_schedule_was_edited_is_stored_once_as_what_it_was(served: Served) -> None:
+    """A jitter delays half of them; the others are about to be sent, or in flight."""
+    due = (CLOCK.now() // SECOND + 3) * SECOND
+    pattern = f"{due // SECOND % 60} * * * * *"
+    notes = [(f"note.{number}", {"X-Jitter": "5s"} if number % 2 else {}) for number in range(12)]
+    for rest, more in notes:
+        await served.schedule(rest, pattern, b"old", more=more)
+    await instant_reached(due, CLOCK.now)
+    for rest, more in notes:
+        await served.schedule(rest, pattern, b"new", more={**more, "X-Note": "edited"})
+    fires = await served.wait_for("out", len(notes))
+    assert {(fire.body, fire_time_of(fire)) for fire in fires} == {(b"old", due)}
+    assert len({header_value(fire.block, b"Nats-Scheduler") for fire in fires}) == len(fires) == len(notes)
+    for rest, _more in notes:
+        await served.left(rest, [b"new"])
+    assert served.of(FireLostToReplacement) == []
 
 
 # -- done within a time ------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import pytest
 from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleReplacedUnfired, ScheduleSilent
 from nats_scheduler.engine.views.silent import BEGINNING
 from nats_scheduler.message.findings import Code
+from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.silence import Silence
 from nats_scheduler.runtime.silent_schedules import SilentSchedules
-from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.service.turns import Turns
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
@@ -17,7 +18,7 @@ from tests.harness.account import CLOCK
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FLAGGED, Served, at, served_on
 from tests.harness.servers import V2_11, V2_12, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, instant_reached
 from tests.service.asking import answered
 
 
@@ -104,6 +105,23 @@ async def test_a_schedule_that_never_comes_to_fire_is_announced_with_its_cause(s
         now += DAY
         await check(served.name, BEGINNING)
         assert len([one for one in served.of(ScheduleSilent) if one.cause is Silence.CLOCK]) == 4, "a day later"
+
+
+@pytest.mark.slow
+async def test_a_fire_that_an_edit_loses_where_one_message_is_kept_is_announced(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with served_on(server.url, config={"max_msgs_per_subject": 1}) as served:
+        heard = HeardAdvisories(served.account.connection, served.name)
+        due = (CLOCK.now() // SECOND + 3) * SECOND
+        note, rest, sequence = {"X-Jitter": "30s"}, "", 0
+        while not sequence or delay_of(served.subject(rest), sequence, due, 30 * SECOND) < 10 * SECOND:
+            rest = f"{rest}n"
+            sequence = await served.schedule(rest, f"{due // SECOND % 60} * * * * *", more=note)
+        await instant_reached(due, CLOCK.now)
+        await served.schedule(rest, "@every 1h", more={**note, "X-Note": "edited"})
+        advisory = await heard.first("fire_lost_to_replacement")
+        assert (advisory["schedule"], advisory["seq"]) == (served.subject(rest), sequence)
+        assert "keeps one message" in advisory["reason"]
 
 
 @pytest.mark.slow

@@ -148,13 +148,11 @@ def test_an_outage_is_made_up_for_what_was_to_be_sent_and_the_delayed_fire_is_se
 
 
 @GUARDS
-@pytest.mark.parametrize("change", ["replaced", "purged", "deleted", "overwritten"])
+@pytest.mark.parametrize("change", ["purged", "deleted", "overwritten"])
 def test_what_ends_during_the_delay_does_not_fire(change: str, guard: bool) -> None:
     world = delayed(guard=guard)
     world.advance_to(sent() - SECOND)
-    if change == "replaced":
-        world.publish(SCHEDULE, {**HOURLY, "Nats-Schedule": "@every 24h"})
-    elif change == "overwritten":
+    if change == "overwritten":
         world.publish(SCHEDULE, b"", b"ordinary")
     elif change == "deleted":
         world.delete(1)

@@ -49,18 +49,6 @@ def test_a_replacement_while_the_old_fire_is_in_flight_keeps_its_own_time() -> N
     assert desk.at(60).fires == []
 
 
-def test_what_becomes_of_a_replaced_fire_changes_nothing_and_no_checkpoint_awaits_it() -> None:
-    for outcome in (None, Unknown("cut"), WRONG_LAST_SEQUENCE, Stored(7)):
-        desk = Desk(EVERY)
-        fire = desk.in_flight(EVERY, 5)
-        desk.read(HOURLY)
-        if outcome is not None:
-            desk.concluded(fire, outcome)
-        assert (desk.at(60).fires, desk.reads) == ([], []), outcome
-        assert desk.reported(FireRefused) == []
-        assert desk.engine.checkpoint(desk.now).through == desk.now
-
-
 def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
     desk = Desk(schedule("@every 5s"))
     desk.read(schedule("@every nonsense", 2))

@@ -11,7 +11,8 @@ Its rule: a checker demands what its promise says and excuses what the promise e
   for. Where messages are consumed, it ends beyond the duplicate window, and with a server (`judge.forgotten`).
 - *Timely*: never early, by more than the clock of an instance was ahead, and while it was, if that is recorded.
 - *Faithful*: target, body, and the headers of the scheduler.
-- *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged. Where no
+- *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged, but what was
+  due when another version replaced it; that is stored, if an instance was ready from then on (*Complete*). Where no
   guard decides (2.10) and for the atomic cancel, a window is left: what was read or in flight by then. A cancel that
   was published while servers had a fault is read when that is over.
   An older version that is uncovered, because what replaced it was deleted by its sequence, may fire again.
@@ -33,7 +34,7 @@ from tests.judge.case import Case
 from tests.judge.contents import Contents, said
 from tests.judge.forgotten import is_forgotten
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
-from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
+from tests.judge.missed import given_up, is_too_late, last_is_skipped, live_after, needed, stood_for_from
 from tests.judge.overlaps import free_from, holds_back, is_too_soon, may_skip_last
 from tests.judge.versions import REPLACING, Version
 
@@ -72,6 +73,7 @@ def complete(case: Case) -> list[Violation]:
             continue
         horizon = min(version.may_end_from, case.history.end)
         dues = version.owed(horizon)
+        found += _not_kept(case, version)
         for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
             free = free_from(case.history, version, due)
             begin, end = max(version.sent_at(due), version.stored_at, free), min(following, horizon)
@@ -87,6 +89,38 @@ def complete(case: Case) -> list[Violation]:
         if _has_vanished(case, version):
             found.append(_violation("Complete", version, "it was not removed by its publisher, and is not stored"))
     return found + _lost(case)
+
+
+def _not_kept(case: Case, version: Version) -> list[Violation]:
+    """Find the last due before a version was replaced by another one, if it is owed and not stored.
+
+    One that starts without a checkpoint does not know of it.
+    """
+    by, policies = version.replaced_by, version.pattern.policies
+    if by is None or policies.calendar or policies.skipped_after is not None or holds_back(version):
+        return []
+    dues = version.dues(by.stored_at)
+    due = dues[-1] if dues else NEVER
+    is_refused = any(fault.kind == "refusing" for fault in case.history.faults) or version.target in case.subjects
+    is_stored = (version.sequence, due) in case.stored or FireKey(version.sequence, due) in case.losses.fires
+    knows_none = any(live_after(case, began_at) > by.stored_at for began_at in case.history.found_no_checkpoint)
+    knows_none |= any(fault.kind.startswith("bucket") for fault in case.history.faults)  # none could be written
+    if due > by.stored_at or is_refused or is_stored or knows_none or not _leaves(by, due):
+        return []
+    end = min(version.taken_from, version.expires - case.terms.clock_ahead, case.history.end)
+    if case.ready_for(version, due, max(version.sent_at(due), by.stored_at), end) < needed(case, version):
+        return []
+    evidence = f"the fire of {case.at(due)} was due when it was replaced at {case.at(by.stored_at)}, and is not stored"
+    return [_violation("Complete", version, evidence)]
+
+
+def _leaves(by: Version, due: int) -> bool:
+    """Return whether a version leaves a due instant to the one that it replaced: it fires later, and its bounds do."""
+    policies = by.pattern.policies
+    start = 0 if policies.start is None else policies.start * SECOND
+    end = NEVER if policies.end is None else policies.end * SECOND
+    is_own = not by.pattern.repeats and by.dues(NEVER) <= [due]
+    return start <= due < end and not is_own and not policies.calendar
 
 
 def _given_up(case: Case, version: Version, horizon: int) -> int:
@@ -281,17 +315,21 @@ def _stale(case: Case) -> list[Violation]:
         for fire in version.fires:
             if fire.stored_at >= version.uncovered_from:
                 continue
-            late = fire.stored_at - version.must_end_by
+            is_owed = fire.fire_time is not None and fire.fire_time <= version.owed_through
+            ended_by, ended_at = version.must_end_by, version.replaced_at_sequence
+            if is_owed:
+                ended_by, ended_at = version.taken_by, version.taken_at_sequence
+            late = fire.stored_at - ended_by
             is_deleted = version.ended_by is not None and version.ended_by.verb is Verb.DELETE
             is_covered = (case.terms.lands_unguarded or is_deleted) and _has_landing(case, version, fire)
             is_unguarded = fire.elsewhere or is_covered
             is_guarded = case.terms.guard and not is_unguarded
             in_flight = case.terms.window + (case.terms.held_elsewhere if fire.elsewhere else 0)
             window = 0 if is_guarded else in_flight
-            outrun = is_guarded and fire.sequence > version.replaced_at_sequence
+            outrun = is_guarded and fire.sequence > ended_at
             if outrun or late > window:
                 evidence = f"stored at {case.at(fire.stored_at)}, {late / SECOND:.3f} s after its end was acknowledged"
-                found.append(_violation("Latest" if replaced else "Gone", version, evidence))
+                found.append(_violation("Latest" if replaced and not is_owed else "Gone", version, evidence))
             elif fire.stored_at - _cancel_is_read_at(case, version.cancelled_by) > in_flight:
                 evidence = f"stored at {case.at(fire.stored_at)}, cancelled at {case.at(version.cancelled_by)}"
                 found.append(_violation("Gone", version, evidence))

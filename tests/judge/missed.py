@@ -45,7 +45,7 @@ def _backlog_begins(case: Case, version: Version) -> int:
 
     It is an earlier one if each instance that began later knew how far fires were settled.
     """
-    known = max((_live_after(case, at) for at in case.history.found_no_checkpoint), default=-1)
+    known = max((live_after(case, at) for at in case.history.found_no_checkpoint), default=-1)
     purges = any(operation.schedule == EVERYTHING for operation in case.history.operations)
     may_be_gone = (
         case.terms.consumed or version.target in case.subjects or purges or version.fire_ttl or version.rolls_up
@@ -55,7 +55,7 @@ def _backlog_begins(case: Case, version: Version) -> int:
     return min(known, NEVER if may_be_gone else min(times, default=NEVER))
 
 
-def _live_after(case: Case, began_at: int) -> int:
+def live_after(case: Case, began_at: int) -> int:
     """Return when (ns) an instance had certainly read everything that asked for a checkpoint at an instant."""
     if len({life.instance for life in case.history.lives}) == 1:
         return min((fire.stored_at for fire in case.history.fires if fire.stored_at > began_at), default=NEVER)
@@ -70,6 +70,8 @@ def stood_for_from(version: Version, due: int) -> int | None:
     later: int | None = due
     for _ in range(policies.most):
         later = None if later is None else version.pattern.following(later, version.stored_at)
+    if later is not None and due <= version.owed_through < later:
+        return None  # what it owed came before its replacement
     sent_at = None if later is None else version.sent_at(later)
     if sent_at is None or sent_at >= version.expires:
         return None

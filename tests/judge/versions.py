@@ -1,5 +1,8 @@
 """The versions of each schedule: what was stored, from when it may have ended, and by when it must have.
 
+A version that another one replaced is owed what was due by then, until something else takes that: a removal, or a
+message that is no active schedule.
+
 Its rule: an operation whose outcome is unknown may have ended a version and need not have; one that overlaps the
 storing of a version may have come before it.
 A store of unknown outcome is traced by its body to a message that was seen in the stream, one to one; where none was
@@ -8,7 +11,7 @@ A version whose TTL has run out is over. Where the server sees to it (2.11) that
 sidecar does (2.10), what was due before is made up first.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -45,6 +48,13 @@ class Version:
     """The instant from which on what replaced it may be gone (deleted by its sequence, or expired): it may be the last
     message on its subject again."""
     ended_by: Operation | None = None
+    replaced_by: "Version | None" = None
+    """The version that replaced it; None if none did, or if another message is known to have come before."""
+    taken_by: int = NEVER
+    """The instant by which what is owed was certainly taken, as the server acknowledged."""
+    taken_at_sequence: int = NEVER
+    taken_from: int = NEVER
+    """The instant from which on it may have been taken."""
     fires: list[FireSeen] = field(default_factory=list)
 
     def dues(self, until: int) -> list[int]:
@@ -54,6 +64,11 @@ class Version:
     def owed(self, until: int) -> list[int]:
         """List when it is due that is to be sent up to `until` and before its TTL runs out."""
         return [due for due in self.dues(until) if self.sent_at(due) <= until and self.sent_at(due) < self.expires]
+
+    @property
+    def owed_through(self) -> int:
+        """The instant (ns) at which another version replaced it: what was due by then is still owed; else -1."""
+        return -1 if self.replaced_by is None else self.replaced_by.stored_at
 
     def sent_at(self, due: int) -> int:
         """Give the instant at which the fire of a due instant is to be sent."""
@@ -108,6 +123,7 @@ def versions_of(history: History) -> dict[int, Version]:
         for operation in history.operations:
             if operation.schedule in (version.schedule, EVERYTHING) and operation.sequence != version.sequence:
                 _bear(version, operation)
+        version.replaced_by = _replaced_by(version, versions.values())
         version.uncovered_from = _uncovered_from(version, history.operations, expiring)
         if history.terms.guard and version.expires < NEVER:
             _expire(version)
@@ -141,6 +157,8 @@ def _bear(version: Version, operation: Operation) -> None:
     if not _may_end(version, operation):
         return
     version.may_end_from = min(version.may_end_from, max(operation.invoked_at, version.stored_at))
+    if operation.verb is not Verb.STORE:
+        _take(version, operation)
     completed = operation.completed_at
     if completed is None or not _must_end(version, operation):
         return
@@ -151,6 +169,23 @@ def _bear(version: Version, operation: Operation) -> None:
         version.must_end_by, version.ended_by = completed, operation
     if operation.verb in REPLACING and operation.sequence is not None:
         version.replaced_at_sequence = min(version.replaced_at_sequence, operation.sequence)
+
+
+def _take(version: Version, operation: Operation) -> None:
+    """Apply an operation to what is owed of a version that was replaced."""
+    version.taken_from = min(version.taken_from, max(operation.invoked_at, version.stored_at))
+    if operation.completed_at is None or operation.verb is Verb.CANCEL or not _must_end(version, operation):
+        return
+    version.taken_by = min(version.taken_by, operation.completed_at)
+    if operation.verb in REPLACING and operation.sequence is not None:
+        version.taken_at_sequence = min(version.taken_at_sequence, operation.sequence)
+
+
+def _replaced_by(version: Version, versions: Iterable[Version]) -> Version | None:
+    """Return the version that replaced one; None if another message had replaced it before."""
+    later = (v for v in versions if v.schedule == version.schedule and v.sequence > version.sequence)
+    by = min(later, key=lambda one: one.sequence, default=None)
+    return None if by is None or by.sequence > version.taken_at_sequence else by
 
 
 def _may_end(version: Version, operation: Operation) -> bool:

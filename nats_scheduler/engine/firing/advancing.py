@@ -37,7 +37,9 @@ def advance(
     flight = held.flight
     if flight is not None and flight.missed_since is not None:
         _report_missed(state, held, flight.missed_since, held.fire_time)
-    if next_fire is None:
+    if held.replaced_at is not None and (next_fire is None or next_fire > held.replaced_at):
+        state.end(held, Ending.REPLACED)
+    elif next_fire is None:
         if not is_last and _may_be_left(held):
             held.no_fire = NoFire.EXCEPTED
             state.enter(held, Stage.WAITING)
@@ -88,8 +90,7 @@ def drop_due(state: EngineState, held: Held) -> None:
     first = held.fire_time
     if held.flight is not None and held.flight.missed_since is not None:
         first, held.flight.missed_since = held.flight.missed_since, None
-    if held.repeats:
-        held.fire_time = held.latest_due(held.fire_time, min(state.now, held.expires - 1)) or held.fire_time
+    held.fire_time = held.latest_to_send(min(state.now, held.expires - 1))
     if held.unreported is None:
         held.unreported = first
     if state.ownership.is_owner:
@@ -101,7 +102,7 @@ def drop_due(state: EngineState, held: Held) -> None:
 
 def pass_over(state: EngineState, held: Held, next_fire: int | None) -> None:
     """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
-    if next_fire is None and held.ends_by_itself:
+    if next_fire is None and held.ends_by_itself and held.replaced_at is None:
         purging.purge(state, held, Ending.SKIPPED)
     else:
         advance(state, held, next_fire)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import FireStored
+from nats_scheduler.engine.events import NO_VALID_SCHEDULE, FireLostToReplacement, FireStored
 from nats_scheduler.engine.fire import CheckFinished, FetchContent, FetchDuplicate, Fire
 from nats_scheduler.engine.firing import blocking, confirming, fetching, purging
 from nats_scheduler.engine.firing.machine import Event, happen, may_happen
@@ -37,6 +37,7 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.message.fires import following_fire
+from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
@@ -56,6 +57,9 @@ def content_fetched(state: EngineState, read: ContentFetched) -> StoredMessage |
     if held is None:
         return None
     if read.message is None or read.message.sequence < held.sequence:
+        if held.replaced_at is not None and not state.lifetimes.was_asked(held.subject, held.sequence, held.stored_at):
+            state.lose(held, "its message is not stored any more")
+            return None
         state.end(held, state.lifetimes.why_gone(held, state.now))
         return None
     if read.message.sequence > held.sequence:
@@ -166,6 +170,11 @@ def publish_concluded(state: EngineState, conclusion: PublishConcluded) -> None:
     state.in_flight.conclude(fire)
     if held is not None:
         happen(state, held, Event.REFUSED if isinstance(outcome, Refused) else Event.UNKNOWN, fire, outcome)
+    elif isinstance(outcome, Refused) and outcome.code in WRONG_LAST_SEQUENCE:
+        rejected = state.inactive.rejected.get(fire.schedule)
+        if rejected is not None and rejected.sequence > fire.sequence and state.ownership.is_owner:
+            lost = FireLostToReplacement(fire.schedule, fire.sequence, fire.fire_time, NO_VALID_SCHEDULE)
+            state.emit(Report(lost))
 
 
 def duplicate_fetched(state: EngineState, read: DuplicateFetched) -> None:

@@ -211,8 +211,7 @@ def _choose_latest(state: EngineState, held: Held) -> None:
 
 def _latest_due(state: EngineState, held: Held) -> int:
     """Return the latest fire time (ns) that is due, or the next one if none is."""
-    latest = held.latest_due(held.fire_time, min(state.now, held.expires - 1)) if held.repeats else None
-    return held.fire_time if latest is None else latest
+    return held.latest_to_send(min(state.now, held.expires - 1))
 
 
 def _report_skipped(state: EngineState, held: Held, first: int, until: int) -> int:

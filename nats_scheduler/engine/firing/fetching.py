@@ -26,7 +26,7 @@ def fetch(state: EngineState, held: Held, *, is_under: bool = False, may_wait: b
     flight.content = flight.source = None
     state.contents.drop(flight)
     # With a message over it, it is fetched below that: if that is gone, the guard refuses, or it does no harm.
-    is_under = is_under or (is_first and state.stored_over.is_over(held))
+    is_under = is_under or held.replaced_at is not None or (is_first and state.stored_over.is_over(held))
     by_sequence = is_first and held.terms.source is None and state.is_guarded(held)
     flight.by_sequence = is_under or by_sequence
     flight.above = state.stored_over.last_on(held) if is_under else 0

@@ -27,6 +27,9 @@ LEFT_TO_OWNER_NS = 30 * SECOND
 """A schedule that is left to the owner and has been due for this time (ns) is taken for gone, and is fetched; one that
 has been done for this time is purged."""
 
+OWED_LOOK_INTERVAL_NS = 1 * SECOND
+"""The interval (ns) at which a schedule that is done looks whether a version below it still owes a fire."""
+
 MAX_PURGES_PER_STEP = 256
 """The most purges that are ordered in one step, so that what is due does not have to wait."""
 
@@ -40,10 +43,20 @@ def version_of(held: Held) -> Version:
 
 
 def purge(state: EngineState, held: Held, ending: Ending = Ending.FIRED) -> None:
-    """Purge a schedule that is done if the stream is ours, or else wait until its owner does."""
-    if state.ownership.is_owner:
+    """Purge a schedule that is done if the stream is ours, or else wait until its owner does.
+
+    One that was replaced is purged by what replaced it.
+    """
+    if held.replaced_at is not None:
+        state.end(held, Ending.REPLACED)
+    elif state.ownership.is_owner:
         purge_here(state, held, ending)
-        return
+    else:
+        _leave_to_owner(state, held, ending)
+
+
+def _leave_to_owner(state: EngineState, held: Held, ending: Ending) -> None:
+    """Keep a schedule that is done until its owner has requested its purge."""
     state.enter(held, Stage.DONE_BY_OWNER)
     flight_of(held).ending = ending
     if state.purges.take_request(held.subject, held.sequence, state.now):
@@ -62,7 +75,13 @@ def purge_here(state: EngineState, held: Held, ending: Ending) -> None:
 
 
 def purge_subject(state: EngineState, held: Held) -> None:
-    """Have a schedule purged, and with it what was stored over it before it was done, as the server does."""
+    """Have a schedule purged, and with it what was stored over it before it was done, as the server does.
+
+    What is still owed of versions below it comes first: they would be purged with it.
+    """
+    if state.schedules.owed_on(held.subject):
+        state.look_later(held, state.now + OWED_LOOK_INTERVAL_NS)
+        return
     purges, through = state.purges, state.stored_over.last_on(held)
     if purges.under_way is not None and purges.under_way.purge_through == through:
         return

@@ -23,6 +23,7 @@ from nats_scheduler.engine.firing.building import PAYLOAD_TOO_LARGE, assembled, 
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Flight, Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.refusals import OF_A_MOMENT
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import report_headers
@@ -102,9 +103,11 @@ def send(state: EngineState, held: Held, flight: Flight, fire: Fire) -> None:
 def _is_purged_at_once(state: EngineState, held: Held, fire: Fire) -> bool:
     """Return whether its schedule may be purged as soon as a fire is acknowledged: it is the last one.
 
-    A roll-up of the target comes before that.
+    A roll-up of the target comes before that, and so does what is owed of an earlier version.
     """
-    return fire.next_fire is None and held.ends_by_itself and not (fire.is_to_other_stream or held.terms.rollup)
+    if fire.next_fire is not None or not held.ends_by_itself or state.schedules.owed_on(held.subject):
+        return False
+    return not (fire.is_to_other_stream or held.terms.rollup)
 
 
 def _await_conclusion(state: EngineState, held: Held, flight: Flight, fire: Fire) -> None:
@@ -155,7 +158,14 @@ def _build(state: EngineState, held: Held, flight: Flight, fire_time: int, next_
 
 
 def retry_refused(state: EngineState, held: Held, flight: Flight, fire: Fire, outcome: Refused) -> None:
-    """Have a fire that was refused built and sent again later, when its schedule is woken."""
+    """Have a fire that was refused built and sent again later, when its schedule is woken.
+
+    One that is owed of a version that was replaced is lost: to correct what is refused may be why it was.
+    """
+    if held.replaced_at is not None and outcome.code not in OF_A_MOMENT:
+        state.emit(Report(AttemptRefused(fire, outcome.code, outcome.description, 0)))
+        state.lose(held, f"it was refused: {outcome.description} ({outcome.code})")
+        return
     flight.fire = flight.content = None
     state.contents.drop(flight)
     if outcome.code == NOT_PERMITTED:

@@ -128,6 +128,9 @@ class Held(Timetable):
     """Why nothing can show whether its fire before is finished, as it was reported."""
     waited_fire: int | None = None
     """The fire time (ns) of its last fire that waited for the one before: it is not late."""
+    replaced_at: int | None = None
+    """The instant (ns) at which what replaced it was stored: it is held for the fires that were due by then, and that
+    are still to be stored (`engine.receiving.replaced`). None if nothing replaced it."""
     looked_for: tuple[int, int] | None = None
     """A fire time, and an instant at which no fire of that or of a later time was stored elsewhere (ns)."""
     _send_time: tuple[int, int] = NO_WAKE, NO_WAKE
@@ -227,25 +230,29 @@ class Held(Timetable):
         if not self.has_history:
             if following is None or following > until or self.send_time_of(following) > until:
                 return first
-            return self.latest_due(first, until) or following
+            return self.latest_to_send(until)
         policies = self.terms.policies  # `following` does not count: an edit of a calendar may have changed it
         kept, most = policies.missed
         if kept is Kept.ALL and self.is_known:
             missed_until = now - policies.grace - 1
             if most is None or self.send_time > missed_until:
                 return first
-            latest = self._latest(first, until)
-            following = self.next_fire(self._latest(first, min(missed_until, until)))
+            latest = self.latest_to_send(until)
+            following = self.next_fire(self.latest_to_send(min(missed_until, until)))
             first_of_most = self.latest_but(most, first - 1, latest) or first
             return first_of_most if following is None else min(first_of_most, following)
-        latest = self._latest(first, until)
+        latest = self.latest_to_send(until)
         if kept is Kept.SKIP and now - self.send_time_of(latest) > policies.grace:
             return None
         return latest
 
-    def _latest(self, first: int, until: int) -> int:
-        """Return the latest fire time that is due by `until`, of which `first` is the first."""
-        return first if not self.repeats else self.latest_due(first, until) or first
+    def latest_to_send(self, until: int) -> int:
+        """Return the latest fire time that is due by `until` (ns), the next one if no later one is."""
+        first = self.fire_time
+        latest = self.latest_due(first, until) if self.repeats else None
+        if latest is not None and self.replaced_at is not None and latest > self.replaced_at:
+            latest = self.latest_passed(first, self.replaced_at)
+        return first if latest is None else latest
 
     def dropped_between(self, first: int, made_up: int) -> int:
         """Return how many fires are said to be dropped from `first` (ns), which is one, to before what is made up.

@@ -194,8 +194,9 @@ class Lifetimes:
                 self._emptied[request.filter] = until
                 if len(self._emptied) > MAX_SUBJECTS_NOTED:
                     del self._emptied[next(iter(self._emptied))]
-            if (held := schedules.on(request.filter)) is not None and held.sequence < below:
-                self._remember(held.sequence)
+            for held in (schedules.on(request.filter), *schedules.owed_on(request.filter)):
+                if held is not None and held.sequence < below:
+                    self._remember(held.sequence)
 
     def requests_missed(self, last_read: int) -> None:
         """Note that requests to remove messages up to `last_read` may have been missed."""

@@ -93,6 +93,10 @@ class Schedules:
         """True if none of those is left to be read."""
         self._first_row: int | None = None
         """The first wake of a row later than that; None if there is none."""
+        self._owed: dict[str, dict[int, Held]] = {}
+        """By subject and sequence, versions that were replaced and of which a fire is owed: they have no rows."""
+        self.owed_count = 0
+        """The number of these."""
         self.unwritten: dict[int, str] = {}
         """Schedules that no row can be, by sequence, and why."""
 
@@ -135,9 +139,25 @@ class Schedules:
         return self._copy(subject) if held is None else held
 
     def exactly(self, subject: str, sequence: int) -> Held | None:
-        """Return the schedule held on a subject if it is still the one with this sequence."""
+        """Return the schedule held on a subject if it is still the one with this sequence, or owes a fire."""
         held = self.on(subject)
-        return held if held is not None and held.sequence == sequence else None
+        if held is not None and held.sequence == sequence:
+            return held
+        return self._owed.get(subject, {}).get(sequence) if self._owed else None
+
+    def owed_on(self, subject: str) -> list[Held]:
+        """Return the versions on a subject that were replaced and of which a fire is owed, oldest first."""
+        return list(self._owed.get(subject, {}).values()) if self._owed else []
+
+    def is_held(self, held: Held) -> bool:
+        """Return whether a schedule is still held, if only for what is owed of it."""
+        if held.replaced_at is None:
+            return self.on(held.subject) is held
+        return self._owed.get(held.subject, {}).get(held.sequence) is held
+
+    def all_owed(self) -> list[Held]:
+        """Return all versions that were replaced and of which a fire is owed."""
+        return [held for versions in self._owed.values() for held in versions.values()]
 
     def known(self, subjects: Sequence[str]) -> set[str]:
         """Return those of the subjects on which a schedule is held."""
@@ -160,7 +180,7 @@ class Schedules:
     # -- what is held --------------------------------------------------------------------------------------------
 
     def hold(self, held: Held) -> None:
-        """Hold a schedule; it replaces the one that was held on its subject."""
+        """Hold a schedule; it replaces the one that was held on its subject, which stays if a fire of it is owed."""
         before = self.on(held.subject)
         self.kinds[held.kind] += 1
         if before is None:
@@ -169,12 +189,22 @@ class Schedules:
             self.kinds[before.kind] -= 1
             if before.row != NO_ROW and before.kind is not held.kind:
                 self._kinds_of_rows.setdefault(before.row, before.kind)
-            self.cancel_wake(before)
+            if before.replaced_at is None:
+                self.cancel_wake(before)
+            else:
+                self.keep_owed(before)
             held.row, before.row = before.row, NO_ROW
             self._changed.pop(before, None)
             self.unwritten.pop(before.sequence, None)
         self._objects[held.subject] = held
         self._changed[held] = None
+
+    def keep_owed(self, held: Held) -> None:
+        """Hold a version that was replaced for the fires that are owed of it."""
+        self._owed.setdefault(held.subject, {})[held.sequence] = held
+        self.owed_count += 1
+        if held.wake != NO_WAKE:
+            self._queue.add(held, held.wake)  # it may wait for the end of the step, when only objects are looked at
 
     def insert(self, rows: Sequence[Row]) -> set[str]:
         """Hold new schedules as rows, which are woken after `objects_through`; none of them has an object.
@@ -199,6 +229,16 @@ class Schedules:
         if self._first_row is None or first < self._first_row:
             self._first_row = first
         return held
+
+    def remove_owed(self, held: Held) -> None:
+        """Hold a version that was replaced no longer."""
+        versions = self._owed.get(held.subject, {})
+        if versions.pop(held.sequence, None) is not None:
+            self.owed_count -= 1
+            self.cancel_wake(held)
+            self._changed.pop(held, None)
+        if not versions:
+            self._owed.pop(held.subject, None)
 
     def remove(self, subject: str) -> Held | None:
         """Hold no schedule on a subject any more; returns the one that was held."""
@@ -319,7 +359,7 @@ class Schedules:
             self.cancel_wake(held)
         held.wake = instant
         self._changed[held] = None
-        if instant > self.objects_through and not held.has_history:
+        if instant > self.objects_through and not held.has_history and held.replaced_at is None:
             self._to_release.append(held)  # it is known at the end of the step whether it stays an object
         else:
             self._queue.add(held, instant)

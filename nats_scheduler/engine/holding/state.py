@@ -17,7 +17,14 @@ from collections import deque
 from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, Report
-from nats_scheduler.engine.events import Ending, FiresDropped, FiresSkipped, ScheduleEnded, ScheduleLost
+from nats_scheduler.engine.events import (
+    Ending,
+    FireLostToReplacement,
+    FiresDropped,
+    FiresSkipped,
+    ScheduleEnded,
+    ScheduleLost,
+)
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.catch_up import CatchUp
 from nats_scheduler.engine.holding.contents import ContentMemory, Contents
@@ -119,6 +126,11 @@ class EngineState:
         """Those that are due and wait until their fire before is finished, by sequence (`engine.firing.blocking`)."""
         self.later: dict[int, Held] = {}
         """Those that are due and left to the owner, and those that are done and could not be purged, by sequence."""
+        self.owed_before: dict[int, tuple[int, int]] = {}
+        """By sequence, versions that owed a fire to an earlier engine and are to be read: the fire time, and when what
+        replaced them was stored (ns)."""
+        self.no_longer_owed: list[Held] = []
+        """Versions that were replaced, of which nothing is owed any more: they are to be purged."""
         self.handed_out: list[Fire] = []
         """The fires that this step publishes."""
         self.unreported: deque[Fire] = deque()
@@ -173,14 +185,26 @@ class EngineState:
             self.schedules.wake(held, until - self.ownership.lag)
 
     def end(self, held: Held, ending: Ending) -> None:
-        """Hold a schedule no longer, and report why."""
+        """Hold a schedule no longer, and report why; nothing is owed of its earlier versions any more either.
+
+        Of a version that was replaced nothing is reported: it has ended before.
+        """
         self.discard(held)
-        self.schedules.remove(held.subject)
-        if self.ownership.is_owner:
+        self._remove(held)
+        if held.replaced_at is None and self.ownership.is_owner:
             self.emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
             if is_lost(held, ending):
                 self.emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
         held.flight = Flight(Stage.ENDED)
+        if held.replaced_at is None:
+            for owed in self.schedules.owed_on(held.subject):
+                self.end(owed, ending)
+
+    def lose(self, held: Held, reason: str) -> None:
+        """Hold a version that was replaced no longer, and report that its fire is lost."""
+        if self.ownership.is_owner and self.progress.is_live:
+            self.emit(Report(FireLostToReplacement(held.subject, held.sequence, held.fire_time, reason)))
+        self.end(held, Ending.REPLACED)
 
     def discard(self, held: Held) -> None:
         """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
@@ -204,8 +228,15 @@ class EngineState:
         self.stored_over.forget(held)
         self.contents.forget(held.sequence)
         self.ownership.unfired = 0
-        self.schedules.remove(held.subject)
+        self._remove(held)
         held.flight = Flight(Stage.ENDED)
+
+    def _remove(self, held: Held) -> None:
+        if held.replaced_at is None:
+            self.schedules.remove(held.subject)
+        else:
+            self.schedules.remove_owed(held)
+            self.no_longer_owed.append(held)
 
     def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
         """Return whether a fire that waited for the one before is not sent any more."""
@@ -277,7 +308,7 @@ class EngineState:
         elif request.filter is None:
             found = [*self.active.values()]
         elif is_literal_subject(request.filter):
-            found = [self.schedules.on(request.filter)]
+            found = [self.schedules.on(request.filter), *self.schedules.owed_on(request.filter)]
         else:
             return [held for held in self.active.values() if subject_matches(held.subject, request.filter)]
         return [held for held in found if held is not None]

@@ -35,7 +35,7 @@ from heapq import nsmallest
 from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsByAge, ScheduleEndsEarly
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsByAge, ScheduleEndsEarly
 from nats_scheduler.engine.firing import advancing, purging, timing
 from nats_scheduler.engine.firing.silence import clock_skipped
 from nats_scheduler.engine.holding.flight import Stage
@@ -114,6 +114,9 @@ class Takeover:
         """Advance past the fires that the owner before has settled; returns whether there were any."""
         settled = self._state.settled
         through = settled.through
+        if self._is_unknown_backlog(held):
+            self._state.end(held, Ending.REPLACED)
+            return True
         if _sends_each(held):
             self._begin_backlog(held, settled)
         self._report_dropped(held, settled)
@@ -132,6 +135,12 @@ class Takeover:
                 held.previous_fire, held.previous_sequence, held.previous_stored_at, held.dropped = None, 0, 0, 0
             advancing.advance(self._state, held, held.next_to_send(through))
         return True
+
+    def _is_unknown_backlog(self, held: Held) -> bool:
+        """Return whether a version was replaced before this instance read it, and nothing shows what is owed of it."""
+        since = self._state.running_since
+        is_of_before = held.replaced_at is not None and (since is None or held.replaced_at < since)
+        return is_of_before and self._state.ownership.is_owner and self._state.settled.through < 0
 
     def _begin_backlog(self, held: Held, settled: Checkpoint) -> None:
         """Note whether all fires that came due from the next one on are owed, and skip those that are not.
@@ -215,9 +224,7 @@ class Takeover:
         if not self.changing:
             return False
         some = (self.changing.popleft() for _ in range(min(len(self.changing), MAX_TAKEN_OVER_PER_STEP)))
-        self._state.guard.each(
-            (held for held in some if self._state.schedules.on(held.subject) is held), self._go_on_with
-        )
+        self._state.guard.each((held for held in some if self._state.schedules.is_held(held)), self._go_on_with)
         if not self.changing:
             self._earliest_changing = None
         return bool(self.changing)
@@ -298,6 +305,7 @@ class Takeover:
         """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""
         if (before := self._superseded.get(subject)) is not None:
             self._superseded_at.pop(before[1].sequence, None)
+            through = max(through, before[0])
         if most is not None and len(self._superseded) >= most:
             self._discard(next(iter(self._superseded)))
         self._superseded[subject] = through, known

@@ -16,7 +16,7 @@ from itertools import islice, repeat
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import Ending, ScheduleRejected
 from nats_scheduler.engine.fire import CompareBodies
-from nats_scheduler.engine.firing import advancing, fetching, purging, timing
+from nats_scheduler.engine.firing import advancing, answers, fetching, purging, timing
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
@@ -159,8 +159,26 @@ class Admission:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
 
         Everything below it is purged: a read may have found it before the follower delivered the versions in between.
+        What is still owed of a version keeps that, and all above it.
         """
-        self._purge(subject, sequence - 1, before)
+        through = min([sequence, *(owed.sequence for owed in self._state.schedules.owed_on(subject))]) - 1
+        if before.sequence <= through:
+            self._purge(subject, through, before)
+
+    def owe_again(self, held: Held, current: Held) -> None:
+        """Hold a version that was replaced before a restart for what was still owed of it."""
+        self._state.schedules.keep_owed(held)
+        answers.stored_over(self._state, held, current.sequence)
+        self._takeover.begin(held)
+
+    def purge_no_longer_owed(self) -> None:
+        """Purge the versions that were replaced and of which nothing is owed any more."""
+        state = self._state
+        versions, state.no_longer_owed = state.no_longer_owed, []
+        for held in versions:
+            current = state.schedules.on(held.subject)
+            last = held.sequence + 1 if current is None else current.sequence
+            self.supersede(held.subject, last, purging.version_of(held))
 
     def compared(self, question: CompareBodies, *, is_other: bool) -> None:
         """Roll up the subject of a schedule that was replaced, whose body was to be compared first."""
@@ -255,6 +273,8 @@ class Admission:
 
     def _enqueue(self, held: Held, before: Held | None) -> None:
         if before is not None:
+            if self._replacements.leaves_owed(before, held):
+                self._replacements.lost(before, "what replaced its schedule waits for a place")
             self._replace(before, held)
             self._state.end(before, Ending.REPLACED)
         self._places.wait(held)
@@ -274,11 +294,16 @@ class Admission:
         self._state.inactive.reject(rejected_schedule(held, rejection))
 
     def _hold(self, held: Held, before: Held | None) -> None:
+        if before is not None and self._replacements.leaves_owed(before, held):
+            before.replaced_at = held.stored_at
         self._state.schedules.hold(held)
         self._places.placed(held)
         if before is not None:
             self._replace(before, held)
-            self._state.discard(before)
+            if before.replaced_at is None:
+                self._state.discard(before)
+            for owed in self._state.schedules.owed_on(held.subject):
+                answers.stored_over(self._state, owed, held.sequence)
         if held.calendars:
             self._calendars.hold(held)
 

@@ -112,6 +112,8 @@ class Intake:
         may_leave_alive = self._state.stored_over.may_be(self._reader.read(other), other)
         if not answers.found_above(self._state, held, other, may_leave_alive=may_leave_alive):
             self.take(other)
+            if held.replaced_at is not None and self._state.schedules.is_held(held):
+                answers.found_above(self._state, held, other, may_leave_alive=True)
 
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
@@ -251,7 +253,8 @@ class Intake:
                 self._admission.overwritten(message, leaves_alive=leaves_alive)
         elif held.sequence < message.sequence:
             if leaves_alive:
-                answers.stored_over(self._state, held, message.sequence)
+                for one in (held, *self._state.schedules.owed_on(held.subject)):
+                    answers.stored_over(self._state, one, message.sequence)
             else:
                 ending = self._state.lifetimes.why_overwritten(held, message)
                 if ending is Ending.OVERWRITTEN:
@@ -266,7 +269,12 @@ class Intake:
         known = self._state.inactive.at(message.subject) if before is None else before.sequence
         if known >= message.sequence:
             newer = before or self._state.inactive.paused.get(message.subject)
-            if newer is not None and newer.sequence > message.sequence:
+            owed = self._state.owed_before.pop(message.sequence, None)
+            if owed is not None and before is not None and before.sequence > message.sequence:
+                held = Held(message.subject, message.sequence, definition, message.stored_at, owed[0])
+                held.expires, held.replaced_at = self._state.lifetimes.expiry(message, expires), owed[1]
+                self._admission.owe_again(held, before)
+            elif newer is not None and newer.sequence > message.sequence:
                 unread = Version(message.sequence, message.stored_at)
                 self._admission.supersede(newer.subject, newer.sequence, unread)  # it was replaced before it was read
             return
@@ -316,5 +324,7 @@ class Intake:
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
         held = self._state.schedules.on(schedule)
         if held is not None and held.sequence < message.sequence:
+            for owed in self._state.schedules.owed_on(schedule):
+                self._state.end(owed, Ending.CANCELLED)
             self._state.guard.each((held,), partial(purging.purge, self._state, ending=Ending.CANCELLED))
         self._admission.cancelled(schedule, message.sequence)

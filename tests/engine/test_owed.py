@@ -1,0 +1,227 @@
+"""A fire that was due when its schedule was replaced is stored as what it was, once, unless that takes its time away.
+
+It tests `engine/receiving/replaced.py`, and the stages of a version that was replaced.
+"""
+
+from collections.abc import Mapping
+
+import pytest
+
+from nats_scheduler.engine.events import NO_VALID_SCHEDULE, FireLostToReplacement, FireRefused, FiresDropped
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    Checkpoint,
+    MessagesRead,
+    OwnershipChanged,
+    Refused,
+    RemovalRequested,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.receiving import replaced
+from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.testing.manual_clock import START
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, TARGET, Desk, events, plain, schedule, stored_fire, world_holding
+from tests.engine.test_restart import RowsWorld
+
+GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+HOURLY = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": TARGET, "Nats-Schedule-X-Jitter": "30m"}
+ONCE = {**HOURLY, "Nats-Schedule": "@at 2026-01-01T01:00:00Z"}
+DAILY = {"Nats-Schedule": "@every 24h", "Nats-Schedule-Target": "t.new"}
+DUE = START + HOUR
+SENT = DUE + delay_of(SCHEDULE, 1, DUE, HOUR // 2)
+WRONG_LAST_SEQUENCE = Refused(400, 10071, "wrong last sequence: 2")
+DENIED = Refused(403, 403, "permissions violation")
+EVERY = schedule("@every 5s", body=b"old")
+NEW = schedule("@every 1h", 2, stored_at=START + 5 * SECOND + MILLISECOND)
+
+
+def edited(
+    headers: Mapping[str, str] = HOURLY, changed: Mapping[str, str] = {}, *, guard: bool = True
+) -> ScheduleWorld:
+    """Begin a world with a schedule that is edited 1.5 s after its fire time, while its jitter delays that fire."""
+    world = world_holding(headers, b"old", guard=guard)
+    world.advance_to(DUE + 3 * SECOND // 2)
+    world.publish(SCHEDULE, {**DAILY, **changed}, b"new")
+    return world
+
+
+def fired(world: ScheduleWorld) -> list[tuple[str, bytes, int, int]]:
+    return [(one.subject, one.body, one.fire_time, one.stored_at) for one in world.generated]
+
+
+def due_and_replaced(*stored: StoredMessage, **limits: bool) -> Desk:
+    """Bring a fire into flight, and let its schedule be replaced."""
+    desk = Desk(EVERY, **limits)
+    desk.in_flight(EVERY, 5)
+    desk.read(NEW)
+    return desk
+
+
+@GUARDS
+@pytest.mark.parametrize("headers", [HOURLY, ONCE], ids=["every", "at"])
+def test_a_delayed_fire_is_stored_as_what_it_was_and_then_the_version_is_purged(
+    headers: dict[str, str], guard: bool
+) -> None:
+    world = edited(headers, guard=guard)
+    world.advance("1m")
+    world.publish(SCHEDULE, DAILY, b"newer")  # its guard expects what is the last message now
+    world.advance_to(SENT + SECOND)
+    assert fired(world) == [(TARGET, b"old", DUE, SENT)]
+    assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"newer"]
+    world.advance("25h")
+    assert [one[:2] for one in fired(world)] == [(TARGET, b"old"), ("t.new", b"newer")]
+    assert events(world, FireLostToReplacement) == []
+
+
+@GUARDS
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_a_restart_keeps_what_is_owed_if_it_is_known_what_was_settled(with_checkpoint: bool, guard: bool) -> None:
+    world = edited(guard=guard)
+    world.advance("1s")
+    world.restart("2s", with_checkpoint=with_checkpoint)
+    world.advance_to(SENT + MINUTE)
+    assert fired(world) == ([(TARGET, b"old", DUE, SENT)] if with_checkpoint else [])
+    assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"new"]
+
+
+def test_a_start_from_a_file_keeps_what_is_owed() -> None:
+    world = RowsWorld()
+    world.publish(SCHEDULE, HOURLY, b"old")
+    world.advance_to(DUE + SECOND)
+    for body in (b"new", b"newer"):
+        world.publish(SCHEDULE, DAILY, body)
+        world.advance("1s")
+    world.checkpoint = world.engine.checkpoint(world.now)
+    world.write()
+    world.restart("2s")
+    world.advance_to(SENT + SECOND)
+    assert world.continued == 1
+    assert fired(world) == [(TARGET, b"old", DUE, SENT)]
+    assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"newer"]
+
+
+@GUARDS
+@pytest.mark.parametrize("change", ["purged", "overwritten", "rejected", "bounded", "the same time"])
+def test_what_takes_the_time_away_takes_what_is_owed(change: str, guard: bool) -> None:
+    bounds = {
+        "bounded": {"Nats-Schedule-X-Start": "2026-01-02T00:00:00Z"},
+        "the same time": {"Nats-Schedule": ONCE["Nats-Schedule"]},
+    }
+    world = edited(ONCE, bounds.get(change, {}), guard=guard)
+    if change == "overwritten":
+        world.publish(SCHEDULE, b"", b"ordinary")
+    elif change == "rejected":
+        world.publish(SCHEDULE, {**HOURLY, "Nats-Schedule": "nonsense"})
+    elif change == "purged":
+        world.purge(SCHEDULE)
+    world.advance_to(SENT + SECOND)
+    assert [one[:2] for one in fired(world)] == ([("t.new", b"new")] if change == "the same time" else [])
+    lost = [(one.sequence, one.due, one.reason) for one in events(world, FireLostToReplacement)]
+    assert lost == ([(1, DUE, NO_VALID_SCHEDULE)] if change in ("overwritten", "rejected") else [])
+
+
+@pytest.mark.parametrize("outcome", [WRONG_LAST_SEQUENCE, Unknown("cut"), Stored(7)])
+def test_a_fire_in_flight_is_sent_again_until_it_is_stored_and_holds_back_a_checkpoint(outcome: object) -> None:
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    desk.read(NEW)
+    assert desk.purges == []
+    assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
+    desk.concluded(fire, outcome)  # type: ignore[arg-type]
+    if not isinstance(outcome, Stored):
+        if isinstance(outcome, Unknown):  # its bytes are sent again: they may be stored
+            desk.at(5.05)
+            desk.found(EVERY)
+            desk.concluded(desk.fire, WRONG_LAST_SEQUENCE)
+        desk.found(EVERY)
+        again = desk.fire
+        assert (again.body, again.fire_time, again.last) == (b"old", fire.fire_time, 2)
+        desk.concluded(again, Stored(7))
+    assert desk.purges == [(SCHEDULE, 1)]
+    assert (desk.due, desk.at(60).reads, desk.fires) == (3605, [], [])
+    assert desk.engine.checkpoint(desk.now).through == desk.now
+
+
+def test_what_cannot_be_stored_any_more_is_reported_by_the_owner() -> None:
+    lost = []
+    for outcome in (WRONG_LAST_SEQUENCE, DENIED):
+        desk = due_and_replaced()
+        desk.concluded(desk.engine._state.active[1].flight.fire, outcome)  # type: ignore[union-attr, arg-type]
+        if outcome is WRONG_LAST_SEQUENCE:
+            desk.found(None, of=EVERY)  # the stream keeps one message for each subject
+        lost += [(one.sequence, one.reason) for one in desk.reported(FireLostToReplacement)]
+        assert desk.reported(FireRefused) == []
+    assert lost == [(1, "its message is not stored any more"), (1, "it was refused: permissions violation (403)")]
+
+
+def test_a_fire_that_the_server_refuses_is_not_owed_to_a_corrected_schedule() -> None:
+    desk = Desk(EVERY)
+    desk.concluded(desk.in_flight(EVERY, 5), DENIED)
+    desk.read(NEW)
+    assert [event.code for event in desk.reported(FiresDropped)] == [403]
+    assert desk.purges == [(SCHEDULE, 1)]
+
+
+def test_a_standby_keeps_what_is_owed_until_the_owner_has_stored_it_or_it_is_the_owner() -> None:
+    for takes_over in (False, True):
+        desk = Desk(live=False)
+        desk.step(OwnershipChanged(False), MessagesRead([EVERY]), CaughtUp())
+        desk.read(NEW)
+        owner = Desk(EVERY)
+        fire = owner.in_flight(EVERY, 5)
+        if takes_over:
+            desk.now = START + 6 * SECOND
+            desk.step(OwnershipChanged(True, Checkpoint(START + 4 * SECOND, 1)))
+            desk.at(6.1)
+            desk.found(EVERY)
+            assert (desk.fire.body, desk.fire.fire_time) == (b"old", START + 5 * SECOND)
+        else:
+            desk.read(stored_fire(fire, 3, START + 5 * SECOND + 2 * MILLISECOND))
+            desk.now = START + 6 * SECOND
+            desk.step(OwnershipChanged(True, Checkpoint(START + 4 * SECOND, 1)))
+            assert desk.at(60).fires == []
+
+
+def test_no_backlog_of_versions_is_invented_and_one_stands_for_those_before() -> None:
+    versions = [schedule("@every 1h", 1 + number, stored_at=START + number * 2 * HOUR) for number in range(5)]
+    for settled, reads in ((None, []), (Checkpoint(START + HOUR // 2, 1), [(SCHEDULE, 4)])):
+        desk = Desk(live=False)
+        desk.now = versions[-1].stored_at + MINUTE
+        desk.step(OwnershipChanged(True, settled), MessagesRead(versions), CaughtUp())
+        assert [read for read in desk.reads if read[1] != 5] == reads
+
+
+def test_no_more_versions_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaced, "MAX_OWED", 2)
+    world = world_holding(HOURLY)
+    for number in range(1, 4):
+        world.publish(f"s.{number}", HOURLY)
+    world.advance_to(DUE + SECOND)
+    before = len(world.generated)
+    for number in range(1, 4):
+        world.publish(f"s.{number}", DAILY)
+    kept = 3 - len(events(world, FireLostToReplacement))
+    world.advance("1h")
+    assert kept == 2
+    assert len({one.header("Nats-Scheduler") for one in world.generated[before:]} - {SCHEDULE}) == 2
+
+
+def test_a_replacement_that_ends_first_is_purged_after_what_is_owed() -> None:
+    world = edited(changed={"Nats-Schedule": "@at 2026-01-01T01:00:03Z"})
+    world.advance("5s")
+    assert [one[0] for one in fired(world)] == ["t.new"]
+    world.advance_to(SENT + 2 * SECOND)
+    assert [one[0] for one in fired(world)] == ["t.new", TARGET]
+    assert list(world.stream.messages(SCHEDULE)) == []
+
+
+def test_a_removal_request_has_what_is_owed_looked_at_again() -> None:
+    desk = due_and_replaced()
+    desk.step(RemovalRequested(SCHEDULE, None, None))
+    desk.read(plain(SCHEDULE, 3))
+    assert not desk.is_held()
+    assert desk.engine.held.owed_count == 0
