@@ -40,6 +40,7 @@ from nats_scheduler.control.storing import (
     MAX_ATTEMPTS,
     check_schedule,
     delete_message,
+    losses,
     pending,
     recorded,
     store_schedule,
@@ -108,8 +109,10 @@ async def add(
         if dry_run:
             await store.check_publish(subject)
             return change
-        if loss := " ".join(_losses(served, wanted, found, store.now())):
-            warn(f"{subject}: {loss}")
+        message = wanted.message
+        lost = () if found is None else unfired(served, found, message.block, message.body or b"", store.now())
+        if lost:
+            warn(f"{subject}: {' '.join(lost)}")
         try:
             return await store_schedule(store, served, change, block, body)
         except ConflictError as error:
@@ -149,7 +152,7 @@ async def edit(
     block = paused_block(active, found.dialect) if found.is_paused else active
     wanted = check_schedule(served, subject, block, body, store.now(), before=found.message.block)
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
-    notes = (*unfired(served, found, block, body, store.now()), *notes)
+    notes = (*losses(served, found, block, body, store.now()), *notes)
     parts = changed_parts(found, found.dialect, active, body)
     change = _with(change, kind=Kind.EDITED, notes=notes, parts=parts, schedule=wanted)
     change = _with(change, findings=found_about(served, wanted, store.now()))
@@ -244,13 +247,12 @@ def _addition(
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
         return _with(change, kind=Kind.UNCHANGED, notes=notes, findings=(), schedule=found)
     parts = changed_parts(found, wanted.dialect, wanted.active_block, wanted.message.body or b"")
-    return _with(change, kind=Kind.EDITED, parts=parts, notes=_losses(served, wanted, found, now))
-
-
-def _losses(served: Served, wanted: Current, found: Current | None, now: int) -> tuple[str, ...]:
-    """Return what to say of the schedule on the subject, if its body would be lost."""
-    message = wanted.message
-    return () if found is None else unfired(served, found, message.block, message.body or b"", now)
+    return _with(
+        change,
+        kind=Kind.EDITED,
+        parts=parts,
+        notes=losses(served, found, wanted.message.block, wanted.message.body or b"", now),
+    )
 
 
 def found_about(served: Served, wanted: Current, now: int) -> tuple[Finding, ...]:

@@ -33,7 +33,7 @@ from nats_scheduler.control.edits import found_about
 from nats_scheduler.control.errors import RejectedError, SchedulerError
 from nats_scheduler.control.pausing import has_passed
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.control.storing import check_schedule, check_written, unfired
+from nats_scheduler.control.storing import check_schedule, check_written, losses
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.findings import Finding
@@ -182,8 +182,8 @@ def _planned(
         return read
     expected, findings = 0 if message is None else message.sequence, found_about(served, read, now)
     if current is not None:
-        losses = unfired(served, current, block, one.body, now)
-        return replace(_changed(one, block, current, losses), findings=findings)
+        notes = () if one.paused else losses(served, current, block, one.body, now)
+        return replace(_changed(one, block, current, notes), findings=findings)
     if has_passed(read, now) and not one.paused:
         return "ended"
     to_store = paused_block(block, dialect) if one.paused else block

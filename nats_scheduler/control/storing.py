@@ -42,6 +42,7 @@ from nats_scheduler.message.rights import lent_header, wide_rollup
 from nats_scheduler.message.schedule_form import hidden_fault, hidden_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.patterns import At
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -177,6 +178,37 @@ def pending(found: Current, now: int) -> int | None:
         return None
     first = found.timetable().first_fire()
     return first if first is not None and first > now else None
+
+
+def losses(served: Served, found: Current, block: bytes, body: bytes, now: int) -> tuple[str, ...]:
+    """Return what to say of the fires that a schedule still has if another message replaces it at `now` (ns)."""
+    return (*unfired(served, found, block, body, now), *_delayed(served, found, block, now))
+
+
+def _delayed(served: Served, found: Current, block: bytes, now: int) -> tuple[str, ...]:
+    """Return what becomes of a fire that was due, and that a jitter delays; what else lets one wait is not known here.
+
+    A sidecar decides the same (`engine.receiving.replaced`).
+    """
+    if found.definition is None or found.is_paused or found.is_fired_by_server:
+        return ()
+    timetable = found.timetable()
+    first = timetable.first_fire()
+    due = timetable.latest_passed(timetable.stored_at, now) if timetable.repeats else first
+    if due is None or due > now or timetable.send_time_of(due) <= now:
+        return ()
+    wanted = read_current(StoredMessage(found.subject, 0, now, block, b""), served)
+    pattern = None if wanted is None or wanted.definition is None else wanted.definition.pattern
+    own = None if wanted is None or pattern is None else wanted.timetable().first_fire()
+    if own is not None and own <= due:
+        return ()
+    if pattern is None or (isinstance(pattern, Bounded) and not pattern.leaves(due)):
+        what = "is not stored any more"
+    elif served.rules.keeps_one:
+        what = "is lost, since the stream keeps one message for each subject"
+    else:
+        what = "is still stored, as it was before this change"
+    return (f"its fire of {format_rfc3339(due)} waits until {format_rfc3339(timetable.send_time_of(due))}, and {what}",)
 
 
 def unfired(served: Served, found: Current, block: bytes, body: bytes, now: int) -> tuple[str, ...]:

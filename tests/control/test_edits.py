@@ -79,6 +79,26 @@ async def test_another_schedule_is_replaced_only_if_that_is_wanted(world: World)
     assert (change.kind, change.before, change.after) == (Kind.EDITED, before, before + 1)
 
 
+@pytest.mark.parametrize(
+    ("edited", "fate"),
+    [
+        ({"Nats-Schedule-X-Note": "mine"}, "is still stored, as it was before this change"),
+        ({"Nats-Schedule-X-Start": "2027-01-01T00:00:00Z"}, "is not stored any more"),
+        ({"Nats-Schedule": "@at 2026-11-20T12:00:00Z"}, None),
+    ],
+)
+async def test_an_edit_says_what_becomes_of_a_fire_that_a_jitter_delays(
+    world: World, edited: dict[str, str], fate: str | None
+) -> None:
+    world.put(block("@every 1h", Nats_Schedule_X_Jitter="30m"), b"body")
+    world.after(3_601)
+    content = Edit(set=tuple((name.encode(), value.encode()) for name, value in edited.items()))
+    notes = (await edit(world.store, "S", SUBJECT, content, dry_run=True)).notes
+    assert [note.split(", and ")[1] for note in notes if "its fire of 2026-11-20T13:00:00Z waits until" in note] == (
+        [] if fate is None else [fate]
+    )
+
+
 async def test_a_body_that_is_lost_is_named_before_it_is_replaced(world: World) -> None:
     meant, warned = {"Nats_Schedule_X_Debounce": "true"}, list[str]()
     again = partial(add, world.store, "S", SUBJECT, replace=True, warn=warned.append)
