@@ -202,7 +202,8 @@ def _delayed(served: Served, found: Current, block: bytes, now: int) -> tuple[st
     own = None if wanted is None or pattern is None else wanted.timetable().first_fire()
     if own is not None and own <= due:
         return ()
-    if pattern is None or (isinstance(pattern, Bounded) and not pattern.leaves(due)):
+    takes_it_away = isinstance(pattern, Bounded) and not pattern.leaves(due)
+    if pattern is None or takes_it_away or not timetable.repeats:
         what = "is not stored any more"
     elif served.rules.keeps_one:
         what = "is lost, since the stream keeps one message for each subject"

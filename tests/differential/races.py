@@ -1,8 +1,7 @@
 """A herd of schedules due at one instant, and at that instant something happens to each of them.
 
-Its rule: what was acknowledged counts. A fire that is stored behind the mark of its schedule's end is *stale*, unless
-it was due when another schedule replaced it: then it is owed, and if it is not stored it is *missing*; a replacement
-that was acknowledged and is not there any more is *lost*.
+Its rule: what was acknowledged counts. A fire that is stored behind the mark of its schedule's end is *stale*; a
+replacement that was acknowledged and is not there any more is *lost*.
 The mark is the sequence of what ended the schedule; where that has none (a delete, a purge), of a message published the
 moment its answer came.
 """
@@ -40,16 +39,12 @@ LEAD, SETTLED = SECOND, SECOND // 2
 
 @dataclass(frozen=True)
 class Tally:
-    """The result of a race: how many fired of how many; of those how many wrongly; how many replacements vanished.
-
-    And how many did not fire that were due when they were replaced.
-    """
+    """The result of a race: how many fired of how many; of those how many wrongly; how many replacements vanished."""
 
     herd: int
     fired: int
     stale: int
     lost: int
-    missing: int = 0
 
     @property
     def was_close(self) -> bool:
@@ -107,7 +102,7 @@ class Race:
         await burst.answered(self.herd)
         await self._settled(due)
         ends = burst.followed if marked else burst.answers
-        return await self._tally({n: int(answer.get("seq", 0)) for n, answer in ends.items()}, due, replaced=replaces)
+        return await self._tally({n: int(answer.get("seq", 0)) for n, answer in ends.items()}, replaced=replaces)
 
     async def _load(self, due: int) -> None:
         burst = Burst(self.account, f"{self.name}.load")
@@ -128,18 +123,14 @@ class Race:
         await self.account.publish(f"{self.name}.last", headers)
         await self.account.wait_for(self.name, f"{self.name}.canary")
 
-    async def _tally(self, ends: dict[int, int], due: int, *, replaced: bool) -> Tally:
+    async def _tally(self, ends: dict[int, int], *, replaced: bool) -> Tally:
         fires = await asyncio.gather(*(self._last(f"t.{number}") for number in range(self.herd)))
-        stale = {n: fire for n, fire in enumerate(fires) if fire is not None and 0 < ends[n] < fire.sequence}
-        marks = {n: await self.account.api.message(self.name, seq=ends[n]) for n in range(self.herd) if replaced}
-        owed = {n for n, mark in marks.items() if mark is not None and mark.stored_at >= due}
-        stale = {n: fire for n, fire in stale.items() if n not in owed}
-        missing = sum(fires[n] is None for n in owed)
+        stale = [fire for n, fire in enumerate(fires) if fire is not None and 0 < ends[n] < fire.sequence]
         lost = 0
         if replaced:
             last = await asyncio.gather(*(self._last(f"s.{number}") for number in range(self.herd)))
             lost = sum(one is None or one.sequence != ends[number] for number, one in enumerate(last))
-        return Tally(self.herd, sum(fire is not None for fire in fires), len(stale), lost, missing)
+        return Tally(self.herd, sum(fire is not None for fire in fires), len(stale), lost)
 
     async def _last(self, rest: str) -> StoredMessage | None:
         return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")

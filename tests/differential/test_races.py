@@ -30,7 +30,7 @@ async def test_what_was_acknowledged_at_the_instant_of_the_fire_holds(
     tallies = []
     for number, (begins, lasts) in enumerate(TRIES):
         tallies.append(await raced(server.url, act, lasts, tmp_path / str(number), herd=HERD, begins=begins))
-        assert (tallies[-1].stale, tallies[-1].lost, tallies[-1].missing) == (0, 0, 0)
+        assert (tallies[-1].stale, tallies[-1].lost) == (0, 0)
         if tallies[-1].was_close:
             return
     raise AssertionError(f"nothing raced: {tallies}")

@@ -62,11 +62,8 @@ def due_and_replaced(*stored: StoredMessage, **limits: bool) -> Desk:
 
 
 @GUARDS
-@pytest.mark.parametrize("headers", [HOURLY, ONCE], ids=["every", "at"])
-def test_a_delayed_fire_is_stored_as_what_it_was_and_then_the_version_is_purged(
-    headers: dict[str, str], guard: bool
-) -> None:
-    world = edited(headers, guard=guard)
+def test_a_delayed_fire_is_stored_as_what_it_was_and_then_the_version_is_purged(guard: bool) -> None:
+    world = edited(guard=guard)
     world.advance("1m")
     world.publish(SCHEDULE, DAILY, b"newer")  # its guard expects what is the last message now
     world.advance_to(SENT + SECOND)
@@ -111,7 +108,7 @@ def test_what_takes_the_time_away_takes_what_is_owed(change: str, guard: bool) -
         "bounded": {"Nats-Schedule-X-Start": "2026-01-02T00:00:00Z"},
         "the same time": {"Nats-Schedule": ONCE["Nats-Schedule"]},
     }
-    world = edited(ONCE, bounds.get(change, {}), guard=guard)
+    world = edited(HOURLY, bounds.get(change, {}), guard=guard)
     if change == "overwritten":
         world.publish(SCHEDULE, b"", b"ordinary")
     elif change == "rejected":
@@ -122,6 +119,17 @@ def test_what_takes_the_time_away_takes_what_is_owed(change: str, guard: bool) -
     assert [one[:2] for one in fired(world)] == ([("t.new", b"new")] if change == "the same time" else [])
     lost = [(one.sequence, one.due, one.reason) for one in events(world, FireLostToReplacement)]
     assert lost == ([(1, DUE, NO_VALID_SCHEDULE)] if change in ("overwritten", "rejected") else [])
+
+
+@GUARDS
+def test_a_schedule_that_fires_once_loses_its_time_to_another_one_and_that_is_reported(guard: bool) -> None:
+    world = edited(ONCE, guard=guard)
+    world.advance_to(SENT + SECOND)
+    assert fired(world) == []
+    assert [one.reason for one in events(world, FireLostToReplacement)] == [
+        "it had one time, which another one replaced"
+    ]
+    assert events(edited({**ONCE, "Nats-Schedule-X-Debounce": "true"}, guard=guard), FireLostToReplacement) == []
 
 
 @pytest.mark.parametrize("outcome", [WRONG_LAST_SEQUENCE, Unknown("cut"), Stored(7)])

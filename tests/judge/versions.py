@@ -1,7 +1,7 @@
 """The versions of each schedule: what was stored, from when it may have ended, and by when it must have.
 
-A version that another one replaced is owed what was due by then, until something else takes that: a removal, or a
-message that is no active schedule.
+A version that repeats, and that another one replaced, is owed what was due by then, until something else takes that: a
+removal, or a message that is no active schedule.
 
 Its rule: an operation whose outcome is unknown may have ended a version and need not have; one that overlaps the
 storing of a version may have come before it.
@@ -49,7 +49,7 @@ class Version:
     message on its subject again."""
     ended_by: Operation | None = None
     replaced_by: "Version | None" = None
-    """The version that replaced it; None if none did, or if another message is known to have come before."""
+    """The version that replaced it, if it repeats; None if none did, or if another message may have come before."""
     taken_by: int = NEVER
     """The instant by which what is owed was certainly taken, as the server acknowledged."""
     taken_at_sequence: int = NEVER
@@ -182,7 +182,12 @@ def _take(version: Version, operation: Operation) -> None:
 
 
 def _replaced_by(version: Version, versions: Iterable[Version]) -> Version | None:
-    """Return the version that replaced one; None if another message had replaced it before."""
+    """Return the version that replaced one that repeats; None if another message had replaced it before.
+
+    One that fires once has one time, which its replacement takes away.
+    """
+    if not version.pattern.repeats:
+        return None
     later = (v for v in versions if v.schedule == version.schedule and v.sequence > version.sequence)
     by = min(later, key=lambda one: one.sequence, default=None)
     return None if by is None or by.sequence > version.taken_at_sequence else by

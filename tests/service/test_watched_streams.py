@@ -19,9 +19,8 @@ from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
-from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
 from nats_scheduler.service import watched_stream, watched_streams
@@ -163,15 +162,16 @@ async def test_the_answer_is_what_is_stored_whatever_happened_before(
     assert await asking.agrees() == set()
 
 
-async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin) -> None:
     asking = await ask_on(V2_15)
+    connection = asking.account.connection
     await asking.schedules_are_stored(3)
-    pull, is_early = PulledConsumer.pull, iter((True,))
 
-    async def early(self: PulledConsumer, count: int) -> list[StoredMessage]:
-        return [] if next(is_early, False) else await pull(self, count)
+    def end(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+        connection.unsubscribe(pulls)
+        connection.write(frame(reply.decode(), "", b"NATS/1.0 404 No Messages\r\n\r\n", b""))
 
-    monkeypatch.setattr(PulledConsumer, "pull", early)
+    pulls = connection.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{asking.name}.>", end)
     assert await asking.subjects() == {"s.0", "s.1", "s.2"}
 
 

@@ -2,16 +2,17 @@
 
 The rules for a fire that was due when the replacement was stored, and is not stored itself:
 
-- It is owed: it is stored as what it was, whatever let it wait (a jitter, the fire before, a retry, or the milliseconds
-  of its flight). The version that was replaced is held for it (`Held.replaced_at`), with its stage and all that is in
-  progress, and its replacement counts as stored over it (`engine.holding.stored_over`): its guard expects that, and so
-  it is refused once the subject is purged. It is purged when nothing of it is owed any more.
+- Of a schedule that repeats it is owed: it is stored as what it was, whatever let it wait (a jitter, the fire before, a
+  retry, or the milliseconds of its flight). The version that was replaced is held for it (`Held.replaced_at`), with its
+  stage and all that is in progress, and its replacement counts as stored over it (`engine.holding.stored_over`): its
+  guard expects that, and so it is refused once the subject is purged. It is purged when nothing of it is owed any more.
 - It is not owed if the replacement takes its time away: it fires for that time itself, as an `@at` does that was
-  edited, or its bounds (`X-Start`, `X-End`, `X-Except`) leave it out.
+  edited, its bounds (`X-Start`, `X-End`, `X-Except`) leave it out, or the one that it replaced had one time only, as an
+  `@at` that is moved has.
 - It is not owed if the server refuses it: to correct that may be why it was replaced. `fires_dropped` reports it.
 - What removes or pauses the schedule, or replaces it by what is no valid schedule, takes all that is owed.
 - After a start it is owed if the owner before had written a checkpoint, which shows that it was not settled; of several
-  repeating versions the last one makes up for those before. Otherwise no backlog is invented.
+  versions the last one makes up for those before. Otherwise no backlog is invented.
 - What is owed and cannot be stored is reported.
 
 A repeating schedule that is stored again and again with the same pattern, each time before its first fire, fires
@@ -83,17 +84,20 @@ class Replacements:
             return False
         if isinstance(held.pattern, Bounded) and not held.pattern.leaves(due):
             return False
-        is_in_flight = before.flight is not None and before.flight.stage is Stage.IN_FLIGHT
+        is_in_flight = _is_in_flight(before)
+        if not before.repeats:
+            if not is_in_flight and not self._is_meant(before) and not held.terms.policies.debounce:
+                self.lost(before, "it had one time, which another one replaced")
+            return False
         reason = f"{MAX_OWED} schedules that were replaced owe a fire"
         if state.rules.keeps_one:
             reason = "its stream keeps one message for each subject, and the schedule is gone"
         if state.schedules.owed_count >= MAX_OWED or (state.rules.keeps_one and not is_in_flight):
             self.lost(before, reason)
             return False
-        if not state.progress.is_live and before.repeats:
+        if not state.progress.is_live:
             for earlier in state.schedules.owed_on(before.subject):
-                if earlier.repeats:
-                    state.end(earlier, Ending.REPLACED)
+                state.end(earlier, Ending.REPLACED)
         return True
 
     def lost(self, before: Held, reason: str) -> None:
@@ -146,10 +150,7 @@ class Replacements:
         if self._is_pending(before, message.stored_at):
             self._report(_loss(before, message.sequence, message.stored_at))
         for version in (*self._state.schedules.owed_on(before.subject), before):
-            is_in_flight = version.flight is not None and version.flight.stage is Stage.IN_FLIGHT
-            if not is_in_flight and self._is_due(
-                version, message.stored_at
-            ):  # else the outcome says whether it is lost
+            if not _is_in_flight(version) and self._is_due(version, message.stored_at):
                 self.lost(version, NO_VALID_SCHEDULE)
 
     def by_no_schedule_of_ours(self, before: Held, message: StoredMessage) -> None:
@@ -189,8 +190,10 @@ class Replacements:
         if before.repeats or is_done or before.only_expires or at >= before.fire_time:
             return False
         is_ours = self._state.ownership.is_owner or not self._state.progress.is_live
-        is_meant = self._debounces or before.terms.policies.debounce
-        return is_ours and not is_meant and not self._may_be_gone(before, at)
+        return is_ours and not self._is_meant(before) and not self._may_be_gone(before, at)
+
+    def _is_meant(self, before: Held) -> bool:
+        return self._debounces or before.terms.policies.debounce
 
     def _is_due(self, before: Held, at: int) -> bool:
         """Return whether a fire of a version that is replaced at an instant (ns) was due, and is not stored."""
@@ -215,6 +218,11 @@ class Replacements:
             self._state.emit(Report(lost))
         elif len(self.unreported) < MAX_UNREPORTED:
             self.unreported.append(lost)
+
+
+def _is_in_flight(version: Held) -> bool:
+    """Return whether the fire of a version is in flight: its outcome says what becomes of it."""
+    return version.flight is not None and version.flight.stage is Stage.IN_FLIGHT
 
 
 def _loss(before: Held, sequence: int, stored_at: int) -> ScheduleReplacedUnfired:
