@@ -43,16 +43,26 @@ class ReplicatedStream(MemoryStream):
 
     def __init__(self, config: Mapping[str, Any], now: Callable[[], int], *, guard: bool = True) -> None:
         super().__init__(config, now, guard=guard)
-        self.behind = 0
-        """The time (ns) from the storage of a message until the leader applies it."""
+        self._behind = 0
         self._applied = 0
-        self._to_apply: deque[tuple[int, int]] = deque()
-        """The instant (ns) at which each message was stored that the leader has not applied, and its sequence."""
+        self._to_apply: deque[tuple[int, int, int]] = deque()
+        """When (ns) each message was stored that the leader has not applied, when it will be, and its sequence."""
         self._keeps_refused = int(config.get("num_replicas") or 1) > 1
         """True if what the guard refuses keeps its identity in process, as on a 2.11."""
         self._guarded: dict[str, int] = {}
         """The sequence of the last message whose guard names a subject."""
         self._is_proposed = False
+
+    @property
+    def behind(self) -> int:
+        """The time (ns) from the storage of a message until the leader applies it."""
+        return self._behind
+
+    @behind.setter
+    def behind(self, time: int) -> None:
+        """Let it take another time; what is stored is not applied later by that: the leader may have said when."""
+        self._behind = time
+        self._to_apply = deque((stored, min(at, stored + time), sequence) for stored, at, sequence in self._to_apply)
 
     def propose(self, block: bytes) -> Outcome | None:
         """Receive a message on which replicas have to agree: its identity is in process until it is published.
@@ -140,13 +150,13 @@ class ReplicatedStream(MemoryStream):
         sequence = self.last_sequence + 1
         if self.behind and header_value(block, b"Nats-Expected-Last-Subject-Sequence"):
             self._guarded[self._guarded_by(subject, block)] = sequence
-        self._to_apply.append((self._now(), sequence))
+        self._to_apply.append((self._now(), self._now() + self.behind, sequence))
         self._apply()
         return super()._store(subject, block, body)
 
     def _apply(self) -> None:
-        while self._to_apply and self._to_apply[0][0] <= self._now() - self.behind:
-            self._applied = self._to_apply.popleft()[1]
+        while self._to_apply and self._to_apply[0][1] <= self._now():
+            self._applied = self._to_apply.popleft()[-1]
 
 
 class LaggingContact(MemoryContact):
