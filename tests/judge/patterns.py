@@ -47,7 +47,10 @@ class Policies:
     calendar: str = ""
     """The calendar that it names; for `at` too."""
     is_moved: bool = False
-    """True if the days of `cron` are those before the world's, which its calendar moves to the next day, or not."""
+    """True if the day of `cron` is two before the world's, to which its calendar moves it, or not.
+
+    So no spread moves a time into the world that the calendar did not.
+    """
     missed: str = ""
     """The value of `X-Missed`; for `at` too."""
     grace: int | None = None
@@ -125,10 +128,13 @@ class Policies:
         return list(islice(found, self.limit))
 
     def _is_on_its_days(self, second: int) -> bool:
+        day = datetime.fromtimestamp(second, UTC).date()
+        if self.is_moved:
+            return (day.month, day.day) == (1, 1)
         if self.every is None:
             return True
         number, unit, written_day = self.every
-        day, other = datetime.fromtimestamp(second, UTC).date(), date.fromisoformat(written_day)
+        other = date.fromisoformat(written_day)
         if unit == "w":
             day, other = (one - timedelta(one.weekday()) for one in (day, other))
         return (day - other).days % (number * (7 if unit == "w" else 1)) == 0
@@ -168,7 +174,7 @@ class Pattern:
             return f"@at {written(self.number * SECOND + self.thousandths * (SECOND // 1000))}"
         if self.kind == "every":
             return f"@every {self.number}s"
-        return f"*/{self.number} * * 31 12 *" if self.policies.is_moved else f"*/{self.number} * * * * *"
+        return f"*/{self.number} * * 30 12 *" if self.policies.is_moved else f"*/{self.number} * * * * *"
 
     @property
     def headers(self) -> dict[str, str]:

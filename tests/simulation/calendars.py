@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAMES = ("work", "more")
 
 MOVING = "moving"
-"""A calendar of schedules that fire on 31 December, and on the next day if that is excepted."""
+"""A calendar of schedules that fire on 30 December, and on 1 January if the days before are excepted."""
 
 Texts = dict[Leaves, list[str | None]]
 TEXTS: Texts = {
@@ -29,7 +29,11 @@ TEXTS: Texts = {
 }
 """The day of all simulated worlds is the first of January."""
 
-MOVING_TEXTS: Texts = {**TEXTS, Leaves.ALL: ["2025-12-31"], Leaves.NOTHING: ["", "2025-12-31..2026-01-01"]}
+MOVING_TEXTS: Texts = {
+    **TEXTS,
+    Leaves.ALL: ["2025-12-30..2025-12-31"],
+    Leaves.NOTHING: ["", "2025-12-30..2026-01-01"],
+}
 
 LONGEST_WAY = 300 * MILLISECOND
 """The longest time (ns) that the notice of an edit is in transit."""
