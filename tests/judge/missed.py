@@ -70,7 +70,7 @@ def stood_for_from(version: Version, due: int) -> int | None:
     later: int | None = due
     for _ in range(policies.most):
         later = None if later is None else version.pattern.following(later, version.stored_at)
-    if later is not None and due <= version.owed_through < later:
+    if later is not None and any(due <= at < later for at in version.replaced_at):
         return None  # what it owed came before its replacement
     sent_at = None if later is None else version.sent_at(later)
     if sent_at is None or sent_at >= version.expires:

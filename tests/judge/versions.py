@@ -50,6 +50,8 @@ class Version:
     ended_by: Operation | None = None
     replaced_by: "Version | None" = None
     """The version that replaced it, if it repeats; None if none did, or if another message may have come before."""
+    replaced_at: list[int] = field(default_factory=list)
+    """When other versions replaced it: `replaced_by`, and any that was stored once it was uncovered."""
     taken_by: int = NEVER
     """The instant by which what is owed was certainly taken, as the server acknowledged."""
     taken_at_sequence: int = NEVER
@@ -125,6 +127,13 @@ def versions_of(history: History) -> dict[int, Version]:
                 _bear(version, operation)
         version.replaced_by = _replaced_by(version, versions.values())
         version.uncovered_from = _uncovered_from(version, history.operations, expiring)
+        version.replaced_at = [
+            later.stored_at
+            for later in versions.values()
+            if later.schedule == version.schedule
+            and later.sequence > version.sequence
+            and (later is version.replaced_by or later.stored_at >= version.uncovered_from)
+        ]
         if history.terms.guard and version.expires < NEVER:
             _expire(version)
     for fire in history.fires:
