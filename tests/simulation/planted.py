@@ -245,7 +245,7 @@ class FireSentEarly:
         return self._clock.monotonic()
 
 
-@breaks("Complete", 83, "service")
+@breaks("Complete", 37, "service")
 class EditsNotFollowed(StreamService):
     """Takes the calendars as they were when they were read first."""
 
