@@ -85,6 +85,18 @@ def test_a_restart_keeps_what_is_owed_if_it_is_known_what_was_settled(with_check
     assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"new"]
 
 
+@GUARDS
+def test_an_outage_keeps_what_is_owed_as_it_is_known_what_was_settled(guard: bool) -> None:
+    """There is no checkpoint; and what a jitter delays is not missed, so that the next version stands for nothing."""
+    world = edited(changed={"Nats-Schedule": "@every 1s"}, guard=guard)
+    world.lose_contact()
+    world.advance("2s")
+    world.publish(SCHEDULE, DAILY, b"newer")
+    world.regain_contact()
+    world.advance_to(SENT + SECOND)
+    assert [one[1:3] for one in fired(world)] == [(b"new", DUE + 3 * SECOND), (b"old", DUE)]
+
+
 def test_a_start_from_a_file_keeps_what_is_owed() -> None:
     world = RowsWorld()
     world.publish(SCHEDULE, HOURLY, b"old")
@@ -194,9 +206,13 @@ def test_a_standby_keeps_what_is_owed_until_the_owner_has_stored_it_or_it_is_the
             assert desk.at(60).fires == []
 
 
-def test_no_backlog_of_versions_is_invented_and_one_stands_for_those_before() -> None:
-    versions = [schedule("@every 1h", 1 + number, stored_at=START + number * 2 * HOUR) for number in range(5)]
-    for settled, reads in ((None, []), (Checkpoint(START + HOUR // 2, 1), [(SCHEDULE, 4)])):
+@pytest.mark.parametrize(("missed", "kept"), [("once", [4]), ("all", [1, 2, 3, 4])])
+def test_no_backlog_of_versions_is_invented_and_one_stands_for_more(missed: str, kept: list[int]) -> None:
+    versions = [
+        schedule("@every 1h", 1 + number, stored_at=START + number * 2 * HOUR, Nats_Schedule_X_Missed=missed)
+        for number in range(5)
+    ]
+    for settled, reads in ((None, []), (Checkpoint(START + HOUR // 2, 1), [(SCHEDULE, one) for one in kept])):
         desk = Desk(live=False)
         desk.now = versions[-1].stored_at + MINUTE
         desk.step(OwnershipChanged(True, settled), MessagesRead(versions), CaughtUp())

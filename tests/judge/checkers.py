@@ -97,7 +97,8 @@ def _not_kept(case: Case, version: Version) -> list[Violation]:
     One that starts without a checkpoint does not know of it.
     """
     by, policies = version.replaced_by, version.pattern.policies
-    if by is None or policies.calendar or policies.skipped_after is not None or holds_back(version):
+    has_calendar = policies.calendar or (by is not None and by.pattern.policies.calendar)
+    if by is None or has_calendar or policies.skipped_after is not None or holds_back(version):
         return []
     dues = version.dues(by.stored_at)
     due = dues[-1] if dues else NEVER
@@ -108,6 +109,9 @@ def _not_kept(case: Case, version: Version) -> list[Violation]:
     if due > by.stored_at or is_refused or is_stored or knows_none or not _leaves(by, due):
         return []
     end = min(version.taken_from, version.expires - case.terms.clock_ahead, case.history.end)
+    if policies.most == 1:  # of several versions that were missed, the last one makes up for those before
+        of_it = (one for one in case.versions.values() if one.schedule == version.schedule)
+        end = min([end, *(_stands_from(one) for one in of_it if one.sequence > version.sequence)])
     if case.ready_for(version, due, max(version.sent_at(due), by.stored_at), end) < needed(case, version):
         return []
     evidence = f"the fire of {case.at(due)} was due when it was replaced at {case.at(by.stored_at)}, and is not stored"
@@ -120,7 +124,16 @@ def _leaves(by: Version, due: int) -> bool:
     start = 0 if policies.start is None else policies.start * SECOND
     end = NEVER if policies.end is None else policies.end * SECOND
     is_own = not by.pattern.repeats and by.dues(NEVER) <= [due]
-    return start <= due < end and not is_own and not policies.calendar
+    return start <= due < end and not is_own
+
+
+def _stands_from(version: Version) -> int:
+    """Return from when on (ns) the last fire of a version is missed that it may owe; `NEVER` if it owes none."""
+    by = version.replaced_by
+    dues = [] if by is None else version.dues(by.stored_at)
+    if by is None or not dues or not _leaves(by, dues[-1]):
+        return NEVER
+    return max(by.stored_at, version.sent_at(dues[-1]))
 
 
 def _given_up(case: Case, version: Version, horizon: int) -> int:

@@ -200,6 +200,10 @@ class EngineState:
             for owed in self.schedules.owed_on(held.subject):
                 self.end(owed, ending)
 
+    def knows_settled(self, at: int) -> bool:
+        """Return whether it is known what was settled at an instant (ns): by a checkpoint, or as all was read then."""
+        return self.settled.through >= 0 or (self.running_since is not None and at >= self.running_since)
+
     def lose(self, held: Held, reason: str) -> None:
         """Hold a version that was replaced no longer, and report that its fire is lost."""
         if self.ownership.is_owner and self.progress.is_live:

@@ -138,9 +138,8 @@ class Takeover:
 
     def _is_unknown_backlog(self, held: Held) -> bool:
         """Return whether a version was replaced before this instance read it, and nothing shows what is owed of it."""
-        since = self._state.running_since
-        is_of_before = held.replaced_at is not None and (since is None or held.replaced_at < since)
-        return is_of_before and self._state.ownership.is_owner and self._state.settled.through < 0
+        replaced_at = held.replaced_at
+        return replaced_at is not None and self._state.ownership.is_owner and not self._state.knows_settled(replaced_at)
 
     def _begin_backlog(self, held: Held, settled: Checkpoint) -> None:
         """Note whether all fires that came due from the next one on are owed, and skip those that are not.

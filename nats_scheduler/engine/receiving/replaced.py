@@ -11,8 +11,10 @@ The rules for a fire that was due when the replacement was stored, and is not st
   `@at` that is moved has.
 - It is not owed if the server refuses it: to correct that may be why it was replaced. `fires_dropped` reports it.
 - What removes or pauses the schedule, or replaces it by what is no valid schedule, takes all that is owed.
-- After a start it is owed if the owner before had written a checkpoint, which shows that it was not settled; of several
-  versions the last one makes up for those before. Otherwise no backlog is invented.
+- After a start it is owed if the owner before had written a checkpoint, which shows that it was not settled. Otherwise
+  no backlog is invented.
+- Of several versions that were missed while nothing was read, the last one makes up for those before, but for those
+  whose policy makes up each missed fire.
 - What is owed and cannot be stored is reported.
 
 A repeating schedule that is stored again and again with the same pattern, each time before its first fire, fires
@@ -50,6 +52,7 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.refusals import OF_A_MOMENT
 from nats_scheduler.engine.holding.state import EngineState
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.reading import has_schedule_header
 from nats_scheduler.message.silence import Silence, restarted_for
 from nats_scheduler.message.stored import StoredMessage, body_mark, is_other_body
@@ -95,9 +98,10 @@ class Replacements:
         if state.schedules.owed_count >= MAX_OWED or (state.rules.keeps_one and not is_in_flight):
             self.lost(before, reason)
             return False
-        if not state.progress.is_live:
+        if not state.progress.is_live and before.send_time <= state.now:
             for earlier in state.schedules.owed_on(before.subject):
-                state.end(earlier, Ending.REPLACED)
+                if earlier.send_time <= state.now and earlier.terms.policies.missed.kept is not Kept.ALL:
+                    state.end(earlier, Ending.REPLACED)
         return True
 
     def lost(self, before: Held, reason: str) -> None:
@@ -205,7 +209,7 @@ class Replacements:
         if flight is not None and flight.failing is not None and flight.failing.code not in OF_A_MOMENT:
             return False
         state = self._state
-        is_unknown = state.ownership.is_owner and not state.progress.is_live and state.settled.through < 0
+        is_unknown = state.ownership.is_owner and not state.progress.is_live and not state.knows_settled(at)
         return not is_unknown and not self._may_be_gone(before, at)
 
     def _may_be_gone(self, before: Held, at: int) -> bool:
