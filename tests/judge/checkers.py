@@ -108,7 +108,8 @@ def _not_kept(case: Case, version: Version) -> list[Violation]:
     knows_none |= any(fault.kind.startswith("bucket") for fault in case.history.faults)  # none could be written
     if due > by.stored_at or is_refused or is_stored or knows_none or not _leaves(by, due):
         return []
-    end = min(version.taken_from, version.expires - case.terms.clock_ahead, case.history.end)
+    taken_from = min(version.taken_from, version.uncovered_from)  # removal of what replaced it takes that, too
+    end = min(taken_from, version.expires - case.terms.clock_ahead, case.history.end)
     if policies.most == 1:  # of several versions that were missed, the last one makes up for those before
         of_it = (one for one in case.versions.values() if one.schedule == version.schedule)
         end = min([end, *(_stands_from(one) for one in of_it if one.sequence > version.sequence)])
