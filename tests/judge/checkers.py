@@ -335,7 +335,8 @@ def _stale(case: Case) -> list[Violation]:
                 ended_by, ended_at = version.taken_by, version.taken_at_sequence
             late = fire.stored_at - ended_by
             is_deleted = version.ended_by is not None and version.ended_by.verb is Verb.DELETE
-            is_covered = (case.terms.lands_unguarded or is_deleted) and _has_landing(case, version, fire)
+            is_covered = (case.terms.covered_unguarded or is_deleted) and _has_landing(case, version, fire)
+            is_covered |= case.terms.covered_unguarded and is_owed
             is_unguarded = fire.elsewhere or is_covered
             is_guarded = case.terms.guard and not is_unguarded
             in_flight = case.terms.window + (case.terms.held_elsewhere if fire.elsewhere else 0)

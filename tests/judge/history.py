@@ -220,8 +220,9 @@ class Terms:
 
     guard: bool = True
     """True if the server refuses stale fires (2.11)."""
-    lands_unguarded: bool = False
-    """True if no guard decides for a schedule on which a fire has landed: on streams with replicas of a 2.11."""
+    covered_unguarded: bool = False
+    """True if no guard decides for a version over which a message lies, as a fire that landed there, or what replaced a
+    version that owes a fire: on streams with replicas of a 2.11."""
     resumes_within: int = 3 * SECOND
     """The time (ns) after the last fault that an instance may need until it is ready."""
     slack: int = SECOND // 2

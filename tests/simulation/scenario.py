@@ -180,7 +180,7 @@ class Scenario:
         off = CLOCK_OFF if "clock" in self.kinds else 0
         return Terms(
             guard=self.guard,
-            lands_unguarded=self.lands and self.lags,
+            covered_unguarded=self.lags,
             resumes_within=LIVE + max((LONGEST_RETRY.get(kind, 0) for kind in self.kinds), default=0),
             slack=SECOND // 2 + off,
             leader_behind=LONGEST_LAG if self.lags else 0,
