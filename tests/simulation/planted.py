@@ -88,7 +88,7 @@ class Overhearing(SimulatedContact):
         return given
 
 
-@breaks("Gone", 29, "contact")
+@breaks("Gone", 32, "contact")
 class StaleFireStored(SimulatedContact):
     """Sends fires without their guard."""
 
