@@ -471,6 +471,8 @@ class StreamEngine:
         One whose fire is missed waits for its turn.
         """
         state = self._state
+        if held.flight is not None and held.flight.stage is Stage.ENDED:
+            return  # what replaced it ended in this step, and with it what was owed
         if held.expires <= state.now and has_ended(held, state.now):
             state.end(held, state.lifetimes.why_expired(held))
             return
