@@ -378,6 +378,25 @@ def in_flight_at_20s(message: StoredMessage) -> tuple[Desk, Fire]:
     return desk, desk.in_flight(message, 20)
 
 
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_an_edit_decides_what_is_owed_of_a_version_that_was_replaced(is_missing: bool) -> None:
+    """While the calendar is missing it waits."""
+    for edited, is_sent in ((TODAY, False), (NO_DAY, True)):
+        message = named_schedule()
+        desk, fire = in_flight_at_20s(message)
+        desk.read(schedule("@every 1h", 2, stored_at=desk.now))
+        desk.concluded(fire, Refused(400, 10163, "undecided"))
+        if is_missing:
+            desk.step(CalendarsRead(KnownCalendars({})))
+            assert (desk.at(30).fires, desk.engine.held.owed_count) == ([], 1)
+        desk.step(CalendarsRead(edited))
+        desk.at(60)
+        if is_sent:
+            desk.found(message)
+            assert desk.fire.fire_time == START + 20 * SECOND
+        assert (desk.engine.held.owed_count, desk.purges) == ((1, []) if is_sent else (0, [(SCHEDULE, 1)]))
+
+
 @pytest.mark.parametrize(
     "outcome", [Stored(2), Stored(2, duplicate=True), Unknown("lost"), Refused(503, 10077, "full")]
 )

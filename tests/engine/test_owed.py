@@ -7,7 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from nats_scheduler.engine.events import NO_VALID_SCHEDULE, FireLostToReplacement, FireRefused, FiresDropped
+from nats_scheduler.engine.events import (
+    NO_VALID_SCHEDULE,
+    FireLostToReplacement,
+    FireRefused,
+    FiresDropped,
+    ScheduleRejected,
+)
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
@@ -97,19 +103,25 @@ def test_an_outage_keeps_what_is_owed_as_it_is_known_what_was_settled(guard: boo
     assert [one[1:3] for one in fired(world)] == [(b"new", DUE + 3 * SECOND), (b"old", DUE)]
 
 
-def test_a_start_from_a_file_keeps_what_is_owed() -> None:
+@pytest.mark.parametrize("excepted", [None, "", "2026-01-01"])
+def test_a_start_from_a_file_keeps_what_is_owed_as_far_as_its_calendar_leaves_it(excepted: str | None) -> None:
     world = RowsWorld()
-    world.publish(SCHEDULE, HOURLY, b"old")
+    world.set_calendar("work", "")
+    named = {} if excepted is None else {"Nats-Schedule-X-Except": "calendar:work"}
+    world.publish(SCHEDULE, {**HOURLY, **named}, b"old")
     world.advance_to(DUE + SECOND)
     for body in (b"new", b"newer"):
         world.publish(SCHEDULE, DAILY, body)
         world.advance("1s")
+    world.delete_calendar("work")
     world.checkpoint = world.engine.checkpoint(world.now)
     world.write()
     world.restart("2s")
     world.advance_to(SENT + SECOND)
+    world.set_calendar("work", excepted or "")
+    world.advance("1s")
     assert world.continued == 1
-    assert fired(world) == [(TARGET, b"old", DUE, SENT)]
+    assert [one[:3] for one in fired(world)] == ([] if excepted else [(TARGET, b"old", DUE)])
     assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"newer"]
 
 
@@ -241,6 +253,15 @@ def test_a_replacement_that_ends_first_is_purged_after_what_is_owed() -> None:
     world.advance_to(SENT + 2 * SECOND)
     assert [one[0] for one in fired(world)] == ["t.new", TARGET]
     assert list(world.stream.messages(SCHEDULE)) == []
+
+
+def test_what_replaced_it_may_expire_in_the_step_in_which_what_is_owed_is_sent() -> None:
+    delayed = schedule("@every 5s", Nats_Schedule_X_Jitter="4s")
+    desk = Desk(delayed, removes_expired=True)
+    desk.at(5)
+    desk.read(schedule("@every 1h", 2, stored_at=desk.now, Nats_TTL="1s"))
+    desk.at(60)
+    assert (desk.engine.held.owed_count, desk.reported(ScheduleRejected)) == (0, [])
 
 
 def test_a_removal_request_has_what_is_owed_looked_at_again() -> None:

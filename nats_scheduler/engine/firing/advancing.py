@@ -37,7 +37,7 @@ def advance(
     flight = held.flight
     if flight is not None and flight.missed_since is not None:
         _report_missed(state, held, flight.missed_since, held.fire_time)
-    if held.replaced_at is not None and (next_fire is None or next_fire > held.replaced_at):
+    if held.replaced_at is not None and held.is_settled_at(next_fire):
         state.end(held, Ending.REPLACED)
     elif next_fire is None:
         if not is_last and _may_be_left(held):

@@ -254,6 +254,10 @@ class Held(Timetable):
             latest = self.latest_passed(first, self.replaced_at)
         return first if latest is None else latest
 
+    def is_settled_at(self, following: int | None) -> bool:
+        """Return whether it was replaced, and nothing is owed of it from a fire time (ns) on; None if it has none."""
+        return self.replaced_at is not None and (following is None or following > self.replaced_at)
+
     def dropped_between(self, first: int, made_up: int) -> int:
         """Return how many fires are said to be dropped from `first` (ns), which is one, to before what is made up.
 

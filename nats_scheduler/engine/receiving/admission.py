@@ -17,7 +17,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import Ending, ScheduleRejected
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.firing import advancing, answers, fetching, purging, timing
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.inactive import failed, rejected_schedule
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.places import Places
@@ -169,7 +169,12 @@ class Admission:
         """Hold a version that was replaced before a restart for what was still owed of it."""
         self._state.schedules.keep_owed(held)
         answers.stored_over(self._state, held, current.sequence)
-        self._takeover.begin(held)
+        if held.calendars:
+            self._calendars.hold(held)
+        if held.no_fire is NoFire.EXCEPTED or held.is_settled_at(held.fire_time):
+            self._state.end(held, Ending.REPLACED)
+        else:
+            self._takeover.begin(held)
 
     def purge_no_longer_owed(self) -> None:
         """Purge the versions that were replaced and of which nothing is owed any more."""

@@ -7,6 +7,7 @@ The rules:
   made up like after any outage, as far as the calendar leaves it.
 - A calendar counts at the send time. An edit changes no fire that was sent, or may have been: that is concluded first.
   A fire time that an edit leaves anew is not made up if it has passed; of fires that are overdue the new days decide.
+- What is owed of a version that was replaced is decided by an edit too: if the new days leave none of it, that is done.
 - An edit ends no schedule. One of which the calendars leave no fire is *excepted*: it waits for another edit, until its
   last possible fire time has passed. A stored fire that names `purge` as the next one ends its schedule, whatever the
   calendars say by then.
@@ -194,7 +195,7 @@ class Calendars:
             del self._to_visit[name]
             entries, ours = self._named[name], 0
             for sequence, held in list(entries.items()):
-                if self._state.schedules.on(held.subject) is held:
+                if self._state.schedules.is_held(held):
                     ours += self._state.ownership.is_owner
                     yield held
                 else:
@@ -228,7 +229,7 @@ class Calendars:
         return any(self._known.calendar(one.name) != one for one in held.bounded.bounds.calendars)
 
     def _apply(self, held: Held, now: int) -> bool:
-        """Give a schedule the days that are known now; returns whether it waits for another time than before."""
+        """Give a schedule the days that are known now; returns whether it ended, or waits for another time."""
         flight, was = held.flight, held.no_fire
         is_overdue = was is not NoFire.EXCEPTED and held.send_time <= now
         held.pattern = held.bounded.with_calendars(self._known)
@@ -239,6 +240,9 @@ class Calendars:
             return False  # that is concluded first
         keeps_time = is_overdue or was is NoFire.NO_CALENDAR
         following = _from(held, held.fire_time) if keeps_time else _coming(held, self._passed(now))
+        if held.is_settled_at(following):
+            self._state.end(held, Ending.REPLACED)
+            return True
         if following is None:
             held.no_fire = NoFire.EXCEPTED
         stage = Stage.WAITING if flight is None else flight.stage
@@ -278,7 +282,7 @@ class Calendars:
         self._state.emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
 
     def _prune(self, name: str) -> None:
-        live = (held for held in self._named[name].values() if self._state.schedules.on(held.subject) is held)
+        live = (held for held in self._named[name].values() if self._state.schedules.is_held(held))
         self._named[name] = {held.sequence: held for held in live}
         self._pruned_at[name] = max(MIN_ENTRIES, 2 * len(self._named[name]))
 
