@@ -67,6 +67,16 @@ def test_a_schedule_that_fires_again_before_its_turn_is_on_time_and_stands_for_w
     assert {one.stored_at for one in world.generated if one.fire_time == START + 40 * SECOND} == {START + 40 * SECOND}
 
 
+def test_what_is_owed_of_schedules_that_are_replaced_while_they_wait_keeps_its_turn() -> None:
+    world = ScheduleWorld(catch_up_rate=1)
+    published(world, 30, "@every 20s")
+    world.restart("32s")
+    for one in range(30):
+        world.publish(f"s.0ev.{one}", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.new"})
+    world.advance("1m")
+    assert lateness(world, "t.0") == list(range(12, 42)), "one a second"
+
+
 def test_a_schedule_that_waits_for_its_turn_is_not_silent() -> None:
     world = ScheduleWorld(catch_up_rate=1)
     published(world, 400, "@every 1m", X_Missed="all", X_Limit="2")

@@ -39,7 +39,7 @@ def waits_for_turn(state: EngineState, held: Held) -> bool:
     state.enter(held, Stage.WAITING)
     state.catch_up.wait(held)
     following = held.next_fire(latest) if held.repeats and not _sends_each(held) else None
-    if following is None or held.send_time_of(following) >= held.expires:
+    if following is None or held.is_settled_at(following) or held.send_time_of(following) >= held.expires:
         state.schedules.cancel_wake(held)
     else:
         state.schedules.wake(held, held.send_time_of(following))
@@ -63,7 +63,7 @@ def _latest_missed(state: EngineState, held: Held) -> int | None:
     if held.only_expires or not held.repeats or _sends_each(held):
         latest = None if held.only_expires else held.fire_time
     else:
-        latest = held.latest_due(held.fire_time, min(state.now, held.expires - 1)) or held.fire_time
+        latest = held.latest_to_send(min(state.now, held.expires - 1))
     if latest is None:
         return None
     late, policies = state.now - max(held.send_time_of(latest), held.stored_at), held.terms.policies
