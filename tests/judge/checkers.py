@@ -284,9 +284,13 @@ def gone(case: Case) -> list[Violation]:
     calm = case.history.end - 2 * case.terms.resumes_within
     found += [*_expired(case), *_outlived(case, calm)]
     for version in case.versions.values():
-        over = _over_at(case, version)
+        if version.sequence not in case.history.remaining or _over_at(case, version) >= calm:
+            continue
+        of_it = (one for one in case.versions.values() if one.schedule == version.schedule)
+        below = (_owes_until(case, one) for one in of_it if one.sequence <= version.sequence)
+        over = max(_over_at(case, version), *below)
         settled = case.readiness.longest(max(over, calm), case.history.end) > case.terms.resumes_within // 2
-        if version.sequence in case.history.remaining and over < calm and settled:
+        if over < calm and settled:
             found.append(_violation("Gone", version, f"it ended at {case.at(over)} and is still stored"))
     return found
 
@@ -320,6 +324,23 @@ def _over_at(case: Case, version: Version) -> int:
         return NEVER
     fired = [fire.stored_at for fire in version.last_fires]
     return min([version.must_end_by, version.cancelled_by, version.expires, *fired])
+
+
+def _owes_until(case: Case, version: Version) -> int:
+    """Return until when (ns) what is owed of a version that was replaced keeps it, and all above it; 0 if nothing is.
+
+    That is delayed by a jitter, and by the fire before while that is unfinished.
+    """
+    if version.replaced_by is None:
+        return 0
+    dues = version.dues(version.replaced_by.stored_at)
+    if not dues:
+        return 0
+    free = free_from(case.history, version, dues[-1])
+    fire = case.stored.get((version.sequence, dues[-1]))
+    until = max(version.sent_at(dues[-1]), 0 if version.pattern.policies.overlap == "skip" else free)
+    until = until if fire is None else fire.stored_at
+    return min(until, version.taken_by, version.cancelled_by, version.expires)
 
 
 def _stale(case: Case) -> list[Violation]:
