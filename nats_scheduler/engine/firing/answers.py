@@ -65,7 +65,11 @@ def content_fetched(state: EngineState, read: ContentFetched) -> StoredMessage |
     if read.message.sequence > held.sequence:
         return read.message
     if read.above is None:
-        happen(state, held, Event.FETCHED, read)
+        current = None if held.replaced_at is None else state.schedules.on(held.subject)
+        if current is not None and current.sequence > state.progress.last_read:
+            not_received(state, held)
+        else:
+            happen(state, held, Event.FETCHED, read)
     return read.above
 
 
@@ -75,6 +79,15 @@ def found_above(state: EngineState, held: Held, found: StoredMessage, *, may_lea
     if is_alive:
         happen(state, held, Event.FOUND_UNDER, found)
     return is_alive
+
+
+def not_received(state: EngineState, held: Held) -> None:
+    """Fetch a version that was replaced again later, since not all below its replacement is received.
+
+    What is stored between the two may take what is owed.
+    """
+    question = FetchContent(held.subject, held.sequence, held.terms.source)
+    happen(state, held, Event.NOT_FETCHED, Unanswered(question, "what replaced it is not received yet"))
 
 
 def content_not_fetched(state: EngineState, request: FetchContent, unread: Unanswered) -> None:

@@ -109,11 +109,20 @@ class Intake:
         held = None if other is None else self._state.schedules.exactly(given.schedule, given.sequence)
         if other is None or held is None:
             return
+        is_received = other.sequence <= self._state.progress.last_read
+        if held.replaced_at is not None and not is_received:
+            answers.not_received(self._state, held)
+            return
         may_leave_alive = self._state.stored_over.may_be(self._reader.read(other), other)
-        if not answers.found_above(self._state, held, other, may_leave_alive=may_leave_alive):
-            self.take(other)
-            if held.replaced_at is not None and self._state.schedules.is_held(held):
-                answers.found_above(self._state, held, other, may_leave_alive=True)
+        if answers.found_above(self._state, held, other, may_leave_alive=may_leave_alive):
+            return
+        self.take(other)
+        if held.replaced_at is None or not self._state.schedules.is_held(held):
+            return
+        if is_received:
+            answers.found_above(self._state, held, other, may_leave_alive=True)
+        else:
+            answers.not_received(self._state, held)
 
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
@@ -251,6 +260,9 @@ class Intake:
         if held is None:
             if self._state.inactive:
                 self._admission.overwritten(message, leaves_alive=leaves_alive)
+        elif held.sequence > message.sequence:
+            if not leaves_alive:
+                self._end_owed_below(message, Ending.OVERWRITTEN)
         elif held.sequence < message.sequence:
             if leaves_alive:
                 for one in (held, *self._state.schedules.owed_on(held.subject)):
@@ -292,6 +304,7 @@ class Intake:
         before = held or self._state.inactive.on(subject)
         if before is not None:
             if before.sequence >= sequence:
+                self._end_owed_below(message, Ending.PAUSED)
                 return
             if held is not None:
                 self._state.end(held, Ending.PAUSED)
@@ -313,6 +326,7 @@ class Intake:
         held = self._state.schedules.on(message.subject)
         if held is not None:
             if held.sequence >= message.sequence:
+                self._end_owed_below(message, Ending.REPLACED)
                 return
             self._replacements.by_other(held, message)
             self._state.end(held, Ending.REPLACED)
@@ -320,6 +334,12 @@ class Intake:
             self._admission.discard(message.subject)
             rejected = rejected_message(message, rejection, self._reader.dialects)
             self._state.inactive.reject(rejected)
+
+    def _end_owed_below(self, message: StoredMessage, ending: Ending) -> None:
+        """End what is owed of the versions below a message, which takes it, although a later schedule is known."""
+        for owed in self._state.schedules.owed_on(message.subject):
+            if owed.sequence < message.sequence:
+                self._state.end(owed, ending)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
         held = self._state.schedules.on(schedule)
