@@ -17,10 +17,12 @@ from nats_scheduler.engine.events import (
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
+    DuplicateFetched,
     MessagesRead,
     OwnershipChanged,
     Refused,
     RemovalRequested,
+    ServerLimited,
     Stored,
     Unknown,
 )
@@ -176,6 +178,18 @@ def test_a_fire_in_flight_is_sent_again_until_it_is_stored_and_holds_back_a_chec
     assert desk.purges == [(SCHEDULE, 1)]
     assert (desk.due, desk.at(60).reads, desk.fires) == (3605, [], [])
     assert desk.engine.checkpoint(desk.now).through == desk.now
+
+
+def test_a_fire_of_a_forged_identity_that_is_too_large_by_now_is_reported_as_lost() -> None:
+    """Random lives do not come to it."""
+    desk = due_and_replaced()
+    fire = desk.engine._state.active[1].flight.fire  # type: ignore[union-attr]
+    assert fire is not None
+    desk.concluded(fire, Stored(9, duplicate=True))
+    desk.step(ServerLimited(10))
+    forgery = stored_fire(fire, 9, desk.now)._replace(subject="elsewhere", body=b"forged")
+    desk.step(DuplicateFetched(fire, 9, forgery, desk.now))
+    assert [one.sequence for one in desk.reported(FireLostToReplacement)] == [1]
 
 
 def test_what_cannot_be_stored_any_more_is_reported_by_the_owner() -> None:

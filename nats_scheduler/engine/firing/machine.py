@@ -121,7 +121,7 @@ TABLE: Mapping[tuple[Stage, Event], Cell] = {
     (_S.IN_FLIGHT, Event.NOT_FOUND): (outcomes.not_found, _to(_S.FETCHING, _S.WAITING)),
     (_S.IN_FLIGHT, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
     #
-    (_S.BACKING_OFF, Event.WOKEN): (due.woken_backing_off, SENT | {_S.FETCHING, _S.WAITING, _S.ENDED}),
+    (_S.BACKING_OFF, Event.WOKEN): (due.woken_backing_off, SENT | {_S.FETCHING, _S.WAITING}),
     (_S.BACKING_OFF, Event.CONFIRMED): (outcomes.confirmed, ADVANCED),
     #
     (_S.DONE_BY_OWNER, Event.WOKEN): (purging.woken_done_by_owner, _to(_S.PURGING)),
