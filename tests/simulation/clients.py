@@ -35,7 +35,8 @@ TARGETS = 12
 TODAY = [(2, "d", "2025-12-30"), (3, "w", "2026-01-04"), (53, "w", "2024-12-29")]
 """Days and weeks among which is the day of all simulated worlds, the first of January 2026."""
 
-EVERY = [*TODAY, (3, "d", "2025-12-31")]
+EVERY = [*TODAY, (4, "d", "2025-12-30")]
+"""And some among which is neither that day nor the one before, of which a spread would move times over midnight."""
 
 
 def worker_of(target: str) -> str:
