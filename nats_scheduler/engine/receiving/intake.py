@@ -109,20 +109,11 @@ class Intake:
         held = None if other is None else self._state.schedules.exactly(given.schedule, given.sequence)
         if other is None or held is None:
             return
-        is_received = other.sequence <= self._state.progress.last_read
-        if held.replaced_at is not None and not is_received:
-            answers.not_received(self._state, held)
-            return
         may_leave_alive = self._state.stored_over.may_be(self._reader.read(other), other)
-        if answers.found_above(self._state, held, other, may_leave_alive=may_leave_alive):
-            return
-        self.take(other)
-        if held.replaced_at is None or not self._state.schedules.is_held(held):
-            return
-        if is_received:
-            answers.found_above(self._state, held, other, may_leave_alive=True)
-        else:
-            answers.not_received(self._state, held)
+        if not answers.found_above(self._state, held, other, may_leave_alive=may_leave_alive):
+            self.take(other)
+            if held.replaced_at is not None and self._state.schedules.is_held(held):
+                answers.found_above(self._state, held, other, may_leave_alive=True)
 
     def read_history(self, given: HistoryRead) -> None:
         """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
