@@ -90,7 +90,7 @@ def drop_due(state: EngineState, held: Held) -> None:
     first = held.fire_time
     if held.flight is not None and held.flight.missed_since is not None:
         first, held.flight.missed_since = held.flight.missed_since, None
-    held.fire_time = held.latest_to_send(min(state.now, held.expires - 1))
+    held.fire_time = held.latest_to_send(state.now)
     if held.unreported is None:
         held.unreported = first
     if state.ownership.is_owner:

@@ -72,7 +72,7 @@ def block(state: EngineState, held: Held, flight: Flight) -> bool:
     if before.is_over:
         if before.waited and held.waited_fire != held.fire_time:
             _choose_latest(state, held)
-        elif before.waited and _latest_due(state, held) > held.fire_time:
+        elif before.waited and held.latest_to_send(state.now) > held.fire_time:
             before.waited = False  # it was chosen and not stored: what came due since did not wait for it
         return False
     flight.before = before
@@ -194,7 +194,7 @@ def _time_out(state: EngineState, held: Held, before: FireBefore, unfinished: in
 def _skip(state: EngineState, held: Held) -> None:
     """Drop everything that is due."""
     first = held.fire_time
-    held.fire_time = _latest_due(state, held)
+    held.fire_time = held.latest_to_send(state.now)
     count = _report_skipped(state, held, first, held.fire_time)
     policy = f"X-Overlap: {held.terms.policies.overlap}"
     note_dropped(state, held, first, held.fire_time, count, policy)
@@ -202,16 +202,11 @@ def _skip(state: EngineState, held: Held) -> None:
 
 def _choose_latest(state: EngineState, held: Held) -> None:
     """Let the latest fire that is due stand for all that waited."""
-    first, latest = held.fire_time, _latest_due(state, held)
+    first, latest = held.fire_time, held.latest_to_send(state.now)
     if latest > first:
         held.fire_time = latest
         _report_skipped(state, held, first, latest - 1)
     held.waited_fire = held.fire_time
-
-
-def _latest_due(state: EngineState, held: Held) -> int:
-    """Return the latest fire time (ns) that is due, or the next one if none is."""
-    return held.latest_to_send(min(state.now, held.expires - 1))
 
 
 def _report_skipped(state: EngineState, held: Held, first: int, until: int) -> int:

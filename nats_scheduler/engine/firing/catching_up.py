@@ -60,12 +60,9 @@ def take_turns(state: EngineState, most: int) -> Sequence[Held]:
 
 def _latest_missed(state: EngineState, held: Held) -> int | None:
     """Return the latest fire time that is due, if it is missed and is not dropped."""
-    if held.only_expires or not held.repeats or _sends_each(held):
-        latest = None if held.only_expires else held.fire_time
-    else:
-        latest = held.latest_to_send(min(state.now, held.expires - 1))
-    if latest is None:
+    if held.only_expires:
         return None
+    latest = held.fire_time if _sends_each(held) else held.latest_to_send(state.now)
     late, policies = state.now - max(held.send_time_of(latest), held.stored_at), held.terms.policies
     is_dropped = policies.missed.kept is Kept.SKIP and late > policies.grace
     return latest if late > DEFAULT_GRACE_NS and not is_dropped else None

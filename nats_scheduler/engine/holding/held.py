@@ -230,25 +230,28 @@ class Held(Timetable):
         if not self.has_history:
             if following is None or following > until or self.send_time_of(following) > until:
                 return first
-            return self.latest_to_send(until)
+            return self.latest_to_send(now)
         policies = self.terms.policies  # `following` does not count: an edit of a calendar may have changed it
         kept, most = policies.missed
         if kept is Kept.ALL and self.is_known:
             missed_until = now - policies.grace - 1
             if most is None or self.send_time > missed_until:
                 return first
-            latest = self.latest_to_send(until)
-            following = self.next_fire(self.latest_to_send(min(missed_until, until)))
+            latest = self.latest_to_send(now)
+            following = self.next_fire(self.latest_to_send(missed_until))
             first_of_most = self.latest_but(most, first - 1, latest) or first
             return first_of_most if following is None else min(first_of_most, following)
-        latest = self.latest_to_send(until)
+        latest = self.latest_to_send(now)
         if kept is Kept.SKIP and now - self.send_time_of(latest) > policies.grace:
             return None
         return latest
 
     def latest_to_send(self, until: int) -> int:
-        """Return the latest fire time that is due by `until` (ns), the next one if no later one is."""
-        first = self.fire_time
+        """Return the latest fire time that is due by `until` (ns), the next one if no later one is.
+
+        What comes due once its TTL has run out does not count.
+        """
+        first, until = self.fire_time, min(until, self.expires - 1)
         latest = self.latest_due(first, until) if self.repeats else None
         if latest is not None and self.replaced_at is not None and latest > self.replaced_at:
             latest = self.latest_passed(first, self.replaced_at)
