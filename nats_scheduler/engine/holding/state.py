@@ -204,10 +204,14 @@ class EngineState:
         """Return whether it is known what was settled at an instant (ns): by a checkpoint, or as all was read then."""
         return self.settled.through >= 0 or (self.running_since is not None and at >= self.running_since)
 
-    def lose(self, held: Held, reason: str) -> None:
-        """Hold a version that was replaced no longer, and report that its fire is lost."""
+    def report_lost(self, held: Held, reason: str) -> None:
+        """Report that the fire of a version that was due when it was replaced is lost."""
         if self.ownership.is_owner and self.progress.is_live:
             self.emit(Report(FireLostToReplacement(held.subject, held.sequence, held.fire_time, reason)))
+
+    def lose(self, held: Held, reason: str) -> None:
+        """Hold a version that was replaced no longer, and report that its fire is lost."""
+        self.report_lost(held, reason)
         self.end(held, Ending.REPLACED)
 
     def discard(self, held: Held) -> None:

@@ -279,7 +279,7 @@ class Admission:
     def _enqueue(self, held: Held, before: Held | None) -> None:
         if before is not None:
             if self._replacements.leaves_owed(before, held):
-                self._replacements.lost(before, "what replaced its schedule waits for a place")
+                self._state.report_lost(before, "what replaced its schedule waits for a place")
             self._replace(before, held)
             self._state.end(before, Ending.REPLACED)
         self._places.wait(held)

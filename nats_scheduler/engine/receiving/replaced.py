@@ -42,7 +42,6 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import (
     NO_VALID_SCHEDULE,
     Ending,
-    FireLostToReplacement,
     ScheduleReplacedUnfired,
     ScheduleSilent,
 )
@@ -90,25 +89,19 @@ class Replacements:
         is_in_flight = _is_in_flight(before)
         if not before.repeats:
             if not is_in_flight and not self._is_meant(before) and not held.terms.policies.debounce:
-                self.lost(before, "it had one time, which another one replaced")
+                state.report_lost(before, "it had one time, which another one replaced")
             return False
         reason = f"{MAX_OWED} schedules that were replaced owe a fire"
         if state.rules.keeps_one:
             reason = "its stream keeps one message for each subject, and the schedule is gone"
         if state.schedules.owed_count >= MAX_OWED or (state.rules.keeps_one and not is_in_flight):
-            self.lost(before, reason)
+            state.report_lost(before, reason)
             return False
         if not state.progress.is_live and before.send_time <= state.now:
             for earlier in state.schedules.owed_on(before.subject):
                 if earlier.send_time <= state.now and earlier.terms.policies.missed.kept is not Kept.ALL:
                     state.end(earlier, Ending.REPLACED)
         return True
-
-    def lost(self, before: Held, reason: str) -> None:
-        """Report that the fire of a version that was due when it was replaced is lost."""
-        if self._state.progress.is_live and self._state.ownership.is_owner:
-            due = before.subject, before.sequence, before.fire_time
-            self._state.emit(Report(FireLostToReplacement(*due, reason)))
 
     def by_schedule(self, before: Held, held: Held) -> bool:
         """Report a one-shot that a schedule with another body replaces, or a schedule that is replaced again and again.
@@ -155,7 +148,7 @@ class Replacements:
             self._report(_loss(before, message.sequence, message.stored_at))
         for version in (*self._state.schedules.owed_on(before.subject), before):
             if not _is_in_flight(version) and self._is_due(version, message.stored_at):
-                self.lost(version, NO_VALID_SCHEDULE)
+                self._state.report_lost(version, NO_VALID_SCHEDULE)
 
     def by_no_schedule_of_ours(self, before: Held, message: StoredMessage) -> None:
         """Report a one-shot that such a message replaces, unless others fire the same body from there on."""
