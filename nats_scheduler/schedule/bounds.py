@@ -99,11 +99,10 @@ NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
-class _LessDays(Pattern):
-    """What excepted days, which are those of UTC, leave of an interval or of an `@at`."""
+class _Around(Pattern):
+    """A pattern that has other fire times than the one that it is made of."""
 
     base: Pattern = field()
-    excepted: tuple[DayRows, ...]
 
     @property
     def repeats(self) -> bool:
@@ -114,6 +113,13 @@ class _LessDays(Pattern):
     def text(self) -> str:
         """The pattern as it was written."""
         return self.base.text
+
+
+@dataclass(frozen=True, slots=True)
+class _LessDays(_Around):
+    """What excepted days, which are those of UTC, leave of an interval or of an `@at`."""
+
+    excepted: tuple[DayRows, ...]
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant; None if there is none, or only after too many days."""
@@ -150,21 +156,10 @@ class _LessDays(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved(Pattern):
+class _Moved(_Around):
     """The fire times of a pattern, each later by the same time (ns)."""
 
-    base: Pattern = field()
     by: int
-
-    @property
-    def repeats(self) -> bool:
-        """True if the schedule may continue after its first fire."""
-        return self.base.repeats
-
-    @property
-    def text(self) -> str:
-        """The pattern as it was written."""
-        return self.base.text
 
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first fire time, which may be past; None if there is none."""
@@ -203,10 +198,9 @@ def _moved(base: Pattern, offset: int) -> Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded(Pattern):
+class Bounded(_Around):
     """A pattern with bounds; it is a pattern itself."""
 
-    base: Pattern = field()
     bounds: Bounds
     offset: int = field(default=0)
     """How much later (ns) its fire times are than those of the base; less than a day."""
@@ -241,19 +235,9 @@ class Bounded(Pattern):
         return _LessDays(on_days, excepted)
 
     @property
-    def repeats(self) -> bool:
-        """True if the schedule may continue after its first fire."""
-        return self.base.repeats
-
-    @property
     def ends_by_itself(self) -> bool:
         """True if its publisher said that it has a last fire: bounds say so."""
         return True
-
-    @property
-    def text(self) -> str:
-        """The pattern as it was written."""
-        return self.base.text
 
     @property
     def zone(self) -> Zone | None:
