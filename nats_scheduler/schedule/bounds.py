@@ -330,10 +330,13 @@ class Bounded(_Around):
         return tuple(days for days in (bounds.excepted, *(one.days for one in bounds.calendars)) if days)
 
     def leaves(self, instant: int) -> bool:
-        """Return whether start, end and excepted days leave an instant, whether or not it is a fire time."""
+        """Return whether start, end and excepted days leave an instant, whether or not it is a fire time.
+
+        Its day is that of the time that the offset moves there.
+        """
         start, end = self.bounds.start, self.bounds.end
         is_within = (start is None or start <= instant) and (end is None or instant < end)
-        return is_within and self._last_of_row(instant) is None
+        return is_within and self._last_of_row(instant - self.offset) is None
 
     @property
     def _earliest(self) -> int:

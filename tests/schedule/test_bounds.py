@@ -278,6 +278,13 @@ def test_a_fire_of_an_excepted_day_moves_31_days_at_most_into_any_month_or_year(
     assert len(found) == len(fires) or not pattern.endswith("2026")
 
 
+def test_a_moved_time_is_left_or_not_by_the_day_from_which_it_moves() -> None:
+    christmas = Bounds(excepted=DayRows([read_days("2026-12-25")]))
+    bounded = Bounded(read("0 0 23 * * *"), christmas, 2 * HOUR)
+    for instant, is_left in (("2026-12-25T01:00:00Z", True), ("2026-12-26T01:00:00Z", False)):
+        assert bounded.leaves(at(instant)) is bounded.is_fire(at(instant), at("2026-12-01T00:00:00Z")) is is_left
+
+
 def test_an_interval_has_ended_if_its_points_lie_on_four_hundred_rows_of_days() -> None:
     every, first = read("@every 48h"), STORED_AT // DAY + 2
     for rows, fires in ((MAX_EXCEPTED_POINTS - 1, True), (MAX_EXCEPTED_POINTS, False)):
