@@ -14,20 +14,12 @@ import click
 from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import marked_fire_documents, skipped_documents
+from nats_scheduler.observe.texts import clock_change_text
 from nats_scheduler.observe.times import moment_text, shortened, span_text, wall_text
-from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
-from nats_scheduler.schedule.explain import interval_words
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-_EFFECTS = {
-    ClockChange.MOVED: "moved",
-    ClockChange.AFTER_GAP: "after a gap",
-    ClockChange.FIRST_OF_TWO: "first of two",
-    ClockChange.SECOND_OF_TWO: "second of two",
-}
 
 
 def print_fires(
@@ -46,7 +38,7 @@ def print_fires(
     rows = [_excepted_row(timetable, row, wide=wide) for row in excepted]
     for entry in entries:
         if isinstance(entry, NextFire):
-            row = [*_times(timetable, entry.fire_time, wide=wide), _change_text(entry)]
+            row = [*_times(timetable, entry.fire_time, wide=wide), clock_change_text(entry.change, entry.shift)]
             rows.append((entry.fire_time, [*row, _wait_text(timetable, entry.fire_time, after)]))
         else:
             rows.append((entry.changed_at, _skipped_row(entry)))
@@ -115,15 +107,6 @@ def _times(timetable: Timetable, fire_time: int, *, wide: bool) -> tuple[str, st
     local, sent = timetable.pattern.format(shown), timetable.delayed_to(fire_time)
     sent_text = "" if sent is None else format_rfc3339(sent if wide else shortened(sent))
     return weekday_of_text(local), format_rfc3339(shown), local, sent_text
-
-
-def _change_text(fire: NextFire) -> str:
-    """Return what a change of the clock does to a fire: `moved: the clock goes forward 1 hour`."""
-    if fire.change is None:
-        return ""
-    direction = "forward" if fire.shift > 0 else "back"
-    words = interval_words(abs(fire.shift) * SECOND)
-    return f"{_EFFECTS[fire.change]}: the clock goes {direction} {words if words[0].isdigit() else f'1 {words}'}"
 
 
 def _skipped_row(skipped: SkippedTimes) -> list[str]:

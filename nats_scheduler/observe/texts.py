@@ -12,7 +12,9 @@ from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.policies import Policies, policy_words
 from nats_scheduler.observe.times import fewer_digits
-from nats_scheduler.schedule.explain import explain_pattern
+from nats_scheduler.schedule.clock_changes import ClockChange
+from nats_scheduler.schedule.explain import explain_pattern, interval_words
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 
 
@@ -52,6 +54,23 @@ SERVER_ALONE = (
 def schedule_words(pattern: Pattern, policies: Policies, stored_at: int) -> str:
     """Return in plain words when a stored schedule fires, its policies included."""
     return explain_pattern(pattern, stored_at) + policy_words(policies)
+
+
+_CLOCK_CHANGES: Mapping[str, str] = {
+    ClockChange.MOVED: "moved",
+    ClockChange.AFTER_GAP: "after a gap",
+    ClockChange.FIRST_OF_TWO: "first of two",
+    ClockChange.SECOND_OF_TWO: "second of two",
+}
+
+
+def clock_change_text(change: str | None, shift: int) -> str:
+    """Return what a change of the clock, by seconds, does to a fire: `moved: the clock goes forward 1 hour`."""
+    if change is None:
+        return ""
+    words = interval_words(abs(shift) * SECOND)
+    amount = words if words[0].isdigit() else f"1 {words}"
+    return f"{_CLOCK_CHANGES.get(change, change)}: the clock goes {'forward' if shift > 0 else 'back'} {amount}"
 
 
 def parts_text(parts: ChangedParts) -> str:

@@ -27,9 +27,8 @@ from nats_scheduler.observe.documents import (
     instant_of,
 )
 from nats_scheduler.observe.outlook import OutlookDocument
-from nats_scheduler.observe.texts import takeover_text, what_happened
-from nats_scheduler.schedule.explain import interval_words
-from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.observe.texts import clock_change_text, takeover_text, what_happened
+from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.schedule.zones import UTC
 from nats_scheduler.service import sidecar_answers
@@ -77,13 +76,6 @@ def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, tuple[str, st
 
 
 # -- one schedule: its next fires, and what the sidecars say about it ------------------------------------------------
-
-_EFFECTS = {
-    "moved": "moved",
-    "after_gap": "after a gap",
-    "first_of_two": "first of two",
-    "second_of_two": "second of two",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +130,7 @@ def _rows(
 
 
 def _remark(fire: MarkedFireDocument | None) -> str:
-    if fire is None or fire["clock_change"] is None:
-        return ""
-    shift = fire["clock_shift_seconds"] or 0
-    words = interval_words(abs(shift) * SECOND)
-    direction = "forward" if shift > 0 else "back"
-    amount = words if words[0].isdigit() else f"1 {words}"
-    return f"{_EFFECTS.get(fire['clock_change'], fire['clock_change'])}: the clock goes {direction} {amount}"
+    return "" if fire is None else clock_change_text(fire["clock_change"], fire["clock_shift_seconds"] or 0)
 
 
 def _skipped_row(skipped: SkippedDocument) -> NextRow:
