@@ -27,11 +27,11 @@ from nats_scheduler.message.findings import Finding
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.schedule_findings import findings_about
+from nats_scheduler.message.spread import NO_SUBJECT
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
 from nats_scheduler.observe.documents import CheckedDocument, SkippedDocument, finding_document
 from nats_scheduler.observe.explanations import (
     ANY_STREAM_RULES,
-    DEFAULT_SUBJECT,
     is_valid,
     pattern_reading,
     reading_document,
@@ -85,7 +85,7 @@ def command(
         rules = _rules(stream_config, as_json)
         for header in headers:
             block = with_header(block, *split_header(header))
-        reading, hint = read_message(block, subject or DEFAULT_SUBJECT, now, rules, DIALECTS), ""
+        reading, hint = read_message(block, subject or NO_SUBJECT, now, rules, DIALECTS), ""
     findings = findings_about(block, None if reading is None else reading.defined, rules, now)
     _answer(reading, hint or "\n".join(finding.sentence for finding in findings), as_json, findings)
 

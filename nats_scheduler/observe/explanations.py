@@ -104,8 +104,6 @@ def excepted_document(row: tuple[int, int]) -> ExceptedDocument:
 
 ANY_STREAM_RULES = StreamRules(name="any", subjects=(">",), allow_msg_ttl=True, schedules_enabled=True, is_any=True)
 """The rules of a stream in which only the message itself can be wrong: it accepts any subject, and allows TTLs."""
-DEFAULT_SUBJECT = NO_SUBJECT
-"""The subject of a message if none is named."""
 DEFAULT_TARGET = "nats-scheduler.target"
 """The target of a pattern that is checked without headers."""
 
@@ -117,7 +115,7 @@ def pattern_reading(pattern: str, zone: str | None, stored_at: int, syntax: str 
     """
     dialect = ADR51 if syntax is None else PORTABLE
     headers = replace(pattern_form(pattern, zone, syntax), target=DEFAULT_TARGET).items(dialect)
-    outcome = read_definition(with_headers(EMPTY_BLOCK, headers), DEFAULT_SUBJECT, ANY_STREAM_RULES, dialect, stored_at)
+    outcome = read_definition(with_headers(EMPTY_BLOCK, headers), NO_SUBJECT, ANY_STREAM_RULES, dialect, stored_at)
     if isinstance(outcome, Rejection):
         return Reading(rejection=outcome)
     return None if outcome is None else Reading(definition=outcome)

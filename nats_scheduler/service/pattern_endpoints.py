@@ -21,6 +21,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_findings import findings_about
+from nats_scheduler.message.spread import NO_SUBJECT
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import (
@@ -36,7 +37,6 @@ from nats_scheduler.observe.documents import (
 )
 from nats_scheduler.observe.explanations import (
     ANY_STREAM_RULES,
-    DEFAULT_SUBJECT,
     ExceptedDocument,
     ExplanationDocument,
     excepted_document,
@@ -260,7 +260,7 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
         block, rules = EMPTY_BLOCK, ANY_STREAM_RULES
         reading = pattern_reading(request.pattern, request.time_zone, now)
     else:
-        subject = DEFAULT_SUBJECT if request.subject is None else request.subject
+        subject = NO_SUBJECT if request.subject is None else request.subject
         if not is_literal_subject(subject):
             raise ServiceError(BAD_REQUEST, f"subject of {shown(subject)}: a subject without wildcards is expected")
         rules = ANY_STREAM_RULES
