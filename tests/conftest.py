@@ -25,7 +25,6 @@ from tests.harness.failures import sections_of
 from tests.harness.leads import note_in, write_overtaken
 from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
-from tests.harness.second_attempts import write_failed_cases
 from tests.harness.seeds import REPEAT, SEED
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
 from tests.harness.tiers import (
@@ -132,9 +131,8 @@ def _folder_of_the_run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: p
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List what was overtaken, and write down what failed, if `.ci/run` asks for it."""
+    """List what was overtaken."""
     write_overtaken(terminalreporter)
-    write_failed_cases(terminalreporter)
 
 
 @pytest.fixture(autouse=True)
