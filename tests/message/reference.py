@@ -1,6 +1,6 @@
-"""The server's header and subject functions, translated as literally as Python allows: the oracle of the fuzz tests.
+"""The server's header functions, translated as literally as Python allows: the oracle of the fuzz tests.
 
-They are slow and plain on purpose: each function follows its Go original (client.go, sublist.go) step by step, so that
+They are slow and plain on purpose: each function follows its Go original (client.go) step by step, so that
 a reader can compare the two. Only the memory management of the originals is left out.
 """
 
@@ -81,48 +81,6 @@ def remove_status(block: bytes) -> bytes:
         return block
     block = block[:8] + block[index:]
     return b"" if len(block) == EMPTY_LINE_SIZE else block
-
-
-def subset_match(tokens: list[str], test: list[str]) -> bool:
-    """`isSubsetMatchTokenized`."""
-    for index, wanted in enumerate(test):
-        if index >= len(tokens) or not wanted:
-            return False
-        if wanted == ">":
-            return True
-        given = tokens[index]
-        if given in ("", ">"):
-            return False
-        if given == "*":
-            if wanted != "*":
-                return False
-            continue
-        if wanted[0] != "*" and given != wanted:
-            return False
-    return len(tokens) == len(test)
-
-
-def collides(covering: str, literal: str) -> bool:
-    """`SubjectsCollide` for a literal second subject."""
-    tokens = covering.split(".")
-    if covering == literal or not ({"*", ">"} & set(tokens)):
-        return covering == literal
-    return subset_match(literal.split("."), tokens)
-
-
-def is_valid(subject: str) -> bool:
-    """`IsValidSubject`."""
-    rest_seen = False
-    for part in subject.split("."):
-        if not part or rest_seen or set(part) & set("\t\n\f\r "):
-            return False
-        rest_seen = part == ">"
-    return True
-
-
-def is_literal(subject: str) -> bool:
-    """`IsValidPublishSubject`."""
-    return is_valid(subject) and not {"*", ">"} & set(subject.split("."))
 
 
 # -- what older versions do otherwise, and where traces are looked for ---------------------------------------------

@@ -7,10 +7,8 @@ from nats_scheduler.message.advisory_messages import (
     MAX_ADVISORY_SUBJECT_BYTES,
     advisory_message,
     advisory_subject,
-    rejection_fields,
 )
 from nats_scheduler.message.headers import MSG_ID, header_value
-from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID
 
 GENERAL = "nats_scheduler.advisory.fire_late.S"
 
@@ -43,13 +41,3 @@ def test_the_same_content_has_the_same_message_id() -> None:
     ids = [header_value(message.block, MSG_ID) for message in (one, again, other)]
     assert ids[0] == ids[1] != ids[2]
     assert re.fullmatch(rb"fire_late:[0-9a-f]{32}", ids[0] or b"")
-
-
-def test_a_rejection_is_told_field_by_field_and_a_long_value_is_cut() -> None:
-    assert rejection_fields(TTL_INVALID.rejection("H", "v" * (MAX_KEPT_CHARS + 1), "is wrong")) == {
-        "code": 10191,
-        "description": "message schedules invalid per-message TTL",
-        "header": "H",
-        "value": "v" * MAX_KEPT_CHARS,
-        "reason": "is wrong",
-    }

@@ -19,14 +19,11 @@ from nats_scheduler.message.generated import (
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_items, header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
-from nats_scheduler.message.reading import Generated, Reading, read_message
-from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.testing.manual_clock import START
-from tests.harness.blocks import block_of, with_guard, with_identity
+from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
-from tests.message import reference
 from tests.message.blocks import odd_blocks
 from tests.message.recorded import GENERATED, PURGED
 
@@ -83,7 +80,7 @@ def test_a_portable_schedule_generates_portable_headers() -> None:
     )
 
 
-def test_a_portable_fire_carries_no_header_that_a_newer_server_refuses_or_obeys() -> None:
+def test_a_portable_fire_carries_no_header_that_a_server_obeys() -> None:
     source = block_of(
         ("Nats-Schedule", "@daily"),
         ("Nats-Schedule-Next", "purge"),
@@ -100,32 +97,7 @@ def test_a_portable_fire_carries_no_header_that_a_newer_server_refuses_or_obeys(
     assert header_items(block) == [(b"A", b"b"), (b"X-Nats-Scheduler", b"t.s"), (b"X-Nats-Schedule-Next", b"purge")]
 
 
-def test_an_ordinary_fire_keeps_the_portable_headers_as_the_server_does() -> None:
-    source = block_of(("Nats-Stream-Source", "ORIGIN 1 > > >"), ("Nats-Batch-Id", "b"), ("X-Nats-Schedule", "@daily"))
-    block = generated_block(source, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None)
-    assert block == block_of(("X-Nats-Schedule", "@daily"))[:-2] + PURGED
-
-
-def test_identity_and_guard_come_after_the_headers_of_the_adr() -> None:
-    block = with_guard(with_identity(b"NATS/1.0\r\n" + PURGED, "nats-scheduler:7:5:t.s"), "t.s", 7)
-    assert block == (
-        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-Msg-Id: nats-scheduler:7:5:t.s\r\n"
-        b"Nats-Expected-Last-Subject-Sequence: 7\r\nNats-Expected-Last-Subject-Sequence-Subject: t.s\r\n\r\n"
-    )
-
-
-def test_a_subject_that_is_no_text_is_named_byte_for_byte() -> None:
-    block = with_guard(generated_block(b"", *scheduled(), "t.\udcff", None), "t.\udcff", 7)
-    assert header_items(with_identity(block, "7:t.\udcff")) == [
-        (b"Nats-Scheduler", b"t.\xff"),
-        (b"Nats-Schedule-Next", b"purge"),
-        (b"Nats-Expected-Last-Subject-Sequence", b"7"),
-        (b"Nats-Expected-Last-Subject-Sequence-Subject", b"t.\xff"),
-        (b"Nats-Msg-Id", b"7:t.\xff"),
-    ]
-
-
-def test_a_header_is_hidden_from_the_server_only_where_the_native_scheduler_hides_it() -> None:
+def test_a_header_is_hidden_only_where_the_native_scheduler_hides_it() -> None:
     for value, ttl, rollup in (
         ("nothing", b"5s", b"sub"),
         ("Nats-TTL: 1h", b"5s", b"sub"),
@@ -165,14 +137,6 @@ def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
     )
 
 
-def test_the_rollup_is_stripped_from_any_other_schedule() -> None:
-    for more in (b"A: b\r\n", b"A: b\nc\r\n", b"Nats-Rollup:\r\nA: b\nc\r\n", b"Nats-Rollup: SUB\r\n"):
-        block = b"NATS/1.0 503 busy\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\n" + more + b"\r\n"
-        assert generated_block(as_stored_natively(block), *scheduled(), "t.s", None) == (
-            generated_block(block, *scheduled(), "t.s", None)
-        )
-
-
 only_of_a_schedule = st.lists(
     st.tuples(
         st.sampled_from([b"", b"-Target", b"r", b": @at ", b"-Source: x\n", b"-TTL:\rNats-Msg-Id: 7"]),
@@ -182,40 +146,7 @@ only_of_a_schedule = st.lists(
 ).map(lambda rows: b"NATS/1.0\r\n%b\r\n" % b"".join(b"Nats-Schedule%b%b\r\n" % row for row in rows))
 
 
-only_of_a_portable_schedule = st.tuples(
-    only_of_a_schedule, st.sampled_from([b"X-Nats-", b"x-Nats-", b"X-X-Nats-"])
-).map(lambda drawn: drawn[0].replace(b"\r\nNats-", b"\r\n" + drawn[1], 2))
-
-
-@settings(max_examples=draws(60))
-@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS))
-def test_any_base_is_stripped_as_the_server_strips_it(base: bytes, dialect: Dialect) -> None:
-    left = reference.remove_status(base)
-    prefixes = [b"Nats-Schedule", b"Nats-Expected-"]
-    for prefix in [b"X-Nats-Schedule", *prefixes] if dialect is PORTABLE else prefixes:
-        left = reference.remove_if_prefix_present(left, prefix)
-    for name in (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup"):
-        left = reference.remove_if_present(left, name)
-    left = without_lent(left)
-    kept = left[:-2] if len(left) > 2 else b"NATS/1.0\r\n"
-    purged = PURGED.replace(b"Nats-Sched", b"X-Nats-Sched") if dialect is PORTABLE else PURGED
-    found = scheduled("@at 2020-01-01T00:00:00Z", dialect)
-    assert generated_block(base, *found, "t.s", None) == kept + purged
-
-
-@settings(max_examples=draws(30))
-@given(st.sampled_from(DIALECTS), st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n ."), min_size=1))
-def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, name: str) -> None:
-    schedule = f"t.{name}"
-    block = generated_block(block_of(("A", "b")), *scheduled("@at 2020-01-01T00:00:00Z", dialect), schedule, None)
-    block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
-    assert is_generated_by(block, schedule)
-    assert not is_generated_by(block, f"{schedule}.x")
-    read = read_message(block, "t.o", 0, RULES, DIALECTS)
-    assert read == Reading(generated=Generated(schedule, 7, 5))
-
-
-def test_a_fire_that_was_requested_is_none_of_those_that_its_schedule_waits_for() -> None:
+def test_its_schedule_does_not_wait_for_a_fire_that_was_requested() -> None:
     names = ("Nats-Scheduler", "t.s"), ("Nats-Schedule-Next", "purge")
     for identity, is_awaited in (
         (beside_identity("t.s", 7, 5), False),
@@ -255,7 +186,7 @@ def test_only_the_fire_of_most_schedules_is_built_without_a_search() -> None:
 
 
 @settings(max_examples=draws(60))
-@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS), st.text(max_size=12))
+@given(odd_blocks | only_of_a_schedule, st.sampled_from(DIALECTS), st.text(max_size=12))
 def test_both_ways_to_build_a_fire_give_the_same_bytes(base: bytes, dialect: Dialect, schedule: str) -> None:
     found = scheduled(dialect=dialect)
     named = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))

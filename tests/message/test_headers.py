@@ -18,11 +18,9 @@ from nats_scheduler.message.headers import (
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
 from tests.message import reference
-from tests.message.blocks import NAMES, odd_blocks, proper_blocks
+from tests.message.blocks import NAMES, odd_blocks
 
 names = st.sampled_from(NAMES)
-found_names = st.sampled_from([name for name in NAMES if name != b"A"])
-"""Every name except the one that is part of `NATS/1.0` itself, at which the search stops."""
 
 
 VALUES = {
@@ -141,27 +139,6 @@ def test_one_pass_finds_what_the_search_by_name_finds(block: bytes, dialect: Dia
     }
 
 
-@settings(max_examples=draws(40))
-@given(proper_blocks, st.lists(found_names, max_size=3), st.lists(found_names, max_size=3))
-def test_what_is_removed_is_gone_and_what_is_listed_is_the_rest(
-    block: bytes, removed: list[bytes], prefixes: list[bytes]
-) -> None:
-    kept = [
-        (name, value)
-        for name, value in header_items(block)
-        if name not in removed and not name.startswith(tuple(prefixes))
-    ]
-    assert header_items(without_headers(block, removed, prefixes)) == kept
-
-
-@settings(max_examples=draws(40))
-@given(proper_blocks, st.lists(st.tuples(names, st.binary(max_size=20)), max_size=3))
-def test_appended_headers_are_listed_last(block: bytes, appended: list[tuple[bytes, bytes]]) -> None:
-    items = header_items(with_headers(block, appended))
-    assert items[: len(items) - len(appended)] == header_items(block)
-    assert [name for name, _ in items[len(items) - len(appended) :]] == [name for name, _ in appended]
-
-
 # -- where headers are placed so that the search of every release finds them ---------------------------------------
 
 IDENTITY = b"Nats-Msg-Id"
@@ -196,14 +173,6 @@ def test_every_search_finds_what_was_placed(base: bytes, schedule: bytes) -> Non
         found = [(name, search(name, block)) for name, _value in ours]
         assert [(name, reference.slice_header(name, block[at - 2 :])) for name, at in found if at >= 2] == ours
     assert sorted(block.split(b"\r\n")) == sorted(with_headers(base, ours).split(b"\r\n"))
-
-
-@settings(max_examples=draws(20))
-@given(st.lists(st.tuples(st.sampled_from([b"A", b"Trace-Id"]), st.sampled_from([b"b", b"", b"Nats-Msg"]))))
-def test_ours_come_last_where_nothing_hides_them(headers: list[tuple[bytes, bytes]]) -> None:
-    ours = ours_for(b"orders.s")
-    for base in (block_of(*headers), with_headers(block_of(*headers), ours)):
-        assert with_effective_headers(base, ours) == with_headers(base, ours)
 
 
 def test_a_schedule_called_like_a_header_fires_unless_no_order_uncovers_what_is_placed() -> None:

@@ -31,16 +31,6 @@ def test_an_identity_is_read_back_without_loss_and_is_that_of_no_other_fire(
     assert (parse_identity(requested), parse_beside(usual)) == (None, None)
 
 
-@settings(max_examples=draws(30))
-@given(st.integers(1, 2**64 - 1), st.lists(st.integers(0, 2**64 - 1), max_size=20))
-def test_no_identity_of_a_fire_is_used_twice_whatever_keeps_it_from_them(sequence: int, taken_by: list[int]) -> None:
-    """0 stands for an identity that the server keeps for nothing, any other number for the message that has it."""
-    numbers = [0]
-    for message in taken_by:
-        numbers.append(number_after(numbers[-1], sequence, message))
-    assert numbers == sorted(set(numbers))
-
-
 def test_the_first_number_is_the_sequence_of_the_message_that_has_the_identity_or_that_of_the_schedule() -> None:
     assert number_after(0, 23, 64) == 64
     assert number_after(0, 23, 7) == 7
@@ -60,10 +50,3 @@ FOREIGN = [
 
 def test_a_foreign_message_id_is_no_identity() -> None:
     assert [text for text in FOREIGN if parse_identity(text) is not None] == []
-
-
-@settings(max_examples=draws(30))
-@given(st.text())
-def test_only_our_own_text_is_an_identity(text: str) -> None:
-    read = parse_identity(text)
-    assert read is None or "/" in text.split(":")[1] or fire_identity(*read) == text

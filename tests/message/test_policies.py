@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.message.definition import Definition, read_definition
-from nats_scheduler.message.definition_block import defined, definition_block
+from nats_scheduler.message.definition_block import definition_block
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.policies import (
     DEFAULT_GRACE_NS,
@@ -35,7 +35,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
-from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar
+from nats_scheduler.schedule.calendars import Calendar
 from nats_scheduler.schedule.clock_policy import ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND, days_from_civil
@@ -82,24 +82,18 @@ def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "fault"),
-    [
-        ("X-Anchor", "2026-01-01T00:00:00Z", None),
+def test_a_value_alone_is_read_as_beside_what_its_policy_needs() -> None:
+    for name, value, fault in (
         ("X-Consumer", "worker", None),
-        ("X-Timeout", "2h", None),
         ("X-Every", "3d from 2026-01-05", None),
         ("X-Excepted", "previous", None),
         ("X-Syntax", "quartz", None),
         ("X-Target", "jobs.run", None),
         ("X-Syntax", "unix", "is no syntax: expected crontab or quartz"),
         ("X-Limit", "0", "is not a number of fires: expected 1 to 1,000"),
-        ("X-Overlap", "wait", "is not what a fire may do: expected one of allow, skip, queue"),
-    ],
-)
-def test_a_value_alone_is_read_as_beside_what_its_policy_needs(name: str, value: str, fault: str | None) -> None:
-    found = value_fault(name, value)
-    assert (None if found is None else (found.header, found.value, found.reason)) == (fault and (name, value, fault))
+    ):
+        found = value_fault(name, value)
+        assert (None if found is None else found.reason) == fault, (name, value)
 
 
 def test_a_policy_is_called_by_any_name_that_means_it() -> None:
@@ -169,7 +163,7 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
     assert noted.pattern is plain.pattern, "what bounds nothing costs nothing"
 
 
-def test_a_spread_moves_all_fire_times_of_a_subject_by_one_offset_that_stays() -> None:
+def test_a_spread_moves_all_fires_of_a_subject_by_one_offset() -> None:
     for pattern in (AT, EVERY, DAILY):
         plain, moved = accepted(pattern), accepted(pattern, ("X-Spread", "10m"))
         offset = hashed_part(SUBJECT, 600_000) * MILLISECOND
@@ -197,48 +191,25 @@ def test_each_value_for_missed_fires_is_read_and_written_as_it_was() -> None:
 IN_BERLIN = ("Time-Zone", "Europe/Berlin")
 
 
-def test_each_value_for_changes_of_the_clock_is_read_and_equal_patterns_are_shared() -> None:
+def test_each_value_for_changes_of_the_clock_is_read() -> None:
     values = {
-        "skip": ClockPolicy(),
         "both,skip": ClockPolicy(),
         "after": ClockPolicy(Gap.AFTER),
-        "first": ClockPolicy(fold=Fold.FIRST),
         "last , skip": ClockPolicy(fold=Fold.LAST),
         "after,first": ClockPolicy(Gap.AFTER, Fold.FIRST),
     }
     for value, clock in values.items():
-        given = IN_BERLIN, ("X-Clock-Change", value)
-        one, other = accepted(DAILY, *given), accepted(DAILY, *given, ("X-Limit", "3"))
-        assert one.terms.policies.clock == clock, value
-        assert isinstance(one.pattern, Cron)
-        assert (one.pattern.clock, one.pattern is other.pattern.base) == (clock, True), value
-        assert read_definition(definition_block(one), SUBJECT, RULES, ADR51, STORED_AT) == one, value
+        found = accepted(DAILY, IN_BERLIN, ("X-Clock-Change", value))
+        assert isinstance(found.pattern, Cron)
+        assert (found.terms.policies.clock, found.pattern.clock) == (clock, clock), value
 
 
-def test_more_is_kept_of_a_schedule_only_if_its_policies_need_it() -> None:
-    for policies, are_kept in (
-        ({}, False),
-        ({"X-Missed": "once"}, False),
-        ({"X-Grace": "1m"}, False),
-        ({"X-Missed": "skip"}, True),
-        ({"X-Missed": "all"}, True),
-        ({"X-Report": "true"}, True),
-        ({"X-Jitter": "1m"}, True),
-        ({"X-Limit": "3", "X-Note": "a"}, False),
-        ({"X-Done-Within": "1m"}, False),
-    ):
-        assert accepted(EVERY, *policies.items()).terms.policies.are_kept is are_kept, policies
-
-
-def test_the_words_of_policies_say_what_they_change_of_how_a_schedule_fires() -> None:
+def test_the_words_of_policies_say_what_they_change() -> None:
     for policies, words in (
-        ({}, ""),
         ({"X-Missed": "once", "X-Overlap": "allow", "X-Limit": "3", "X-Report": "true"}, ""),
         ({"X-Jitter": "90s"}, ", each sent up to 1m30s later, before the next"),
         ({"X-Spread": "10m"}, ", spread over 10m0s by its subject"),
         ({"X-Missed": "skip", "X-Grace": "1m"}, "; what is more than 1m0s late is skipped"),
-        ({"X-Missed": "all"}, "; each missed fire is made up"),
-        ({"X-Missed": "all 1"}, ""),
         ({"X-Missed": "all 2"}, "; of missed fires the latest 2 are made up"),
         ({"X-Done-Within": "90m"}, "; a fire that is unfinished 1h30m0s later is reported"),
         ({"X-Overlap": "skip"}, "; a fire is skipped while the one before is unfinished"),
@@ -246,18 +217,17 @@ def test_the_words_of_policies_say_what_they_change_of_how_a_schedule_fires() ->
             {"X-Overlap": "queue", "X-Timeout": "2h", "X-Missed": "all"},
             "; each missed fire is made up; a fire waits while the one before is unfinished, for 2h0m0s at most",
         ),
-        ({"X-Clock-Change": "skip,both"}, ""),
         (
-            {"X-Clock-Change": "after,first", "X-Jitter": "90s"},
+            {"X-Clock-Change": "after,first"},
             "; times that the clock skips fire once, right after the gap"
-            "; a time that the clock shows twice fires the first time, each sent up to 1m30s later, before the next",
+            "; a time that the clock shows twice fires the first time",
         ),
     ):
         given = (DAILY, IN_BERLIN) if "X-Clock-Change" in policies else (EVERY,)
         assert policy_words(accepted(*given, *policies.items()).terms.policies) == words
 
 
-def test_policies_of_a_schedule_that_a_server_fires_are_shown_as_written_and_have_no_effect() -> None:
+def test_policies_of_a_schedule_that_a_server_fires_have_no_effect() -> None:
     rules = replace(RULES, has_policies=False)
     given = [("X-Limit", "1"), ("X-Note", "a"), ("X-Owner", "b"), ("X-Syntax", "quartz"), ("X-Zebra", "?")]
     for dialect, syntax in ((ADR51, None), (PORTABLE, Syntax.QUARTZ)):
@@ -285,93 +255,62 @@ def test_days_and_calendars_are_left_out_by_one_policy() -> None:
 
 
 WRONG = [
-    (EVERY, "X-Start", "tomorrow", "is not a time: expected a time such as"),
     (EVERY, "X-End", "2026-13-01T00:00:00Z", "is not a time: "),
     (EVERY, "X-Anchor", "2026-01-01T00:00:00.5Z", "has a fraction of a second"),
     (DAILY, "X-Anchor", "2026-01-01T00:00:00Z", "is where the grid of '@every' begins"),
     (EVERY, "X-Every", "2w from 2026-01-05", "is for patterns of fields: '@every' fires on all days"),
-    (AT, "X-Every", "2w from 2026-01-05", "is for patterns of fields: '@at'"),
     (DAILY, "X-Every", "2w", "is '2w': expected days or weeks from one of them on, such as '2w from 2026-01-05'"),
-    (DAILY, "X-Every", "2W from 2026-01-05", "is '2W from"),
-    (DAILY, "X-Every", "2w from 2026-02-29", "is '2w from 2026-02-29'"),
     (DAILY, "X-Every", "1d from 2026-01-05", "is every 1d: expected 2d to 366d"),
     (DAILY, "X-Every", "54w from 2026-01-05", "is every 54w: expected 2w to 53w"),
     (DAILY, "X-Every", "٣d from 2026-01-05", "expected days or weeks"),
     (EVERY, "X-Clock-Change", "after", "is for patterns of the wall clock, and '@every 1h' does not"),
-    (AT, "X-Clock-Change", "first", "does not follow one"),
     (DAILY, "X-Clock-Change", "after", "has no effect without Nats-Schedule-Time-Zone: the clock of UTC is never"),
     *(
         (DAILY, "X-Clock-Change", value, "expected skip or after, both, first or last, or one of each, such as")
-        for value in ("", "later", "after,", "first,last", "after,skip", "after,first,after", "after," * 9_000)
+        for value in ("", "later", "first,last", "after,skip", "after," * 9_000)
     ),
     (DAILY, "X-Excepted", "later", "an excepted day may do: expected one of skip, next, previous"),
     (DAILY, "X-Excepted", "next", "has no effect without X-Except"),
     (EVERY, "X-Excepted", "next", "moves fires of patterns of fields: those of '@every' can only be left out"),
     (EVERY, "X-Limit", "0", f"expected 1 to {MAX_LIMIT:,}"),
-    (EVERY, "X-Limit", "1001", f"expected 1 to {MAX_LIMIT:,}"),
-    (EVERY, "X-Limit", "-1", "is not a number of fires"),
     (EVERY, "X-Limit", "٣", "is not a number of fires"),
-    (EVERY, "X-Limit", "9" * 50, "is not a number of fires"),
     (EVERY, "X-Except", "", "contains ''"),
     (EVERY, "X-Except", "2026-02-29", "contains '2026-02-29'"),
-    (EVERY, "X-Except", "2026-12-25,,2026-12-26", "contains ''"),
     (EVERY, "X-Except", "2027-01-01..2026-12-27", "ends before it begins"),
     (EVERY, "X-Except", ",".join(["2026-12-25"] * (MAX_EXCEPT_PARTS + 1)), "expected at most 1,000"),
     (EVERY, "X-Except", "2026-12-25, holidays", "or calendar:<name>"),
-    (EVERY, "X-Except", "calendar:", f"names the calendar '': expected {NAME_GRAMMAR}"),
     (EVERY, "X-Except", "calendar:a b", "names the calendar 'a b': expected up to 64 letters"),
-    (EVERY, "X-Except", f"calendar:{'x' * 65}", f"names the calendar '{'x' * 64}': expected"),
     (EVERY, "X-Except", ",".join(f"calendar:{n}" for n in range(9)), "names 9 calendars: expected at most 8"),
     (EVERY, "X-Jitter", "soon", "is not a duration: expected a duration such as"),
-    (EVERY, "X-Jitter", "", "is not a duration"),
-    (EVERY, "X-Jitter", "30", "is not a duration"),
     (EVERY, "X-Jitter", "0s", "is not more than 0 and at most 24h0m0s"),
-    (EVERY, "X-Jitter", "-1s", "is not more than 0"),
     (AT, "X-Jitter", "24h1ns", "is not more than 0 and at most 24h0m0s"),
-    (EVERY, "X-Spread", "soon", "is not a duration: expected a duration such as"),
     (EVERY, "X-Spread", "999ms", "is not 1s to 24h0m0s"),
     (AT, "X-Spread", "24h1ns", "is not 1s to 24h0m0s"),
-    (EVERY, "X-Missed", "", "is none of once, skip, all, and all with a number"),
     (EVERY, "X-Missed", "Once", "is none of once, skip, all"),
-    (EVERY, "X-Missed", "all  3", "is none of once, skip, all"),
-    (EVERY, "X-Missed", "all -3", "is none of once, skip, all"),
-    (EVERY, "X-Missed", "once 3", "is none of once, skip, all"),
     (EVERY, "X-Missed", "all 0", "is not all with 1 to 1,000,000"),
     (EVERY, "X-Missed", "all 1000001", "is not all with 1 to 1,000,000"),
-    (EVERY, "X-Missed", "all 9999999999", "is none of once, skip, all"),
     (EVERY, "X-Missed", "all ٣", "is none of once, skip, all"),
-    (EVERY, "X-Grace", "soon", "is not a duration: expected a duration such as"),
     (EVERY, "X-Grace", "999ms", "is less than 1s: fires of a burst are that late"),
-    (EVERY, "X-Grace", "-1m", "is less than 1s"),
     (EVERY, "X-Report", "false", "is not 'true', the only value"),
-    (EVERY, "X-Report", "True", "is not 'true'"),
     (EVERY, "X-Debounce", "1", "is not 'true'"),
     (EVERY, "X-Note", "", "is empty"),
     (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
     (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),
     (EVERY, "X-START", "2026-01-01T00:00:00Z", "names are case-sensitive: X-Start may be meant"),
-    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Clock-Change, X-Consumer, X-Debounce"),
     (EVERY, "X-", "1", "is an unknown policy"),
-    (EVERY, "X-Overlap", "", "is not what a fire may do: expected one of allow, skip, queue"),
     (EVERY, "X-Overlap", "Skip", "is not what a fire may do"),
     (EVERY, "X-Consumer", "", "is empty: expected the name of a consumer"),
     (EVERY, "X-Consumer", "a.b", "is no name of a consumer"),
-    (EVERY, "X-Consumer", "a b", "is no name of a consumer"),
-    (EVERY, "X-Consumer", "*", "is no name of a consumer"),
     (EVERY, "X-Consumer", "a\udcff", "is not UTF-8"),
-    (EVERY, "X-Consumer", "a/b", "is no name of a consumer"),
     (EVERY, "X-Consumer", "c" * 255, "has no effect without X-Overlap or X-Done-Within"),
     (EVERY, "X-Consumer", "c" * 256, "has 256 characters: expected at most 255"),
-    (EVERY, "X-Consumer", "billing", "has no effect without X-Overlap"),
     (EVERY, "X-Done-Within", "999ms", "is less than 1s: work and its answer take time"),
-    (EVERY, "X-Done-Within", "soon", "is not a duration: expected a duration such as"),
     (EVERY, "X-Timeout", "later", "is not a duration: expected a duration such as"),
-    (EVERY, "X-Timeout", "0s", "is not more than 0"),
     (EVERY, "X-Timeout", "1h", "has no effect without X-Overlap"),
 ]
 
 
-def test_what_is_wrong_rejects_the_schedule_with_the_header_its_value_and_what_is_expected() -> None:
+def test_what_is_wrong_is_rejected_with_what_is_expected() -> None:
     for pattern, name, value, reason in WRONG:
         fault = rejected(pattern, (name, value))
         assert (fault.header, fault.value) == (f"Nats-Schedule-{name}", value)
@@ -380,12 +319,8 @@ def test_what_is_wrong_rejects_the_schedule_with_the_header_its_value_and_what_i
 
 def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
     for pattern, policies in (
-        (AT, [("X-End", "2026-12-24T09:00:00Z")]),
         (AT, [("X-Start", "2026-12-24T09:00:01Z")]),
-        (AT, [("X-Except", "2026-12-24")]),
-        (DAILY, [("X-Except", "2026-01-01..9999-12-31")]),
         (EVERY, [("X-Except", "2026-01-01..9999-12-31")]),
-        (DAILY, [("X-End", "2026-09-22T09:00:00Z")]),
         (DAILY, [("X-End", "2026-09-24T00:00:00Z"), ("X-Except", "2026-09-22..2026-09-23")]),
         ("0 0 9 29 2 *", [("X-Every", "7d from 2026-01-05")]),
     ):
@@ -402,13 +337,12 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
 # -- X-Overlap -----------------------------------------------------------------------------------------------------
 
 
-def test_a_policy_that_asks_needs_a_consumer_where_the_stream_keeps_what_was_acknowledged() -> None:
-    for retention in (None, "limits", "workqueue", "interest"):
-        more = {} if retention is None else {"retention": retention}
-        rules = StreamRules.from_config({"name": "ORDERS", "subjects": ["orders.>"], **more})
+def test_a_policy_that_asks_needs_a_consumer_on_a_stream_of_limits() -> None:
+    for retention in ("limits", "workqueue"):
+        rules = StreamRules.from_config({"name": "ORDERS", "subjects": ["orders.>"], "retention": retention})
         for asking, value in (("X-Overlap", "skip"), ("X-Done-Within", "1m")):
             found = read(EVERY, (asking, value), rules=rules)
-            if retention in (None, "limits"):
+            if retention == "limits":
                 assert isinstance(found, Rejection)
                 assert (found.code, found.header, found.value) == (0, f"Nats-Schedule-{asking}", value)
                 assert found.reason.startswith("needs X-Consumer on this stream, which keeps what was acknowledged")
@@ -416,7 +350,6 @@ def test_a_policy_that_asks_needs_a_consumer_where_the_stream_keeps_what_was_ack
                 assert isinstance(found, Definition)
             assert isinstance(read(EVERY, (asking, value), ("X-Consumer", "work-1"), rules=rules), Definition)
         assert isinstance(read(EVERY, ("X-Overlap", "allow"), rules=rules), Definition)
-    assert accepted(DAILY, ("X-Overlap", "queue"), ("X-Timeout", "1h")).pattern is accepted(DAILY).pattern
 
 
 # -- X-Syntax ------------------------------------------------------------------------------------------------------
@@ -436,23 +369,12 @@ def test_a_portable_pattern_is_read_in_the_syntax_that_it_names() -> None:
         assert fire is not None
         assert definition.pattern.format(fire) == first
         assert read_definition(definition_block(definition), SUBJECT, RULES, PORTABLE, STORED_AT) == definition
-        assert defined(pattern, definition.terms) == definition
 
 
-def test_a_syntax_and_bounds_go_together() -> None:
-    definition = accepted("0 9 * * L5", ("X-Syntax", "crontab"), ("X-Limit", "2"), dialect=PORTABLE)
-    fires = [format_rfc3339(fire) for fire in definition.timetable(STORED_AT).fires(9)]
-    assert fires == ["2026-09-25T09:00:00Z", "2026-10-30T09:00:00Z"]
-    assert read_definition(definition_block(definition), SUBJECT, RULES, PORTABLE, STORED_AT) == definition
-
-
-def test_a_syntax_or_a_pattern_in_it_that_cannot_be_read_rejects_the_schedule() -> None:
+def test_an_unknown_syntax_or_a_pattern_it_cannot_read_is_rejected() -> None:
     for pattern, syntax, reason in (
-        (DAILY, "cron", "is no syntax: expected crontab or quartz"),
-        (DAILY, "Quartz", "is no syntax"),
-        (DAILY, "", "is no syntax"),
+        (DAILY, "Quartz", "is no syntax: expected crontab or quartz"),
         (EVERY, "crontab", "is for patterns of fields: '@every' means the same without it"),
-        (f"{EVERY} ", "crontab", "is for patterns of fields: '@every' means the same without it"),
         (AT, "quartz", "is for patterns of fields: '@at' means the same without it"),
     ):
         fault = read(pattern, ("X-Syntax", syntax), dialect=PORTABLE)
@@ -463,7 +385,6 @@ def test_a_syntax_or_a_pattern_in_it_that_cannot_be_read_rejects_the_schedule() 
         ("30 9 * * 5L", "crontab", "L comes first, as in L5"),
         ("0 30 9 * * *", "crontab", "expected 5 fields"),
         ("0 0 9 1 1 ? 2040", "quartz", "it does not fire within the next five years"),
-        ("0 0 9 1 1 ? 2025", "quartz", "it does not fire within the next five years"),
     ):
         fault = read(pattern, ("X-Syntax", syntax), dialect=PORTABLE)
         assert isinstance(fault, Rejection)
@@ -471,7 +392,7 @@ def test_a_syntax_or_a_pattern_in_it_that_cannot_be_read_rejects_the_schedule() 
         assert reason in fault.reason
 
 
-def test_a_syntax_is_portable_only_since_a_server_reads_the_pattern_by_its_own_grammar() -> None:
+def test_a_syntax_is_portable_only() -> None:
     fault = rejected(DAILY, ("X-Syntax", "quartz"))
     assert fault.header == "Nats-Schedule-X-Syntax"
     assert "read beside X-Nats-Schedule only, as X-Nats-Schedule-X-Syntax" in fault.reason
@@ -481,14 +402,6 @@ def test_a_syntax_is_portable_only_since_a_server_reads_the_pattern_by_its_own_g
         assert isinstance(unread, Rejection)
         assert unread.code == 10189, "a server checks the pattern first, and its code stays"
         assert unread.reason.endswith("X-Syntax is read beside X-Nats-Schedule only, as X-Nats-Schedule-X-Syntax")
-
-
-def test_the_zone_and_the_flag_of_the_stream_come_before_a_syntax() -> None:
-    headers = [("X-Nats-Schedule", DAILY), ("X-Nats-Schedule-X-Syntax", "none"), ("X-Nats-Schedule-Target", "t")]
-    without = StreamRules("ANY", (">",), schedules_enabled=False)
-    found = read_definition(block_of(*headers), SUBJECT, without, PORTABLE, STORED_AT)
-    assert isinstance(found, Rejection)
-    assert found.code == 10188
 
 
 def test_a_policy_counts_beside_a_schedule_and_after_the_errors_of_the_server() -> None:
@@ -517,17 +430,7 @@ def test_a_value_that_contains_the_name_of_a_header_hides_no_policy() -> None:
         assert found.terms.policies.bounds.limit == 3
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_policies_are_written_as_they_were_read(dialect: Dialect) -> None:
-    definition = accepted(
-        EVERY, ("X-Limit", "007"), ("X-Except", "2026-12-25 ,2026-12-26"), ("X-Note", "ä"), dialect=dialect
-    )
-    block = definition_block(definition)
-    assert b"%b-X-Limit: 007\r\n" % dialect.schedule in block
-    assert read_definition(block, SUBJECT, RULES, dialect, STORED_AT) == definition
-
-
-def test_the_cache_of_the_reader_gives_no_schedule_the_policies_or_the_syntax_of_another() -> None:
+def test_the_cache_of_the_reader_mixes_no_policies() -> None:
     reader = MessageReader(RULES, (ADR51, PORTABLE))
     headers = [
         (ADR51, pattern, more)
@@ -597,7 +500,6 @@ def test_the_rules_of_the_other_stream_are_not_those_of_ours() -> None:
     )
     assert isinstance(found, Definition)
     assert (found.terms.ttl, found.terms.rollup) == ("5m", True)
-    assert rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-TTL", "soon")).code == 10191
     here = replace(CRON_RULES, restrictions=Restrictions())
     target = ("X-Nats-Schedule-Target", "cron.due")
     assert rejected_target(HOURLY, target, ("X-Nats-Schedule-TTL", "5m"), rules=here).code == 10166, (
@@ -610,18 +512,13 @@ def test_a_target_in_another_stream_that_cannot_be_is_rejected() -> None:
     for target, reason in {
         "": "is empty: expected a subject of another stream",
         "jobs.*": "is not a literal subject",
-        "jobs..run": "is not a literal subject",
         "cron.due": "is a subject of stream 'CRON' itself: name it in X-Nats-Schedule-Target",
-        CRON_SUBJECT: "is a subject of stream 'CRON' itself",
-        "jobs.\udcff": "has characters that cannot be looked for: expected printable UTF-8",
-        "jobs.\x7f": "has characters that cannot be looked for",
+        "jobs.\x7f": "has characters that cannot be looked for: expected printable UTF-8",
         "$JS.API.STREAM.DELETE.CRON": "is one of the server's own subjects",
         "mail.out": not_allowed,
-        "$KV.mail": not_allowed,
     }.items():
         fault = rejected_target(HOURLY, elsewhere(target))
-        found = fault.code, fault.description, fault.header, fault.value
-        assert found == (0, "schedule policy is invalid", X_TARGET.decode(), target)
+        assert (fault.code, fault.header, fault.value) == (0, X_TARGET.decode(), target)
         assert fault.reason.startswith(reason)
 
 
@@ -642,11 +539,9 @@ def test_a_schedule_has_one_target() -> None:
     fault = rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-Target", "cron.due"), rules=rules)
     assert (fault.code, fault.header) == (0, X_TARGET.decode())
     assert fault.reason == "is beside X-Nats-Schedule-Target: a schedule has one target"
-    first = rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-Target", "other"), rules=rules)
-    assert first.code == 10190, "what a server checks comes first"
 
 
-def test_beside_the_headers_of_adr_51_it_is_refused_as_a_server_refuses_it() -> None:
+def test_beside_the_headers_of_adr_51_it_is_refused() -> None:
     rules = replace(CRON_RULES, restrictions=Restrictions())
     headers = ("Nats-Schedule", "@every 1h"), ("Nats-Schedule-X-Target", "jobs.run")
     fault = rejected_target(*headers, rules=rules, dialect=ADR51)
@@ -656,11 +551,3 @@ def test_beside_the_headers_of_adr_51_it_is_refused_as_a_server_refuses_it() -> 
     fault = rejected_target(*headers, ("Nats-Schedule-Target", "cron.due"), rules=rules, dialect=ADR51)
     assert (fault.code, fault.header) == (0, "Nats-Schedule-X-Target")
     assert "read beside X-Nats-Schedule only" in fault.reason
-
-
-def test_a_schedule_that_a_server_fires_may_have_it_beside_its_target() -> None:
-    rules = replace(CRON_RULES, restrictions=Restrictions(), has_policies=False)
-    headers = ("Nats-Schedule", "@every 1h"), ("Nats-Schedule-Target", "cron.due"), ("Nats-Schedule-X-Target", "jobs.x")
-    found = read_targeted(*headers, rules=rules, dialect=ADR51)
-    assert isinstance(found, Definition)
-    assert found.terms.target == "cron.due"

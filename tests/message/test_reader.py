@@ -8,9 +8,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.message.block_shapes import MAX_SHAPES, READINGS_PER_SHAPE, SHAPES_AT_ONCE
+from nats_scheduler.message.block_shapes import READINGS_PER_SHAPE, SHAPES_AT_ONCE
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.misnamed import misnamed_headers
 from nats_scheduler.message.policies import NO_POLICIES, Policies
 from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_BLOCKS, MessageReader
 from nats_scheduler.message.reading import Reading, read_message, read_published
@@ -22,7 +21,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.patterns import At
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
-from tests.message.blocks import NAMES, VALUES, meaning, odd_blocks, proper_blocks
+from tests.message.blocks import NAMES, VALUES, meaning
 
 STORED_AT = 1_790_000_000_000_000_000
 RULES = StreamRules("ORDERS", ("orders.>", "audit.*"))
@@ -135,54 +134,6 @@ def test_the_blocks_of_programs_are_read_one_by_one(
             assert not reader.misnamed
 
 
-@st.composite
-def similar_messages(draw: st.DrawFn) -> list[StoredMessage]:
-    """Draw messages whose blocks differ in one value, at a position where a schedule's pattern could be."""
-    before = draw(st.one_of(proper_blocks, odd_blocks))
-    after = draw(st.one_of(proper_blocks, odd_blocks))
-    name = draw(st.sampled_from([b"Nats-Schedule:", b"Nats-Schedule: ", b"X-Nats-Schedule: "]))
-    patterns = draw(st.lists(st.sampled_from(PATTERNS), min_size=2, max_size=5))
-    start = before.removesuffix(b"\r\n")
-    around = draw(st.sampled_from([b"\r\n", b"\n", b""])), draw(st.sampled_from([b"\r\n", b"\n", b""]))
-    target = draw(
-        st.sampled_from([b"", b"Nats-Schedule-Target: orders.due\r\n", b"X-Nats-Schedule-Target: orders.due\r\n"])
-    )
-    end = after.removeprefix(b"NATS/1.0\r\n")
-    blocks = [start + around[0] + name + pattern + around[1] + target + end for pattern in patterns]
-    return [message(block, draw(st.sampled_from(["orders.s1", "orders.due", "orders.*", "a b"]))) for block in blocks]
-
-
-@settings(max_examples=draws(40))
-@given(similar_messages(), rules, dialects)
-def test_messages_that_differ_in_the_pattern_are_read_one_by_one(
-    messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
-) -> None:
-    assert_reads_as_ever(messages, rules, dialects)
-
-
-@settings(max_examples=draws(40))
-@given(st.lists(odd_blocks, max_size=5), rules, dialects)
-def test_odd_blocks_are_read_one_by_one(blocks: list[bytes], rules: StreamRules, dialects: Sequence[Dialect]) -> None:
-    assert_reads_as_ever(list(map(message, blocks)), rules, dialects)
-
-
-def test_every_subject_is_checked_as_target_and_as_source() -> None:
-    for pattern in (PATTERNS[0], b"0 0 5 * * *"):
-        for dialect, rules in ((ADR51, RULES), (ADR51, RESTRICTED), (PORTABLE, RULES)):
-            reader = MessageReader(rules, DIALECTS)
-            first = [(dialect.schedule, pattern), (dialect.target, b"orders.due")]
-            assert reader.read(message(block_of(*first)))
-            for target in SUBJECTS:
-                one = message(block_of((dialect.schedule, pattern), (dialect.target, target)))
-                assert reader.read(one) == read_slowly(one, rules), one
-            assert reader.read(message(block_of(*first, (dialect.source, b"orders.from.y"))))
-            for target in SUBJECTS:
-                for source in SUBJECTS:
-                    headers = (dialect.schedule, pattern), (dialect.target, target), (dialect.source, source)
-                    one = message(block_of(*headers))
-                    assert reader.read(one) == read_slowly(one, rules), one
-
-
 TARGET = (b"Nats-Schedule-Target", b"orders.due")
 
 
@@ -248,14 +199,6 @@ def test_only_the_first_block_of_a_program_is_read_slowly() -> None:
         assert reader.uncached <= 2, fleet
 
 
-def test_several_programs_at_once_are_read_fast() -> None:
-    reader = CountingReader(RULES, DIALECTS)
-    for number in range(600):
-        one = message(block_of(at(number), target(number), (b"ABCDEFGH"[number % MAX_SHAPES :][:1], b"%d" % number)))
-        assert reader.read(one) == read_slowly(one, RULES), one
-    assert reader.uncached <= SHAPES_AT_ONCE + (MAX_SHAPES - SHAPES_AT_ONCE) * READINGS_PER_SHAPE * 2
-
-
 def test_shapes_are_not_made_for_each_block_of_a_publisher_that_changes_its_headers() -> None:
     reader, shapes, count = MessageReader(RULES, DIALECTS), 0, 10 * READINGS_PER_SHAPE
     for number in range(count):
@@ -263,15 +206,6 @@ def test_shapes_are_not_made_for_each_block_of_a_publisher_that_changes_its_head
         alike = message(block_of(at(number), TARGET, (b"H%d" % number, b"2")))
         shapes += reader.cached(alike) is not None
     assert SHAPES_AT_ONCE <= shapes <= SHAPES_AT_ONCE + count // READINGS_PER_SHAPE
-
-
-def test_a_shape_that_is_not_used_any_more_makes_room() -> None:
-    reader = CountingReader(RULES, DIALECTS)
-    for program in range(3 * MAX_SHAPES):
-        for number in range(2 * READINGS_PER_SHAPE):
-            own = (b"H%d" % program, b"%d" % number)
-            reader.read(message(block_of(at(number), TARGET, own)))
-    assert reader.uncached <= 3 * MAX_SHAPES * (READINGS_PER_SHAPE + 1)
 
 
 def assert_read_after(first: Headers, other: Headers, dialects: Sequence[Dialect]) -> None:
@@ -308,25 +242,6 @@ def test_an_identity_may_make_a_fire_of_what_was_a_schedule() -> None:
     assert_read_after([at(1), TARGET, scheduler, identity(1)], [at(1), TARGET, scheduler, fire], (ADR51,))
 
 
-def test_a_header_that_is_doubled_does_not_hide_behind_a_known_one() -> None:
-    patterns = b"@every 5m", b"@at 2030-01-01T00:00:00Z", b"@at 2031-01-01T00:00:00Z", b"0 0 5 * * *"
-    blocks = [
-        block_of((b"Nats-Schedule", one), TARGET, (b"Nats-Schedule", other))
-        for one, other in product(patterns, repeat=2)
-    ]
-    assert_reads_as_ever(list(map(message, blocks)), RULES, DIALECTS)
-
-
-def test_a_block_whose_other_bytes_differ_has_terms_of_its_own() -> None:
-    blocks = [
-        block_of((b"Nats-Schedule", b"@at 203%d-01-01T00:00:00Z" % year), (b"Nats-Schedule-Target", target))
-        for target in (b"orders.due", b"orders.new")
-        for year in range(4)
-    ]
-    zigzag = [block for pair in zip(blocks[:4], blocks[4:], strict=True) for block in pair]
-    assert_reads_as_ever(list(map(message, [*blocks, *zigzag])), RULES, DIALECTS)
-
-
 def test_a_known_block_is_rejected_where_it_does_not_fire_within_the_horizon() -> None:
     block = block_of((b"Nats-Schedule", b"0 0 0 29 2 *"), TARGET)
     times = [STORED_AT, LEAP_DAY_OF_2096, STORED_AT]
@@ -346,13 +261,6 @@ def test_a_schedule_that_cancels_another_one_does_both_each_time_it_is_read() ->
     assert_reads_as_ever([message(block)], RULES, DIALECTS)
     reading = meaning(MessageReader(RULES, DIALECTS).read(message(block)))
     assert (reading.cancels, reading.definition is None) == ("orders.s2", False)
-
-
-def test_equal_patterns_in_equal_blocks_share_their_definition() -> None:
-    reader = MessageReader(RULES, DIALECTS)
-    blocks = [block_of((b"Nats-Schedule", b"@every 5m"), TARGET)] * 4
-    readings = [reader.read(message(block, f"orders.s{number}")) for number, block in enumerate(blocks)]
-    assert len({id(reading.definition) for reading in readings[1:] if reading}) == 1
 
 
 def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
@@ -395,26 +303,6 @@ def test_the_terms_that_are_kept_are_bounded() -> None:
 
 
 # -- runs of messages ----------------------------------------------------------------------------------------------
-
-messages = st.builds(
-    StoredMessage,
-    st.sampled_from(["s.1", "größe.ф", "s.\udcff"]),
-    st.integers(1, 10**18),
-    st.integers(0, 10**19),
-    st.one_of(proper_blocks, odd_blocks),
-    st.none(),
-)
-
-
-@settings(max_examples=draws(15))
-@given(st.lists(messages, min_size=1, max_size=5))
-def test_a_run_is_the_sequence_of_its_messages(given_messages: list[StoredMessage]) -> None:
-    run = MessageRun.of(given_messages)
-    assert list(run) == given_messages
-    assert [run[at] for at in range(len(run))] == given_messages
-    assert (run[-1], list(run[1:])) == (given_messages[-1], given_messages[1:])
-    assert type(run[:1]) is MessageRun
-    assert all(type(message) is StoredMessage for message in run)
 
 
 def usual(number: int, more: bytes = b"") -> StoredMessage:
@@ -475,15 +363,6 @@ def test_one_that_says_something_else_has_all_read_alone() -> None:
     ):
         for messages_read in ([*good, other], [other, *good], [*good[:2], other, *good[2:]]):
             assert reader.usual_ats(MessageRun.of(messages_read)) is None, other
-
-
-@settings(max_examples=draws(40))
-@given(st.lists(messages, min_size=1, max_size=3))
-def test_no_message_of_an_ordinary_run_means_anything(given_messages: list[StoredMessage]) -> None:
-    if MessageRun.of(given_messages).is_ordinary:
-        for subject, _sequence, stored_at, block, _body in given_messages:
-            assert read_message(block, subject, stored_at, RULES, DIALECTS) is None
-            assert misnamed_headers(block, DIALECTS, is_schedule=False) == ()
 
 
 def test_one_header_of_a_schedule_is_enough() -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
-from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header, plain_fire_block
-from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID
+from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header
+from nats_scheduler.message.headers import MSG_ID
 from nats_scheduler.message.rights import lent_header, wide_rollup, without_lent
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
-from tests.harness.servers import ALL_VERSIONS, server_binary
+from tests.harness.servers import V2_10, V2_15, server_binary
 from tests.message import reference
 from tests.message.blocks import odd_blocks
 from tests.message.test_generated import NEXT, scheduled
@@ -138,29 +138,14 @@ def test_a_known_attack_is_not_passed_on() -> None:
         assert [text for text in (b"Nats-Trace", b"trace", b"Nats-Rollup: all") if text in fire] == [], lines
 
 
-@settings(max_examples=draws(40))
-@given(odd_blocks | lending_blocks, st.sampled_from(DIALECTS))
-def test_a_fire_that_is_built_without_a_search_keeps_nothing(base: bytes, dialect: Dialect) -> None:
-    found = definition_in(dialect)
-    fire = plain_fire_block(base, found.pattern, found.terms, "t.s", None, "7:t.s", 7)
-    if fire is not None:
-        assert fire == plain_fire_block(
-            EMPTY_BLOCK[:-2] + b"%b: x\r\n\r\n" % dialect.schedule, found.pattern, found.terms, "t.s", None, "7:t.s", 7
-        )
+def test_a_schedule_that_is_stored_again_has_none_either() -> None:
+    for lines in (*KNOWN_ATTACKS, b"A: b\nNats-Trace-Dest: x\r\nB: c"):
+        again = publishable_again(b"NATS/1.0\r\nNats-Schedule: @daily\r\n" + lines + b"\r\n\r\n")
+        assert lent_header(again) is None, lines
+        assert not [key for key in reference.traced_keys(again) if key.lower().startswith(b"nats-trace-")], lines
 
 
-@settings(max_examples=draws(40))
-@given(odd_blocks | lending_blocks)
-@example(b"NATS/1.0\r\nA: b\nNats-Trace-Dest: x\r\nB: c\r\n\r\n")
-@example(b"NATS/1.0\r\nA: b\r\nNats-Trace-Dest: x")
-def test_a_schedule_that_is_stored_again_has_none_either(stored: bytes) -> None:
-    again = publishable_again(stored)
-    assert lent_header(again) is None
-    assert publishable_again(again) == again
-    assert not [key for key in reference.traced_keys(again) if key.lower().startswith(b"nats-trace-")]
-
-
-def test_all_else_stays() -> None:
+def test_all_other_headers_stay() -> None:
     for kept in (
         b"NATS/1.0\r\nA: Nats-Trace-Dest: x\r\nX-Nats-Trace-Dest: y\r\nNats-Trace: z\r\n\r\n",
         b"NATS/1.0\r\ntraceparent: 00-1-2-01\r\nNats-Incrx: 1\r\nnats-rollup: all\r\nNats-Rollups: all\r\n\r\n",
@@ -185,12 +170,8 @@ def test_what_nobody_may_ask_to_have_published_is_named() -> None:
     assert {lines: (lent_header(block), wide_rollup(block)) for lines, block in blocks.items()} == named
 
 
-def test_the_page_has_the_table() -> None:
-    assert {one.carried for one in HEADERS} == {"yes", "no"}
-    assert len(HEADERS) == len({one.name for one in HEADERS}) > 20
-
-
 def test_what_the_table_denies_is_removed_and_what_it_allows_stays() -> None:
+    assert len(HEADERS) == len({one.name for one in HEADERS}) > 20
     for one in HEADERS:
         name = one.name.replace("…", "-Foo" if one.name[-2] != "-" else "Foo")
         line = f"\r\n{name}: x\r\n".encode()
@@ -200,7 +181,7 @@ def test_what_the_table_denies_is_removed_and_what_it_allows_stays() -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("version", [V2_10, V2_15])
 def test_the_table_has_each_name_that_the_program_of_a_server_contains(version: str) -> None:
     """A new version that acts on a new header needs a line in the table, or a place among what it only writes."""
     program = server_binary(version).read_bytes()

@@ -1,7 +1,4 @@
-"""What is found about one schedule: before it is stored and while it is, it is the same and reads the same.
-
-Of `message/schedule_findings.py`; and the words of `message/stream_findings.py`.
-"""
+"""What is found about one schedule: before it is stored and while it is, it is the same and reads the same."""
 
 import re
 from dataclasses import replace
@@ -15,9 +12,8 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.schedule_findings import findings_about, header_misnamed, schedule_findings
+from nats_scheduler.message.schedule_findings import findings_about, schedule_findings
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_findings import ANNOUNCED, announced
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.testing.manual_clock import START
@@ -109,10 +105,10 @@ def test_what_the_server_ignores_is_nothing_where_a_sidecar_fires() -> None:
 
 def test_what_a_stranger_writes_makes_no_long_finding() -> None:
     many = {f"Nats-Schedule-X-Unknown-{number}": "x" * 1_000 for number in range(60)}
-    (found,) = before(block_of("@every 1h", many), OF_SERVER, V2_14, FiredBy.SERVER)
-    assert (found.code, len(found.sentence) < 1_000) == (Code.POLICIES_IGNORED, True)
-    (found,) = before(block_of("@hourly", {"Nats-Schedule-Source": f"s.{'x' * 60_000}"}), MOVING, V2_14, FiredBy.SERVER)
-    assert (found.code, len(found.sentence) < 1_000) == (Code.DEFECT_SOURCE_TRANSFORMED, True)
+    long = {"Nats-Schedule-Source": f"s.{'x' * 60_000}"}
+    for headers, rules in ((many, OF_SERVER), (long, MOVING)):
+        (found,) = before(block_of("@every 1h", headers), rules, V2_14, FiredBy.SERVER)
+        assert len(found.sentence) < 1_000
 
 
 def test_a_paused_schedule_has_no_end_and_no_fire_that_is_skipped() -> None:
@@ -131,14 +127,11 @@ def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
             "its minute */45 begins anew in each hour, where it is 0,45",
             "use @every 45m, or write 0,45",
         ),
-        "0 5/+050 * * * *": ("its minute 5/+050 begins anew in each hour, where it is 5,55", "use @every 50m"),
         "?/90 * * * * *": ("its second ?/90 begins anew in each minute, where it is 0", "use @every 90s"),
-        "0 0 */48 * * *": ("its hour */48 begins anew in each day, where it is 0", "use @every 48h"),
         "0 0 9 */10 * *": (
             "its day of month */10 begins anew in each month, where it is 1,11,21,31",
             "use * with X-Every: 10d from a date, or write 1,11,21,31 if that is meant",
         ),
-        "0 0 9 */367 * *": ("its day of month */367 begins anew in each month, where it is 1", "write 1 if"),
         "0 0 9 1 */5 *": ("its month */5 begins anew in each year, where it is 1,6,11", "write 1,6,11 if"),
         "0 0 9 * * */2": (
             "its day of week */2 begins anew in each week, where it is 0,2,4,6",
@@ -151,12 +144,7 @@ def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
     crontab = {"X-Nats-Schedule-Target": "s.out", "X-Nats-Schedule-X-Syntax": "crontab"}
     (found,) = before(block_of("*/45 9 1-7 * */7", crontab, "X-"), RULES, V2_11, FiredBy.SIDECAR)
     assert found.what.startswith("its minute */45 begins anew")
-    for even in (
-        "*/15 5/20 */8 */1 */3 */7",
-        "0 0,45 0-22/5 1-31/2 1,6,11 *",
-        "0 */60 */24 * */12 *",
-        "0 */7,0 * * * *",
-    ):
+    for even in ("*/15 5/20 */8 */1 */3 */7", "0 0,45 0-22/5 1-31/2 1,6,11 *", "0 */7,0 * * * *"):
         assert not before(block_of(even, {}), RULES, V2_11, FiredBy.SIDECAR), even
 
 
@@ -165,24 +153,6 @@ def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
     (found,) = findings_about(block, None, RULES, START)
     assert found.code is Code.HEADER_MISNAMED
     assert found.what.count("may be meant") == 2
-    assert header_misnamed([]).sentence.endswith("publish it again with the right names (header_misnamed)")
-
-
-def test_a_report_names_the_schedule_before_its_finding() -> None:
-    (found,) = before(block_of("@every 1m", {}), AGED, V2_11, FiredBy.SIDECAR)
-    named = found.of("S", "s.s")
-    assert (named.stream, named.subject, named.what) == ("S", "s.s", f"s.s: {found.what}")
-
-
-def test_what_is_announced_is_said_with_the_values_of_its_advisory() -> None:
-    values = {"seq": 7, "since": "S", "cause": "C", "reason": "R", "target": "T", "policy": "P", "dropped": 3}
-    for code in ANNOUNCED:
-        found = announced(code, "ORDERS", "a b", values)
-        assert (found.code, found.stream, found.subject) == (code, "ORDERS", "a b")
-        assert "a b" in found.what
-        assert "{" not in found.what + found.command
-    silent = announced(Code.SCHEDULE_SILENT, "ORDERS", "a b", values)
-    assert silent.command == "nats-scheduler info ORDERS 'a b'", "as a shell takes it"
 
 
 def test_a_schedule_that_never_comes_to_fire_is_found_where_it_is_listed() -> None:

@@ -1,8 +1,5 @@
 """Subjects are valid, literal and covered exactly when the server says so."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.subjects import (
     is_covered,
@@ -11,13 +8,6 @@ from nats_scheduler.message.subjects import (
     request_beginnings,
     subject_matches,
 )
-from tests.harness.seeds import draws
-from tests.message import reference
-
-_tokens = st.sampled_from(["a", "b", "*", ">", "", "a*", "*a", ">a", "a>", " ", "\t", "é", "\f", "\u00a0", "\udcff"])
-subjects = st.one_of(st.lists(_tokens, max_size=5).map(".".join), st.text(max_size=10))
-literals = subjects.filter(reference.is_literal)
-
 
 VALIDITY = {
     **dict.fromkeys(["orders", "orders.due.1", "orders.größe", "orders.\u00a0", "orders.\udcff"], (True, True)),
@@ -64,25 +54,6 @@ def test_a_filter_token_that_starts_with_a_star_passes_anything() -> None:
     assert subject_matches("orders.due", "*rders.due")
     assert subject_matches("orders.due", "orders.*x")
     assert is_covered("orders.due.now", ["orders.*x.>"])
-
-
-@settings(max_examples=draws(50))
-@given(subjects)
-def test_validity_agrees_with_the_server_on_any_text(subject: str) -> None:
-    assert is_valid_subject(subject) == reference.is_valid(subject)
-    assert is_literal_subject(subject) == reference.is_literal(subject)
-
-
-@settings(max_examples=draws(50))
-@given(subjects, subjects)
-def test_matching_agrees_with_the_server_on_any_text(subject: str, test: str) -> None:
-    assert subject_matches(subject, test) == reference.subset_match(subject.split("."), test.split("."))
-
-
-@settings(max_examples=draws(50))
-@given(literals, st.lists(subjects, max_size=3))
-def test_coverage_agrees_with_the_server_on_any_text(subject: str, coverings: list[str]) -> None:
-    assert is_covered(subject, coverings) == any(reference.collides(one, subject) for one in coverings)
 
 
 def test_what_a_connection_reaches_under_a_prefix_is_a_request_and_what_only_looks_alike_is_none() -> None:

@@ -18,7 +18,7 @@ from nats_scheduler.message.timetable import Timetable, first_fire_of, never_fir
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.calendars import Calendar
 from nats_scheduler.schedule.days import DayRows, Days
-from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, days_from_civil
+from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import At, Pattern
 from nats_scheduler.testing.manual_clock import START
 from tests.harness.blocks import block_of
@@ -29,8 +29,6 @@ STORED_AT = 1_768_564_800 * SECOND + 300_000_000
 """2026-01-16T12:00:00.3Z."""
 
 NOON = STORED_AT - 300_000_000
-PATTERNS = ["@at 2026-01-16T12:00:10Z", "@at 2020-01-01T00:00:00Z", "@every 7s", "@every 1.4s", "*/5 * * * * *"]
-moments = st.integers(STORED_AT, STORED_AT + 60 * SECOND)
 
 MARCH_2096 = 3_981_830_400 * SECOND
 """2096-03-06T00:00:00Z: the next leap year is 2104, since 2100 is none."""
@@ -66,15 +64,6 @@ def test_a_schedule_that_never_fires_has_no_fire_times() -> None:
     assert (never.first_fire(), never.next_fire(MARCH_2096), never.fires(3)) == (None, None, [])
     past = timetable("@at 2020-01-01T00:00:00Z")
     assert not never_fires(past.pattern, past.stored_at), "it fires at once"
-
-
-def test_equal_definitions_that_were_stored_at_other_times_fire_at_other_times() -> None:
-    early, late = timetable("@every 7s"), timetable("@every 7s", STORED_AT + 2 * SECOND)
-    assert early.pattern is late.pattern
-    assert seconds(early.fires(2)) == [7, 14]
-    assert seconds(late.fires(2)) == [9, 16]
-    assert early.is_fire(NOON + 14 * SECOND)
-    assert not late.is_fire(NOON + 14 * SECOND)
 
 
 def test_fire_times_are_counted_and_found_between_two_instants() -> None:
@@ -114,23 +103,6 @@ def test_an_edit_of_a_calendar_takes_fire_times_away_and_none_of_the_possible_on
     assert list(plain.excepted_fires(NOON + HOUR, NOON + 40 * HOUR)) == []
     assert (asked.ends_by_itself, plain.ends_by_itself) == (True, False)
     assert timetable("@at 2026-01-16T12:00:10Z").ends_by_itself
-
-
-@settings(max_examples=draws(40))
-@given(st.sampled_from(PATTERNS), moments, moments)
-def test_all_questions_have_answers_that_agree(text: str, after: int, until: int) -> None:
-    """The fire times in a list, the next one, the latest one and the question about one are the same times."""
-    asked = timetable(text)
-    fires = asked.fires(120)
-    assert fires == sorted(set(fires))
-    assert all(map(asked.is_fire, fires))
-    assert all(asked.send_time_of(fire) >= fire for fire in fires), "none is sent before its time"
-    assert asked.is_fire(until) is (until in fires)
-    assert asked.next_fire(fires[0]) == (fires[1] if asked.repeats else None)
-    if asked.repeats:
-        assert asked.next_fire(after) == next(fire for fire in fires if fire > after)
-    between = [fire for fire in fires if after < fire and asked.send_time_of(fire) <= until]
-    assert asked.latest_due(after, until) == (between[-1] if between else None)
 
 
 IRREGULAR = [
@@ -192,39 +164,6 @@ def test_each_fire_is_sent_between_its_fire_time_and_the_next() -> None:
             assert at - fire < jitter
         assert sent == sorted(sent)
         assert 0 <= sent[-1] - fires[-1] < jitter, "the last one of those that are bounded has the whole jitter"
-
-
-def test_delays_are_spread_evenly() -> None:
-    table = jittered(read("@every 1m"), HOUR)
-    parts = [0] * 10
-    for fire in table.fires(1_000):
-        parts[(table.send_time_of(fire) - fire) * 10 // MINUTE] += 1
-    assert min(parts) > 60, parts
-    schedules = [delay_of(f"s.{number}", number, START, 10) for number in range(1_000)]
-    assert min(schedules.count(part) for part in range(10)) > 60
-
-
-def test_each_version_and_each_schedule_has_delays_of_its_own() -> None:
-    every = read("@every 1h")
-    first = jittered(every, HOUR, 7).first_fire()
-    assert first is not None
-    tables = [
-        jittered(every, HOUR, 7),
-        jittered(every, HOUR, 8),
-        JitteredTimetable(every, START, "orders.two", 7, HOUR),
-    ]
-    assert len({table.send_time_of(first) for table in tables}) == 3
-
-
-def test_what_is_to_be_sent_next_and_what_is_due_are_those_of_a_list() -> None:
-    for of in JITTERED:
-        table = jittered(of, HOUR)
-        fires = table.fires(20)
-        sent = [table.send_time_of(fire) for fire in fires]
-        for at in sorted({*(instant + off for instant in (*fires[:-1], *sent[:-1]) for off in (-1, 0, 1)), START}):
-            assert table.next_to_send(at) == next(fire for fire, s in zip(fires, sent, strict=True) if s > at), of.text
-            due = [fire for fire, s in zip(fires, sent, strict=True) if s <= at]
-            assert table.latest_due(START, at) == (due[-1] if due else None), of.text
 
 
 def test_each_fire_has_one_send_time_also_the_last_and_one_that_somebody_made_up() -> None:
