@@ -1,6 +1,6 @@
 """Schedules are read and rejected in the server's order, with the server's codes and in one sentence."""
 
-from nats_scheduler.message.definition import Definition, pattern_form, read_definition, read_pattern
+from nats_scheduler.message.definition import Definition, read_definition, read_pattern
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID, Rejection
@@ -81,11 +81,8 @@ def test_a_pattern_in_no_message_yet_is_read_as_that_of_a_message() -> None:
         ("soon", None, None, 10189, "Nats-Schedule", "soon"),
         ("soon", None, "crontab", 10189, "X-Nats-Schedule", "soon"),
         (daily, "Mars", None, 10223, "Nats-Schedule-Time-Zone", "Mars"),
-        (daily, None, "cron", 0, "X-Nats-Schedule-X-Syntax", "cron"),
-        ("@every\n1h", "UTC", None, 10189, "Nats-Schedule", "@every\n1h"),
         ("0 5 *\r* *", "UTC", "crontab", 10189, "X-Nats-Schedule", "0 5 *\r* *"),
         (daily, "U\nC", None, 10223, "Nats-Schedule-Time-Zone", "U\nC"),
-        (daily, "U\nC", "quartz", 10223, "X-Nats-Schedule-Time-Zone", "U\nC"),
     ):
         refused = read_pattern(text, zone, STORED_AT, syntax)
         assert isinstance(refused, Rejection), (text, zone)
@@ -93,12 +90,6 @@ def test_a_pattern_in_no_message_yet_is_read_as_that_of_a_message() -> None:
         assert "a header is one line" in refused.reason or not {"\r", "\n"} & set(value)
     assert isinstance(read_pattern("0 0 0 29 2 *", None, STORED_AT), Cron)
     assert isinstance(read_pattern("0 0 0 29 2 *", None, 3_981_744_000_000_000_000), Rejection)
-    assert pattern_form("a\udcff", None, None).items(ADR51) == [(b"Nats-Schedule", b"a\xff")]
-    assert pattern_form("a", "b", "c").items(PORTABLE) == [
-        (b"X-Nats-Schedule", b"a"),
-        (b"X-Nats-Schedule-Time-Zone", b"b"),
-        (b"X-Nats-Schedule-X-Syntax", b"c"),
-    ]
 
 
 NO_SCHEDULES = "is on stream 'ORDERS', which has no schedules: set allow_msg_schedules (server code 10188)"

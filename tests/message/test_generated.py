@@ -55,7 +55,6 @@ def test_the_block_is_the_one_that_the_server_generated() -> None:
 
 def test_the_next_fire_is_printed_as_the_server_prints_it() -> None:
     for pattern, zone, fire, printed in (
-        ("@every 1s", None, NEXT, b"2026-11-20T13:29:39Z"),
         ("@every 1s", None, NEXT + 500_000_000, b"2026-11-20T13:29:39.5Z"),
         ("@daily", "UTC", NEXT, b"2026-11-20T13:29:39Z"),
         ("@daily", "Europe/Berlin", NEXT, b"2026-11-20T14:29:39+01:00"),
@@ -174,18 +173,11 @@ def test_only_the_fire_of_most_schedules_is_built_without_a_search() -> None:
         base = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
         for next_fire in (None, NEXT):
             assert plainly(scheduled(dialect=dialect), base, "t.s", next_fire) is not None
-    for schedule, more in (
-        ("t.Nats-Msg-Id", ()),
-        ("t.größe", ()),
-        ("t.s", ((b"Own", b"1"),)),
-        ("t.s", ((b"Nats-Schedule-TTL", b"5m"),)),
-        ("t.s", ((b"Nats-Schedule-Rollup", b"sub"),)),
-    ):
-        base = block_of((b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"t.o"), *more)
-        assert plainly(definition(base), base, schedule) is None, (schedule, more)
+    base = block_of((b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"t.o"), (b"Own", b"1"))
+    assert plainly(definition(base), base, "t.s") is None
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(odd_blocks | only_of_a_schedule, st.sampled_from(DIALECTS), st.text(max_size=12))
 def test_both_ways_to_build_a_fire_give_the_same_bytes(base: bytes, dialect: Dialect, schedule: str) -> None:
     found = scheduled(dialect=dialect)

@@ -25,13 +25,10 @@ from nats_scheduler.message.policies import (
     policy_header,
     policy_words,
     syntax_of,
-    value_fault,
 )
-from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.spread import hashed_part, offset_of
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
@@ -80,20 +77,6 @@ def rejected(pattern: str, *policies: tuple[str, str]) -> Rejection:
     assert (found.code, found.description) == (0, "schedule policy is invalid")
     assert "not of the server" in str(found)
     return found
-
-
-def test_a_value_alone_is_read_as_beside_what_its_policy_needs() -> None:
-    for name, value, fault in (
-        ("X-Consumer", "worker", None),
-        ("X-Every", "3d from 2026-01-05", None),
-        ("X-Excepted", "previous", None),
-        ("X-Syntax", "quartz", None),
-        ("X-Target", "jobs.run", None),
-        ("X-Syntax", "unix", "is no syntax: expected crontab or quartz"),
-        ("X-Limit", "0", "is not a number of fires: expected 1 to 1,000"),
-    ):
-        found = value_fault(name, value)
-        assert (None if found is None else found.reason) == fault, (name, value)
 
 
 def test_a_policy_is_called_by_any_name_that_means_it() -> None:
@@ -428,25 +411,6 @@ def test_a_value_that_contains_the_name_of_a_header_hides_no_policy() -> None:
         found = read_definition(block_of(*headers, ("A", "b")), SUBJECT, RULES, ADR51, STORED_AT)
         assert isinstance(found, Definition), target
         assert found.terms.policies.bounds.limit == 3
-
-
-def test_the_cache_of_the_reader_mixes_no_policies() -> None:
-    reader = MessageReader(RULES, (ADR51, PORTABLE))
-    headers = [
-        (ADR51, pattern, more)
-        for pattern in (EVERY, AT, DAILY)
-        for more in ([("X-Limit", "2")], [], [("X-Anchor", "2026-01-01T00:00:00Z")])
-    ]
-    headers += [
-        (PORTABLE, "0 0 12 */10 * fri", [("X-Syntax", one)] if one else []) for one in ("quartz", "", "crontab")
-    ]
-    for _ in range(3):
-        for number, (dialect, pattern, policies) in enumerate(headers, 1):
-            reading = reader.read(
-                StoredMessage(SUBJECT, number, STORED_AT, policy_block(dialect, pattern, policies), None)
-            )
-            assert reading is not None
-            assert (reading.definition or reading.rejection) == read(pattern, *policies, dialect=dialect)
 
 
 def test_the_reference_has_a_row_for_each_policy() -> None:

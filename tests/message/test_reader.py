@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -18,6 +17,7 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.shared_terms import MAX_KINDS, MAX_TERMS, SharedTerms
 from nats_scheduler.message.stored import StoredMessage, size_named
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import At
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
@@ -48,9 +48,14 @@ SUBJECTS = [
 ]
 ZONES = [b"UTC", b"Europe/Berlin", b"Nowhere", b""]
 OWN = [b"7", b"a: b", b"", b"  x ", b"Nats-TTL: 5m", b"nats-scheduler:7:5:orders.s2", b"Nats-Schedule-Target", b"a\rb"]
+OWN += [b"Nats-Schedule-TargetNats-Schedule-Target"]
 OWN += [b"X-Paused", b"\xff", b"a\nNats-Schedule: b", b"nats-schedule"]
 FREE = [b"Nats-Msg-Id", b"Nats-Msg-Size", b"Trace-Id", b"A", b"X-Tenant"]
 """Headers that mean nothing in a schedule."""
+
+
+def limit(dialect: Dialect) -> bytes:
+    return dialect.schedule + b"-X-Limit"
 
 
 class Program(NamedTuple):
@@ -65,6 +70,7 @@ class Program(NamedTuple):
         """Draw the block of one message."""
         dialect = self.dialect
         own = {dialect.schedule: PATTERNS, dialect.target: SUBJECTS, dialect.source: SUBJECTS, dialect.time_zone: ZONES}
+        own[limit(dialect)] = [b"2", b"3", b"none"]
         lines = []
         for name, value in zip(self.names, self.values, strict=True):
             choice = own.get(name) or (OWN if name in FREE else [value])
@@ -77,7 +83,7 @@ def programs(draw: st.DrawFn) -> Program:
     """Draw a program, most often one that publishes valid schedules."""
     dialect = draw(st.sampled_from([ADR51, ADR51, PORTABLE]))
     usual = [dialect.schedule, dialect.target]
-    more = st.sampled_from([dialect.source, dialect.time_zone, *FREE, *FREE, *NAMES])
+    more = st.sampled_from([dialect.source, dialect.time_zone, limit(dialect), *FREE, *FREE, *NAMES])
     names = draw(st.permutations([*usual, *draw(st.lists(more, max_size=4))]))
     values = draw(st.lists(st.sampled_from(VALUES), min_size=len(names), max_size=len(names)))
     return Program(dialect, tuple(names), tuple(values), draw(st.sampled_from([b" ", b" ", b"", b"  "])))
@@ -100,17 +106,6 @@ def read_slowly(one: StoredMessage, rules: StreamRules, dialects: Sequence[Diale
     return read_message(one.block, one.subject, one.stored_at, rules, dialects)
 
 
-LEAP_DAY_OF_2096 = 3_981_744_000_000_000_000
-"""2096-03-05: the next leap day is in 2104, since the year 2100 has none."""
-
-
-def assert_reads_as_ever(messages: Sequence[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]) -> None:
-    """Read the messages in this order, twice, and compare each reading with that of a reader without a cache."""
-    reader = MessageReader(rules, dialects)
-    for one in [*messages, *messages]:
-        assert reader.read(one) == read_message(one.block, one.subject, one.stored_at, rules, dialects), one
-
-
 dialects = st.sampled_from([DIALECTS, (PORTABLE,), (ADR51,), (PORTABLE, ADR51)])
 rules = st.sampled_from(
     [
@@ -120,7 +115,7 @@ rules = st.sampled_from(
 )
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(25))
 @given(fleets(), rules, dialects)
 def test_the_blocks_of_programs_are_read_one_by_one(
     messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
@@ -149,30 +144,15 @@ def target(number: int) -> tuple[bytes, bytes]:
     return b"Nats-Schedule-Target", b"orders.t.%d" % number
 
 
-def zone(number: int) -> tuple[bytes, bytes]:
-    return b"Nats-Schedule-Time-Zone", [b"Europe/Berlin", b"Asia/Tokyo", b"America/Lima"][number % 3]
-
-
-def source(number: int) -> tuple[bytes, bytes]:
-    return b"Nats-Schedule-Source", b"orders.from.%d" % number
-
-
 def identity(number: int) -> tuple[bytes, bytes]:
     return b"Nats-Msg-Id", b"%d" % number
 
 
 Headers = list[tuple[bytes, bytes]]
-LIVES = [(b"Nats-Schedule-TTL", b"5m"), (b"Nats-TTL", b"2160h"), (b"Nats-Rollup", b"sub")]
 FLEETS: dict[str, Callable[[int], Headers]] = {
-    "targets of their own": lambda n: [at(n), target(n)],
-    "fractions": lambda n: [(b"Nats-Schedule", b"@at 2030-01-01T00:00:00.%dZ" % (n + 1)), TARGET],
-    "sizes": lambda n: [at(n), TARGET, (b"Nats-Msg-Size", b"%d" % n)],
     "identities and tenants": lambda n: [identity(n), at(n), target(n), (b"X-Tenant", b"t%d" % (n % 7))],
-    "sources": lambda n: [(b"Nats-Schedule", b"@every 5m"), TARGET, source(n)],
     "cron patterns": lambda n: [cron(n), target(n)],
-    "time zones": lambda n: [cron(n), target(n), zone(n)],
     "portable headers": lambda n: [(b"X-" + name, value) for name, value in (at(n), target(n))],
-    "lifetimes": lambda n: [at(n), target(n), *LIVES],
 }
 
 
@@ -187,19 +167,18 @@ class CountingReader(MessageReader):
 
 
 def test_only_the_first_block_of_a_program_is_read_slowly() -> None:
-    free = StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)
-    allowing = replace(free, restrictions=Restrictions(targets=("orders.t.*", "*.due"), sources=("orders.from.*",)))
-    for (fleet, headers), rules in product(FLEETS.items(), (free, allowing)):
-        reader = CountingReader(rules, DIALECTS)
+    restricted = replace(RULES, restrictions=Restrictions(targets=("orders.t.*", "*.due"), sources=("orders.from.*",)))
+    for fleet, headers in FLEETS.items():
+        reader = CountingReader(restricted, DIALECTS)
         for number in range(70):
             one = message(block_of(*headers(number)))
             reading = meaning(reader.read(one))
             assert reading.definition is not None, fleet
-            assert reading == read_slowly(one, rules), one
+            assert reading == read_slowly(one, restricted), one
         assert reader.uncached <= 2, fleet
 
 
-def test_shapes_are_not_made_for_each_block_of_a_publisher_that_changes_its_headers() -> None:
+def test_a_publisher_that_changes_its_headers_gets_few_shapes() -> None:
     reader, shapes, count = MessageReader(RULES, DIALECTS), 0, 10 * READINGS_PER_SHAPE
     for number in range(count):
         reader.read(message(block_of(at(number), TARGET, (b"H%d" % number, b"1"))))
@@ -208,16 +187,7 @@ def test_shapes_are_not_made_for_each_block_of_a_publisher_that_changes_its_head
     assert SHAPES_AT_ONCE <= shapes <= SHAPES_AT_ONCE + count // READINGS_PER_SHAPE
 
 
-def assert_read_after(first: Headers, other: Headers, dialects: Sequence[Dialect]) -> None:
-    """Read a block, and one that differs only in values that mean nothing in most blocks."""
-    reader = MessageReader(RULES, dialects)
-    template, one = message(block_of(*first)), message(block_of(*other))
-    read = meaning(reader.read(template))
-    assert read.definition is not None
-    assert reader.read(one) == read_slowly(one, RULES, dialects) != read
-
-
-def test_a_message_that_is_not_the_fire_it_claims_to_be_is_read_as_it_was_published() -> None:
+def test_a_message_that_is_no_fire_is_read_as_it_was_published() -> None:
     claim = b"Nats-Scheduler", b"orders.s2"
     one = message(block_of(at(1), TARGET, claim, (b"Nats-Msg-Id", b"nats-scheduler:7:5:orders.s2")))
     reader = MessageReader(RULES, DIALECTS)
@@ -231,48 +201,12 @@ def test_a_message_that_is_not_the_fire_it_claims_to_be_is_read_as_it_was_publis
     assert reader.read_as_published(message(b"")) == Reading()
 
 
-def test_a_value_may_hide_the_header_behind_it() -> None:
-    hiding = b"Nats-Schedule-TargetNats-Schedule-Target"
-    assert_read_after([at(1), (b"A", b"1"), TARGET], [at(1), (b"A", hiding), TARGET], DIALECTS)
-
-
-def test_an_identity_may_make_a_fire_of_what_was_a_schedule() -> None:
-    scheduler = b"X-Nats-Scheduler", b"orders.s2"  # a header of the dialect that is not served
-    fire = b"Nats-Msg-Id", b"nats-scheduler:7:5:orders.s2"
-    assert_read_after([at(1), TARGET, scheduler, identity(1)], [at(1), TARGET, scheduler, fire], (ADR51,))
-
-
-def test_a_known_block_is_rejected_where_it_does_not_fire_within_the_horizon() -> None:
+def test_a_known_block_is_rejected_if_it_does_not_fire_in_five_years() -> None:
     block = block_of((b"Nats-Schedule", b"0 0 0 29 2 *"), TARGET)
-    times = [STORED_AT, LEAP_DAY_OF_2096, STORED_AT]
-    messages = [message(block, stored_at=stored_at) for stored_at in times]
-    assert_reads_as_ever(messages, RULES, DIALECTS)
-    reading = meaning(MessageReader(RULES, DIALECTS).read(messages[1]))
-    assert reading.rejection is not None
-
-
-def test_a_schedule_that_cancels_another_one_does_both_each_time_it_is_read() -> None:
-    block = block_of(
-        (b"Nats-Schedule", b"@every 5m"),
-        TARGET,
-        (b"Nats-Scheduler", b"orders.s2"),
-        (b"Nats-Schedule-Next", b"purge"),
-    )
-    assert_reads_as_ever([message(block)], RULES, DIALECTS)
-    reading = meaning(MessageReader(RULES, DIALECTS).read(message(block)))
-    assert (reading.cancels, reading.definition is None) == ("orders.s2", False)
-
-
-def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
     reader = MessageReader(RULES, DIALECTS)
-    patterns = [b"@at 203%d-01-01T00:00:00Z" % year for year in range(9)] + [b"@every 5m", b"0 0 5 * * *"]
-    identities: list[list[tuple[bytes, bytes]]] = [[], [(b"Nats-Msg-Id", b"1")], [(b"Nats-Msg-Id", b"2")]]
-    blocks = [block_of((b"Nats-Schedule", pattern), TARGET, *own) for pattern in patterns for own in identities]
-    readings = [reader.read(message(block)) for block in blocks]
-    definitions = [reading.definition for reading in readings if reading and reading.definition]
-    assert len(definitions) == len(blocks)
-    assert len({definition.pattern for definition in definitions}) == len(patterns)
-    assert len({id(definition.terms) for definition in definitions}) == 1
+    for stored_at, is_accepted in ((STORED_AT, True), (3_981_744_000 * SECOND, False), (STORED_AT, True)):  # 2096-03-05
+        reading = meaning(reader.read(message(block, stored_at=stored_at)))
+        assert (reading.definition is not None, reading.rejection is None) == (is_accepted, is_accepted)
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -311,7 +245,7 @@ def usual(number: int, more: bytes = b"") -> StoredMessage:
     return message(block % (number % 60, number, more), f"orders.s{number}")
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(25))
 @given(programs(), st.data(), rules)
 def test_what_is_read_of_many_at_once_is_what_each_of_them_says(
     program: Program, data: st.DataObject, given_rules: StreamRules

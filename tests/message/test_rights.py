@@ -1,26 +1,20 @@
 """No message that is published for somebody else has a header by which the server would do more than to store it."""
 
 import re
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
-from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header
-from nats_scheduler.message.headers import MSG_ID
+from nats_scheduler.message.generated import fire_block, identity_header
 from nats_scheduler.message.rights import lent_header, wide_rollup, without_lent
 from tests.harness.blocks import block_of
-from tests.harness.seeds import draws
 from tests.harness.servers import V2_10, V2_15, server_binary
 from tests.message import reference
-from tests.message.blocks import odd_blocks
 from tests.message.test_generated import NEXT, scheduled
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "headers.md"
@@ -56,28 +50,7 @@ READ_BY_CLIENTS = (
 )
 """Headers that servers write, in messages, answers or HTTP, and do not read in what is published."""
 PURGE = b"$JS.API.STREAM.PURGE.OTHER"
-TRACES = [b"Nats-Trace-Dest", b"nats-trace-dest", b"NATS-TRACE-DEST", b"Nats-Trace-Only", b"Nats-Trace-Hop"]
-OTHERS = [b"Nats-Rollup", b"Nats-Request-Info", b"Nats-Stream-Source", b"Nats-Incr", b"Nats-Batch-Id"]
-FORBIDDEN = [*OTHERS, b"Nats-Batch-Sequence", b"Nats-Batch-Commit", b"Nats-Schedule", b"Nats-Schedule-Target"]
-REMOVED_BY_SERVERS = [b"Nats-Request-Info", b"Nats-Required-Api-Level", b"Nats-Stream-Source"]
-PREFIXES_REMOVED_BY_SERVERS = [b"Nats-Expected-", b"Nats-Batch-"]
-VALUES = [b"all", b"true", PURGE, b"1", b"", b"Nats-RollupNats-Rollup", b"Nats-Trace-DestNats-Trace-Dest", b"{}"]
-ENDS = [b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r", b"", b"\0", b"\r\n\r\n", b"xx"]
 
-_lines = st.tuples(
-    st.sampled_from(
-        [b"", b"", b"", b" ", b"Nats-Schedule-Junk\r\n", b"A\r\n", b"A: b\n", b"A: b\r", b"Nats-Schedule-J: x"]
-    ),
-    st.sampled_from([*TRACES, *FORBIDDEN, b"A", b"traceparent", b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Expected-Stream"]),
-    st.sampled_from([b": ", b": ", b":", b"", b" : ", b": Nats-RollupNats-Rollup\r\nNats-Rollup: "]),
-    st.sampled_from(VALUES),
-    st.sampled_from(ENDS),
-).map(b"".join)
-lending_blocks = st.tuples(
-    st.sampled_from([b"NATS/1.0\r\n", b"NATS/1.0\r\n", b"NATS/1.0 100 Idle\r\n", b""]),
-    st.lists(_lines, max_size=6).map(b"".join),
-    st.sampled_from([b"\r\n", b""]),
-).map(b"".join)
 
 KNOWN_ATTACKS = [
     b"Nats-Trace-Dest: " + PURGE,
@@ -91,41 +64,9 @@ KNOWN_ATTACKS = [
 ]
 
 
-def states(block: bytes) -> Iterator[bytes]:
-    """Yield a block as it is, and as servers may have it after they have removed something."""
-    yield block
-    for name in REMOVED_BY_SERVERS:
-        yield reference.remove_if_present(block, name)
-    for prefix in PREFIXES_REMOVED_BY_SERVERS:
-        yield reference.remove_if_prefix_present(block, prefix)
-
-
-def expect_no_right(block: bytes, own: bytes) -> None:
-    """Require that no version finds a header that lends a right; `own` is the identity."""
-    assert not [key for key in reference.traced_keys(block) if key.lower().startswith(b"nats-trace-")], block
-    for state in states(block):
-        for search in reference.SEARCHES:
-            found = [name for name in FORBIDDEN if search(name, state) >= 0 and reference.slice_header(name, state)]
-            assert not found, (found, search, block)
-            assert not [name for name in TRACES if search(name, state) >= 0], block
-        assert reference.slice_header(MSG_ID, state) in (own, None), block
-
-
 def definition_in(dialect: Dialect) -> Definition:
     """Return a schedule that fires once."""
     return scheduled("@at 2020-01-01T00:00:00Z", dialect)
-
-
-@settings(max_examples=draws(40))
-@given(odd_blocks | lending_blocks, st.sampled_from(DIALECTS), st.booleans())
-def test_no_version_finds_in_a_fire_what_would_lend_a_right(base: bytes, dialect: Dialect, is_sample: bool) -> None:
-    found = definition_in(dialect)
-    block = base if is_sample else as_stored_natively(base)
-    fire = fire_block(block, *found, "t.s", None, [identity_header("7:t.s")])
-    if fire is not None:
-        expect_no_right(
-            fire.replace(b"\r\nNats-Schedule-Next: purge", b"").replace(b"\r\nNats-Scheduler: t.s", b""), b"7:t.s"
-        )
 
 
 def test_a_known_attack_is_not_passed_on() -> None:

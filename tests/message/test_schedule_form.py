@@ -49,7 +49,7 @@ def test_the_fields_are_the_same_everywhere() -> None:
         assert {field.header(dialect) for field in FIELDS} == {*dialect.names} - {dialect.scheduler, dialect.next}
 
 
-@settings(max_examples=draws(100))
+@settings(max_examples=draws(40))
 @given(forms, st.sampled_from(DIALECTS))
 def test_what_is_written_is_read_again_or_the_value_that_hides_a_header_is_named(
     form: ScheduleForm, dialect: Dialect

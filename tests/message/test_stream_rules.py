@@ -3,13 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
 from nats_scheduler.schedule.instants import SECOND
-from tests.harness.seeds import draws
 
 Config = dict[str, Any]
 Answer = tuple[int, str] | None
@@ -188,24 +185,3 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
         given = {"duplicate_window": window, "max_age": age}
         changes = {key: value * SECOND for key, value in given.items() if value is not None}
         assert StreamRules.from_config(config(**changes)).duplicate_window == seconds * SECOND, changes
-
-
-_KEYS = [
-    *("name", "subjects", "sealed", "mirror", "sources", "discard", "pedantic", "deny_purge", "allow_rollup_hdrs"),
-    *("allow_msg_counter", "allow_msg_schedules", "allow_msg_ttl", "subject_delete_marker_ttl"),
-]
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
-_configs = st.dictionaries(st.sampled_from(_KEYS), _json)
-
-
-@settings(max_examples=draws(12))
-@given(_configs, _configs)
-def test_no_json_object_is_wrong_enough_to_raise(old: dict[str, Any], new: dict[str, Any]) -> None:
-    check_create(new | {"allow_msg_schedules": True})
-    check_update(old, new | {"allow_msg_schedules": True})
-    implied(new)
-    StreamRules.from_config(new)

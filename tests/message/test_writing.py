@@ -43,7 +43,7 @@ def read_again(definition: Definition) -> object:
     return read_definition(block, SUBJECT, RULES, definition.terms.dialect, STORED_AT)
 
 
-@settings(max_examples=draws(50))
+@settings(max_examples=draws(30))
 @given(st.one_of(odd_blocks, proper_blocks), st.sampled_from(["orders.s1", "s"]))
 def test_every_definition_that_can_be_read_can_be_written(block: bytes, subject: str) -> None:
     reading = read_message(block, subject, STORED_AT, RULES, DIALECTS)
