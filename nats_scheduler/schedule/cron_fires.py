@@ -19,7 +19,7 @@ from nats_scheduler.schedule.zones import UTC, Zone
 
 HORIZON_YEARS = 5
 """As the server does: a schedule has ended if it has no match up to the end of the year that is this much later
-(`test_the_last_day_of_the_fifth_year_is_within_the_horizon_and_the_next_is_not`)."""
+(`test_the_last_day_of_the_fifth_year_is_within_the_horizon`)."""
 
 _BACKWARD_SEARCH_NS = 4 * 365 * SECONDS_PER_DAY * SECOND
 """The time that one step of `latest_fire` searches back; two fires that are this close are within the horizon."""

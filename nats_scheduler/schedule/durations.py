@@ -60,7 +60,7 @@ def _sum(text: str) -> int:
         if term not in known:
             known[term] = _term_value(*term)
         # As the server does: the sum is a 64-bit word, so two terms of 1 << 63 add up to zero
-        # (`test_a_sum_of_two_largest_terms_wraps_to_zero`).
+        # (`test_durations_are_read_and_refused_as_go_does`).
         total = (total + known[term]) & _WORD_MASK
         if total > _LIMIT_NS:
             raise FaultError(_TOO_LONG)
@@ -142,7 +142,7 @@ def parse_ttl(text: str) -> int | Invalid:
     one, otherwise its digits are seconds. An empty text means an absent header, which the caller handles; here it is
     invalid.
 
-    As the server does: the fraction of a second is cut off (`test_a_ttl_drops_the_part_below_a_second`).
+    As the server does: the fraction of a second is cut off (`test_a_ttl_is_a_duration_or_seconds_or_never`).
     """
     if text.lower() == "never":
         return NEVER
@@ -160,7 +160,7 @@ def _plain_seconds(text: str) -> int | Invalid:
     """Parse decimal digits as seconds.
 
     As the server does: digits of any length are accepted, the number wraps at 64 bits, and it is invalid if the result
-    is negative (`test_a_ttl_of_many_digits_wraps_as_on_the_server`).
+    is negative (`test_a_ttl_is_a_duration_or_seconds_or_never`).
     """
     if _all_digits(text) is None:
         return Invalid(text, "expected a duration such as 5m, a number of seconds or 'never'")

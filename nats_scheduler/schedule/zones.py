@@ -109,7 +109,7 @@ def _explicit_segments(table: OffsetTable, rule: PosixRule | None, end: int | No
     """Turn the table into segments; merge neighbours that differ only in their name. The last one ends at `end`.
 
     The rule begins at the table's last change, even if only the name changes there
-    (`test_only_a_segment_of_constant_offset_has_no_end`).
+    (`test_every_zone_has_the_offsets_of_the_standard_library`).
     """
     starts: list[tuple[int | None, int]] = [(None, table.first_offset)]
     for second, offset in table.changes:

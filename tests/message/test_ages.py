@@ -54,7 +54,7 @@ def test_one_that_is_done_by_then_or_stays_is_not(pattern: str, max_age: int, he
     assert noted(pattern, rules(max_age), **headers) == ""
 
 
-def test_the_shorter_life_of_a_message_is_its_own_or_that_of_all_in_the_stream() -> None:
+def test_a_message_lives_as_long_as_the_shorter_limit_allows() -> None:
     for headers, max_age, removal in (
         (b"", HOUR, Removal(START + HOUR, is_by_age=True)),
         (b"Nats-TTL: 2h\r\n", HOUR, Removal(START + HOUR, is_by_age=True)),

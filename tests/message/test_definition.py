@@ -60,6 +60,12 @@ def test_a_definition_holds_what_the_headers_say() -> None:
     assert found.terms.target == "orders.\udcff"
 
 
+def test_a_stream_without_schedules_answers_10188() -> None:
+    for headers in (schedule(), schedule("rubbish"), (("Nats-Schedule-Time-Zone", "Mars"),)):
+        assert rejection(headers, RULES["off"]).code == 10188
+    assert read((("Nats-Schedule-Time-Zone", "UTC"),), RULES["off"]) is None
+
+
 def test_a_pattern_that_does_not_fire_within_the_horizon_is_refused() -> None:
     leap = schedule("0 0 0 29 2 *")
     stored_at = 3_981_744_000_000_000_000  # 2096-03-05: the year 2100 is no leap year.
@@ -126,7 +132,7 @@ def test_a_refusal_says_what_was_expected_and_shows_the_value() -> None:
     assert [(stream, headers, str(rejection(headers, RULES[stream]))) for stream, headers, _ in SENTENCES] == SENTENCES
 
 
-def test_a_schedule_on_a_wildcard_is_refused_with_what_its_purge_would_do() -> None:
+def test_a_schedule_on_a_wildcard_is_refused() -> None:
     refused = read_definition(block_of(*schedule()), "orders.>", RULES["full"], ADR51, STORED_AT)
     assert str(refused) == (
         "subject of 'orders.>' is the subject of the schedule, but not a literal one: its purge would delete all that "

@@ -126,7 +126,7 @@ def test_a_fire_of_the_server_is_due_when_the_one_before_it_says() -> None:
     assert {(one.schedule, one.target) for one in found} == {("S.s", "S.out")}
 
 
-def test_the_oldest_fire_of_a_server_has_no_fire_time_without_its_schedule() -> None:
+def test_the_oldest_fire_of_a_server_needs_its_schedule_for_a_time() -> None:
     assert dues(read(servers(5, 10, 20), servers(6, 20, 30), native=True)) == [(6, 20), (5, None)]
     later = schedule(9, 25)
     assert dues(read(servers(5, 10, 20), servers(6, 20, 30), native=True, stored=later)) == [(6, 20), (5, None)]
@@ -274,7 +274,7 @@ def test_its_time_is_a_fire_time_and_not_later_than_clocks_differ() -> None:
     assert judged(EVERY, claiming("purge", NOON + HOUR), fire_time=other, due=other) == ""
 
 
-def test_what_follows_is_the_end_or_a_later_fire_of_a_repeating_schedule() -> None:
+def test_what_follows_is_the_end_or_a_later_fire() -> None:
     for pattern, following, is_possible in (
         (EVERY, "purge", True),
         (EVERY, format_rfc3339(FIRE + 1), True),

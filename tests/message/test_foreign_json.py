@@ -80,7 +80,7 @@ def test_a_field_has_its_type_or_is_null_or_is_unknown() -> None:
     assert not has_types({"seq": -1}, REMOVAL_TYPES)
 
 
-def test_a_subject_that_json_cannot_hold_is_shown_with_replacement_characters() -> None:
+def test_a_subject_that_json_cannot_hold_is_shown_with_a_replacement() -> None:
     for subject, is_possible, shown in (
         ("s.a", True, "s.a"),
         ("s.größe", True, "s.größe"),

@@ -21,7 +21,7 @@ def test_an_identity_names_sequence_time_and_schedule() -> None:
 
 @settings(max_examples=draws(50))
 @given(st.text(min_size=1), st.integers(0, 2**64 - 1), st.integers(-(10**24), 10**24), st.integers(1, 2**64 - 1))
-def test_an_identity_is_read_back_without_loss_and_is_that_of_no_other_fire(
+def test_an_identity_is_read_back_and_is_that_of_one_fire(
     schedule: str, sequence: int, fire_time: int, taken: int
 ) -> None:
     fire = schedule, sequence, fire_time
@@ -31,7 +31,7 @@ def test_an_identity_is_read_back_without_loss_and_is_that_of_no_other_fire(
     assert (parse_identity(requested), parse_beside(usual)) == (None, None)
 
 
-def test_the_first_number_is_the_sequence_of_the_message_that_has_the_identity_or_that_of_the_schedule() -> None:
+def test_a_number_follows_that_of_the_message_with_the_identity() -> None:
     assert number_after(0, 23, 64) == 64
     assert number_after(0, 23, 7) == 7
     assert number_after(0, 23) == 23

@@ -387,7 +387,7 @@ def test_a_syntax_is_portable_only() -> None:
         assert unread.reason.endswith("X-Syntax is read beside X-Nats-Schedule only, as X-Nats-Schedule-X-Syntax")
 
 
-def test_a_policy_counts_beside_a_schedule_and_after_the_errors_of_the_server() -> None:
+def test_a_policy_counts_after_the_errors_of_the_server() -> None:
     block = block_of(("Nats-Schedule", EVERY), ("Nats-Schedule-X-Limit", "0"))
     found = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
     assert isinstance(found, Rejection)

@@ -33,7 +33,7 @@ def test_a_refusal_has_both_codes_of_the_server() -> None:
         assert answer(odd) is None, odd
 
 
-def test_the_answer_of_another_stream_or_with_headers_is_not_the_servers() -> None:
+def test_the_answer_of_another_stream_is_not_the_servers() -> None:
     stored = b'{"stream":"S", "seq":7}'
     assert [answer_of(stream)(b"", stored) for stream in ("S", "T")] == [True, False]
     for block, body in ((b"NATS/1.0\r\nNats-Stream: S\r\n\r\n", stored), (b"", b"[]"), (b"", b"thanks"), (b"", b"")):

@@ -101,7 +101,7 @@ def test_the_ttl_of_the_schedule_itself_is_judged_first_or_last() -> None:
     assert read(("Nats-TTL", "soon"), ("Nats-Schedule-Target", "orders.due")) is None, "no schedule, no judgement"
 
 
-def test_a_fire_of_ours_is_told_by_its_identity_whichever_dialect_is_served_now() -> None:
+def test_a_fire_of_ours_is_told_by_its_identity_in_each_dialect() -> None:
     fire = Reading(generated=Generated("orders.s2", 7, 5))
     for prefix in ("", "X-"):
         headers = (prefix + "Nats-Scheduler", "orders.s2"), (prefix + "Nats-Schedule-Next", "purge"), IDENTITY
@@ -109,7 +109,7 @@ def test_a_fire_of_ours_is_told_by_its_identity_whichever_dialect_is_served_now(
             assert read_message(block_of(*headers), "orders.due", STORED_AT, RULES, served) == fire
 
 
-def test_an_identity_counts_with_the_schedule_that_it_names_and_before_all_else() -> None:
+def test_an_identity_counts_with_the_schedule_that_it_names() -> None:
     reading = read(*schedule(scheduler="orders.s2", next="purge"), IDENTITY)
     assert reading == Reading(generated=Generated("orders.s2", 7, 5))
     reading = read(("Nats-Scheduler", "orders.s3"), ("Nats-Schedule-Next", "purge"), IDENTITY)
@@ -140,7 +140,7 @@ def test_a_fire_since_another_is_of_that_version_and_as_late() -> None:
     assert not is_fire_since(block_of(IDENTITY), "orders.s2", 7, 5)
 
 
-def test_a_paused_schedule_has_the_definition_and_the_fault_of_an_active_one() -> None:
+def test_a_paused_schedule_has_the_definition_of_an_active_one() -> None:
     wrong = schedule("rubbish")
     for headers in (schedule(), wrong):
         active = meaning(read(*headers))
@@ -238,7 +238,7 @@ def test_a_header_that_is_nearly_one_of_a_schedule_is_found() -> None:
     assert misnamed_headers(block_of(TARGET), [PORTABLE], is_schedule=False) == ()
 
 
-def test_headers_as_they_are_meant_to_be_and_those_of_others_are_not_found() -> None:
+def test_right_headers_and_those_of_others_are_not_misnamed() -> None:
     valid: list[list[tuple[str, str]]] = [
         [PATTERN, TARGET],
         [PATTERN, TARGET, ("Nats-Schedule-X-Missed", "skip")],

@@ -82,7 +82,7 @@ def test_it_reads_the_same_before_it_is_stored_and_while_it_is(code: Code) -> No
     assert words(list(schedule_findings(known))) == words(found)
 
 
-def test_an_early_end_is_said_with_what_ends_it_and_the_fire_that_is_lost() -> None:
+def test_an_early_end_is_said_with_what_ends_it() -> None:
     (by_age,) = before(block_of("@every 2h", {}), AGED, V2_11, FiredBy.SIDECAR)
     assert by_age.what.startswith("max_age of the stream (1h0m0s) removes it before its first fire at ")
     assert by_age.command == "nats stream edit S --max-age 26h, or: published with Nats-TTL: never it stays"
@@ -155,7 +155,7 @@ def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
     assert found.what.count("may be meant") == 2
 
 
-def test_a_schedule_that_never_comes_to_fire_is_found_where_it_is_listed() -> None:
+def test_a_schedule_that_never_comes_to_fire_is_found() -> None:
     held = listed(block_of("@every 1h", {}), RULES, FiredBy.SIDECAR)
     for seen, at, expected in (
         (held, START, ""),
@@ -173,6 +173,6 @@ def test_a_schedule_that_never_comes_to_fire_is_found_where_it_is_listed() -> No
         assert [expected in one.what for one in found] == ([True] if expected else [])
 
 
-def test_what_has_lived_for_longer_than_its_stream_allows_is_no_surprise() -> None:
+def test_an_overdue_fire_on_a_stream_with_max_age_is_no_finding() -> None:
     rules = StreamRules("S", ("s.>",), max_age=DAY)
     assert before(block_of("@at 2020-01-01T00:00:00Z", {}), rules, V2_11, FiredBy.SIDECAR) == []

@@ -51,9 +51,7 @@ def test_the_fields_are_the_same_everywhere() -> None:
 
 @settings(max_examples=draws(40))
 @given(forms, st.sampled_from(DIALECTS))
-def test_what_is_written_is_read_again_or_the_value_that_hides_a_header_is_named(
-    form: ScheduleForm, dialect: Dialect
-) -> None:
+def test_what_is_written_is_read_again_or_what_hides_is_named(form: ScheduleForm, dialect: Dialect) -> None:
     block = form.to_block(dialect)
     if isinstance(block, Rejection):
         assert re.search(HIDES, str(block)), block

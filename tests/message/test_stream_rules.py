@@ -185,3 +185,8 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
         given = {"duplicate_window": window, "max_age": age}
         changes = {key: value * SECOND for key, value in given.items() if value is not None}
         assert StreamRules.from_config(config(**changes)).duplicate_window == seconds * SECOND, changes
+
+
+def test_a_stream_without_subjects_owns_its_own_name() -> None:
+    assert StreamRules.from_config({"name": "T"}).subjects == ("T",)
+    assert StreamRules.from_config({"name": "T", "sources": [{"name": "O"}]}).subjects == ()

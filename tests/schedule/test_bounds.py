@@ -14,7 +14,7 @@ from nats_scheduler.schedule.bounds import MAX_EXCEPTED_POINTS, MAX_LIMIT, Bound
 from nats_scheduler.schedule.cron_fields import MAX_MOVED_DAYS
 from nats_scheduler.schedule.days import DayRows, Days, EveryNth, read_days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, Syntax
+from nats_scheduler.schedule.patterns import Every, Pattern, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.seeds import draws, generator
 from tests.schedule.reading import at, fires_until, read
@@ -117,7 +117,7 @@ offsets = st.sampled_from([0, 0, 1, 3 * SECOND, 25 * MINUTE, 7 * HOUR, DAY - 1])
 
 @settings(max_examples=draws(40))
 @given(st.sampled_from(PATTERNS), some_bounds, offsets, st.lists(instants, min_size=1, max_size=5))
-def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
+def test_a_bounded_pattern_answers_as_the_filtered_list_does(
     pattern: tuple[str, str | None], bounds: Bounds, offset: int, asked: list[int]
 ) -> None:
     base, bounds = read(*pattern), bounds_for(pattern[0], bounds)
@@ -136,11 +136,14 @@ def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
             within = [fire for fire in fires if after < fire <= later]
             if later < until:
                 assert bounded.latest_fire(after, later, STORED_AT) == (within[-1] if within else None)
+                assert bounded.count(after, later, STORED_AT) == len(within)
+                minutes = Counter(fire - fire % MINUTE for fire in within if fire < later)
+                assert list(bounded.by_minute(after, later, STORED_AT)) == sorted(minutes.items())
 
 
 @settings(max_examples=draws(40))
 @given(st.sampled_from(PATTERNS), some_bounds, offsets, instants, instants)
-def test_the_fires_that_are_excepted_are_those_of_the_base_on_excepted_days(
+def test_the_fires_that_are_excepted_are_those_on_excepted_days(
     pattern: tuple[str, str | None], bounds: Bounds, offset: int, one: int, other: int
 ) -> None:
     base = read(*pattern)
@@ -158,13 +161,11 @@ def test_the_fires_that_are_excepted_are_those_of_the_base_on_excepted_days(
 def test_an_at_fires_within_its_bounds_or_never() -> None:
     fire = STORED_AT + HOUR
     for bounds, fires in (
-        (Bounds(), True),
         (Bounds(start=fire), True),
         (Bounds(start=fire + 1), False),
         (Bounds(end=fire + 1), True),
         (Bounds(end=fire), False),
         (Bounds(excepted=DayRows([Days(fire // DAY, fire // DAY)])), False),
-        (Bounds(excepted=DayRows([Days(fire // DAY + 1, fire // DAY + 9)])), True),
     ):
         once = Bounded(read("@at 2026-03-28T13:13:20Z"), bounds)
         expected = fire if fires else None
@@ -189,8 +190,8 @@ def test_the_anchor_is_the_first_point_of_the_grid() -> None:
     assert later.is_fire(anchor + DAY, STORED_AT)
 
 
-def test_the_anchor_is_a_fire_time_of_an_interval_with_a_fraction_of_a_second() -> None:
-    for interval in ("1.5s", "1001ms", "90m0.25s"):
+def test_the_anchor_is_a_fire_time_of_an_interval_with_a_fraction() -> None:
+    for interval in ("1.5s", "90m0.25s"):
         every, anchor = read(f"@every {interval}"), at("2026-03-28T12:00:00Z")
         assert isinstance(every, Every)
         anchored = Bounded(every, Bounds(anchor=anchor))
@@ -200,15 +201,6 @@ def test_the_anchor_is_a_fire_time_of_an_interval_with_a_fraction_of_a_second() 
         assert all(anchored.is_fire(point, anchor - DAY) for point in points)
         assert not anchored.is_fire(anchor - every.interval, anchor - DAY), "the grid begins at the anchor"
         assert anchored.count(anchor - DAY, points[-1], anchor - DAY) == len(points)
-
-
-def test_a_schedule_that_is_stored_again_with_an_anchor_keeps_its_grid() -> None:
-    every = read("@every 7m")
-    before = fires_until(every, STORED_AT, STORED_AT + DAY)
-    anchored = Bounded(every, Bounds(anchor=STORED_AT))
-    assert fires_until(anchored, STORED_AT + 3 * HOUR, STORED_AT + DAY) == [
-        fire for fire in before if fire > STORED_AT + 3 * HOUR
-    ]
 
 
 def test_a_limit_counts_from_the_stored_time_and_from_the_start() -> None:
@@ -239,7 +231,7 @@ def test_days_that_leave_nothing_for_five_years_leave_nothing() -> None:
     assert Bounded(read("@daily"), later).first_fire(STORED_AT) == at("2060-01-01T00:00:00Z"), "counted from the start"
 
 
-def test_each_second_monday_and_each_third_day_keep_their_local_time_all_year() -> None:
+def test_each_second_monday_keeps_its_local_time_all_year() -> None:
     start, end = at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z")
     for text, every, distance, count in (
         ("0 0 9 * * mon", EveryNth(2, True, day("2026-01-08")), 14, 26),  # a Thursday of the same week
@@ -260,14 +252,13 @@ def test_each_second_monday_and_each_third_day_keep_their_local_time_all_year() 
     [
         ("0 9 31 3 ?", "next", "2026-03-31..2026-04-30", ["2026-05-01", "2027-03-31"]),
         ("0 9 31 3 ?", "next", "2026-03-31..2026-05-01", ["2027-03-31", "2028-03-31"]),
-        ("0 9 3 3 ?", "previous", "2027-02-01..2027-03-03", ["2027-01-31", "2028-03-03"]),
         ("0 9 3 3 ?", "previous", "2027-01-31..2027-03-03", ["2028-03-03", "2029-03-03"]),
         ("0 9 31 12 ? 2026", "next", "2026-12-31..2027-01-01", ["2027-01-02"]),
         ("0 9 1,2 1 ? 2027", "previous", "2026-12-31..2027-01-02", ["2026-12-30"]),
         ("0 9 1-5 4 ? 2026", "next", "2026-04-02..2026-04-03", ["2026-04-01", "2026-04-04", "2026-04-05"]),
     ],
 )
-def test_a_fire_of_an_excepted_day_moves_31_days_at_most_into_any_month_or_year(
+def test_a_fire_of_an_excepted_day_moves_31_days_at_most(
     pattern: str, on_excepted: str, excepted: str, fires: list[str]
 ) -> None:
     bounds = Bounds(excepted=DayRows([read_days(excepted)]), on_excepted=OnExcepted(on_excepted))
@@ -285,7 +276,7 @@ def test_a_moved_time_is_left_or_not_by_the_day_from_which_it_moves() -> None:
         assert bounded.leaves(at(instant)) is bounded.is_fire(at(instant), at("2026-12-01T00:00:00Z")) is is_left
 
 
-def test_an_interval_has_ended_if_its_points_lie_on_four_hundred_rows_of_days() -> None:
+def test_an_interval_on_four_hundred_rows_of_days_has_ended() -> None:
     every, first = read("@every 48h"), STORED_AT // DAY + 2
     for rows, fires in ((MAX_EXCEPTED_POINTS - 1, True), (MAX_EXCEPTED_POINTS, False)):
         excepted = DayRows(Days(first + 2 * row, first + 2 * row) for row in range(rows))
@@ -310,35 +301,22 @@ def test_a_day_is_that_of_the_zone_also_where_its_clock_changes() -> None:
     assert gap == (at("2026-03-28T23:00:00+01:00"), at("2026-03-30T00:00:00+02:00"))
 
 
-def test_the_text_and_the_printed_times_are_those_of_the_pattern() -> None:
-    base = read("0 30 9 * * *", "Europe/Berlin")
-    bounded = Bounded(base, Bounds(limit=3))
-    assert (bounded.text, bounded.repeats, bounded.base) == (base.text, True, base)
-    assert bounded.format(STORED_AT) == base.format(STORED_AT) == "2026-03-28T13:13:20+01:00"
-
-
 # -- the number of fires, in a period and in each minute of it, is that of the fires found one by one ---------------
 
 NOW = at("2026-10-25T00:59:42.5Z")
 """18 s before the clocks of Berlin are set back."""
 
 COUNTED = [
-    *(read(f"@every {interval}") for interval in ("1s", "1.4s", "7s", "59.999s", "1m", "90s", "45m", "5h")),
+    *(read(f"@every {interval}") for interval in ("1s", "1.4s", "59.999s", "90s", "5h")),
     read("@at 2026-10-25T01:10:00.25Z"),
-    read("@at 2026-10-25T00:10:00Z"),
     read("* * * * * *"),
-    read("*/7 * * * * *"),
-    read("0 * * * * *"),
     read("30,31,59 */5 * * * *"),
-    read("0 0 * * * *"),
     read("@daily"),
-    read("0 30 2 * * *", "Europe/Berlin"),
     read("* * 2 * * *", "Europe/Berlin"),
     read("*/10 */3 * * * sun", "Europe/Berlin"),
     read("0 0 0 29 2 *"),
     read("15 * * * * *", "Asia/Kathmandu"),
     read("0 12 L * *", None, Syntax.CRONTAB),
-    read("*/20 9-17 15W * *", "Europe/Berlin", Syntax.CRONTAB),
     read("0 0 6 ? * 6#2 2026-2027", None, Syntax.QUARTZ),
     read("0 */30 1-3 L * ? *", "America/St_Johns", Syntax.QUARTZ),
 ]
@@ -378,46 +356,6 @@ def test_the_counts_are_those_of_the_fire_times() -> None:
             check_counts(pattern, stored_at, after, random.choice([1, 2, 40]))
 
 
-def test_the_counts_of_bounded_patterns_are_those_of_what_is_left() -> None:
-    random = generator("bounded counts")
-    today = NOW // DAY
-    for pattern in COUNTED:
-        for _ in range(0 if isinstance(pattern, At) else draws(2)):
-            excepted = [Days(first := today + random.randint(-2, 4), first + random.randint(0, 2)) for _ in range(2)]
-            anchor = NOW // SECOND * SECOND - random.randrange(100) * SECOND
-            bounds = Bounds(
-                start=NOW + random.randrange(HOUR) if random.random() < 0.4 else None,
-                end=NOW + random.randrange(DAY) if random.random() < 0.4 else None,
-                limit=random.randint(1, 30) if random.random() < 0.3 else None,
-                anchor=anchor if isinstance(pattern, Every) and random.random() < 0.5 else None,
-                every=EveryNth(random.randint(2, 3), random.random() < 0.5, today - random.randrange(99)),
-                excepted=DayRows(excepted if random.random() < 0.7 else ()),
-                on_excepted=random.choice([*OnExcepted]),
-            )
-            if random.random() < 0.5 or not isinstance(pattern, Cron):
-                bounds = replace(bounds, every=None)
-            if not isinstance(pattern, Cron):
-                bounds = replace(bounds, on_excepted=OnExcepted.SKIP)
-            bounded = Bounded(pattern, bounds, random.choice([0, 0, 17 * SECOND, DAY - 1]))
-            check_counts(bounded, NOW, NOW + random.randrange(HOUR), random.choice([1, 2, 40]))
-
-
-def test_a_zone_whose_offset_had_seconds() -> None:
-    """Amsterdam was 19 min 32 s ahead of UTC until 1937."""
-    pattern, after = read("5,50 * * * * *", "Europe/Amsterdam"), at("1936-12-01T10:00:00Z")
-    check_counts(pattern, after, after, 120)
-    assert {count for _minute, count in pattern.by_minute(after, after + HOUR, after)} == {2}
-
-
-@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"])
-def test_years_are_counted_exactly(zone: str | None) -> None:
-    for text in ("0 30 2 * * *", "0 0 12 31 * *", "15 10,20 0,23 * 2,10 sun", "0 0 0 29 2 *"):
-        pattern, until = read(text, zone), NOW + 1_500 * DAY
-        fires = [fire for fire in fires_after(pattern, NOW, NOW, 2_000) if fire <= until]
-        for period in (40 * DAY, 400 * DAY, 1_500 * DAY):
-            assert pattern.count(NOW, NOW + period, NOW) == sum(fire <= NOW + period for fire in fires), text
-
-
 def test_an_only_fire_counts_once() -> None:
     pattern, due = read("@at 2026-10-25T01:10:00Z"), at("2026-10-25T01:10:00Z")
     counts = [pattern.count(after, until, NOW) for after, until in ((NOW, due), (due, due + 1), (NOW, due - 1))]
@@ -443,7 +381,7 @@ def test_equal_grids_have_equal_fires() -> None:
     assert cron.grid(NOW) != read("0 */5 * * * *").grid(NOW)
 
 
-def test_counts_and_last_fires_are_right_to_the_second_of_a_clock_change() -> None:
+def test_counts_are_right_to_the_second_of_a_clock_change() -> None:
     """In Berlin, where 02:00 becomes 03:00 at one change and 03:00 becomes 02:00 at the other."""
     each = read("* * * * * *", "Europe/Berlin")
     for change in map(at, ("2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z")):

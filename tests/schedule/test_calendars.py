@@ -1,9 +1,7 @@
 """Calendars: how they are written, and what they leave of the fire times of a pattern."""
 
 from dataclasses import replace
-from sys import getsizeof
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +29,6 @@ from nats_scheduler.schedule.days import (
     without,
 )
 from nats_scheduler.schedule.instants import DAY
-from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.seeds import draws
@@ -99,7 +96,7 @@ some_days = st.lists(
 )
 
 
-@settings(max_examples=draws(100))
+@settings(max_examples=draws(40))
 @given(some_days, some_days, st.integers(-50, 100), st.integers(0, 60))
 def test_rows_of_days_are_those_of_a_set(one: list[Days], other: list[Days], first: int, length: int) -> None:
     days = {day for row in one for day in range(row.first, row.last + 1)}
@@ -118,26 +115,6 @@ def test_rows_of_days_are_those_of_a_set(one: list[Days], other: list[Days], fir
         }
         assert all(row.last >= first and row.first <= first + length for row in found)
         assert all({*range(row.first, row.last + 1)} <= expected for row in found)
-
-
-def test_a_row_of_days_takes_eight_bytes_and_a_year_of_them_no_more_than_a_day() -> None:
-    single = DayRows(Days(day, day) for day in range(0, 3_000, 3))
-    assert getsizeof(single._edges) < 1_000 * 2 * 4 * 1.25
-    assert len(DayRows([Days(0, 2_932_896)])) == 1
-
-
-def test_a_day_that_cannot_be_read_is_shown_cut_short() -> None:
-    with pytest.raises(FaultError) as raised:
-        read_days("9" * 1_000)
-    assert len(str(raised.value)) < 200
-
-
-def test_calendars_are_equal_by_name_and_days_and_have_a_cheap_hash() -> None:
-    assert Calendar("a", DayRows([Days(1, 2)])) == Calendar("a", DayRows([Days(1, 2)]))
-    assert Calendar("a", DayRows([Days(1, 2)])) != Calendar("a", DayRows([Days(1, 3)]))
-    assert Calendar("a") != Calendar("b")
-    assert Calendar("a", CHRISTMAS) != object()
-    assert hash(Calendar("a", DayRows([Days(1, 2)]))) == hash(Calendar("a"))
 
 
 DAILY = read("0 0 9 * * *", "Europe/Berlin")
@@ -167,7 +144,7 @@ def test_a_limit_counts_what_the_calendars_leave() -> None:
     assert fires(every, 9) == ["2026-12-24", "2027-01-02"]
 
 
-def test_a_pattern_with_an_unknown_calendar_answers_with_its_possible_fire_times() -> None:
+def test_with_an_unknown_calendar_fire_times_are_the_possible_ones() -> None:
     both = named(Calendar("a", DayRows()), Calendar("b"), limit=2)
     assert both.unknown_calendar == "b"
     assert fires(both, 4) == ["2026-12-24", "2026-12-25", "2026-12-26", "2026-12-27"]
@@ -177,7 +154,7 @@ def test_a_pattern_with_an_unknown_calendar_answers_with_its_possible_fire_times
     assert known.with_calendars(KnownCalendars({"a": Calendar("a", DayRows())})) == both
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(20))
 @given(
     st.sampled_from(["0 0 9 * * mon", "0 30 2 1,31 * *", "0 0 9 25 12 *"]),
     st.sampled_from(OnExcepted),

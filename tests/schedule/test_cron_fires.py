@@ -17,55 +17,36 @@ from hypothesis import strategies as st
 from nats_scheduler.schedule.clock_policy import BY_THE_CLOCK, ClockPolicy, Fold, Gap
 from nats_scheduler.schedule.instants import DAY, MINUTE, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, Pattern, parse_pattern, with_clock
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.zones import Zone, load_zone
 from tests.harness.seeds import draws
-from tests.schedule.oracle import Drawn, Meaning, Wall, fields, meanings, wall_at
+from tests.schedule.oracle import Drawn, Meaning, fields, meanings, wall_at
 from tests.schedule.reading import at, cron, fires_until, shown_fires
 from tests.schedule.test_zones import standard
 
 # Changes of offset: midnight gaps, half hours, two hours, whole days, odd seconds, negative daylight time.
 ZONES_AND_YEARS = {
     "Africa/Cairo": (2023, 2028),
-    "Africa/Casablanca": (2026, 2028),
     "Africa/Monrovia": (1972, 1973),
-    "America/Caracas": (2007, 2017),
     "America/Havana": (2024, 2027),
     "America/New_York": (2025, 2027),
-    "America/Nuuk": (2023, 2026),
     "America/Santiago": (2024, 2027),
-    "America/Sao_Paulo": (2016, 2019),
     "America/St_Johns": (2005, 2012),
     "Antarctica/Troll": (2025, 2027),
     "Asia/Beirut": (2024, 2026),
     "Asia/Gaza": (2024, 2027),
-    "Asia/Pyongyang": (2015, 2019),
     "Atlantic/Azores": (2025, 2028),
     "Australia/Lord_Howe": (2024, 2028),
     "Europe/Amsterdam": (2026, 2150),
-    "Europe/Dublin": (1968, 1973),
     "Pacific/Apia": (2010, 2013),
-    "Pacific/Chatham": (2025, 2027),
-    "Pacific/Kwajalein": (1969, 1994),
 }
-WINDOW = 75 * 60
-"""The number of seconds that are checked on each side of a change."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of offset, and the wall-clock time of every second around it."""
+    """A change of offset."""
 
     zone: str
     second: int
-
-    def __repr__(self) -> str:
-        return f"{self.zone} {format_rfc3339(self.second * SECOND)}"
-
-    @cache  # noqa: B019 - a few dozen of them, for as long as the tests run
-    def walls(self) -> list[tuple[int, Wall]]:
-        zone = standard(self.zone)
-        return [(second, wall_at(second, zone)) for second in range(self.second - WINDOW, self.second + WINDOW)]
 
 
 @cache
@@ -135,22 +116,7 @@ def check_answers(pattern: Pattern, fires: list[int], begin: int, end: int, aske
             assert pattern.latest_but(number, after, until, begin) == rest
 
 
-@pytest.mark.slow
-@settings(max_examples=draws(150))
-@given(policy=st.sampled_from(POLICIES), data=st.data())
-def test_around_a_change_of_offset_it_fires_as_the_wall_clock_and_its_policy_say(
-    policy: ClockPolicy, data: st.DataObject
-) -> None:
-    walls = (change := data.draw(st.sampled_from(changes()))).walls()
-    meaning: Meaning = data.draw(meanings(near=data.draw(st.sampled_from(walls[:: 10 * 60]))[1]))
-    beside = st.integers(-2 * SECOND, 2 * SECOND).map(lambda beside: change.second * SECOND + beside)
-    begin, end = (walls[0][0] - 1) * SECOND, walls[-1][0] * SECOND
-    asked = data.draw(st.lists(beside | st.integers(begin, end), max_size=3))
-    fires = walk(range(walls[0][0], walls[-1][0] + 1), standard(change.zone), meaning, policy)
-    check_answers(drawn_cron(meaning, change.zone, policy), fires, begin, end, asked)
-
-
-def test_the_seconds_beside_a_change_of_offset_are_found_from_both_sides() -> None:
+def test_the_seconds_beside_a_change_of_offset_are_found() -> None:
     for change in changes():
         for second in (change.second - 1, change.second):
             wall = wall_at(second, standard(change.zone))
@@ -159,40 +125,15 @@ def test_the_seconds_beside_a_change_of_offset_are_found_from_both_sides() -> No
             assert pattern.latest_fire((second - 1) * SECOND, second * SECOND, 0) == second * SECOND, change
 
 
-@settings(max_examples=draws(60))
-@given(
-    meanings(),
-    st.sampled_from([None, *ZONES_AND_YEARS]),
-    st.integers(days_from_civil(1960, 1, 1) * DAY, days_from_civil(2150, 1, 1) * DAY),
-    st.integers(0, 30),
-    st.integers(-SECOND, SECOND),
-)
-def test_the_latest_fire_is_the_last_one_of_the_iteration(
-    meaning: Meaning, zone: str | None, after: int, steps: int, beside: int
-) -> None:
-    pattern = drawn_cron(meaning, zone)
-    chain = [after]
-    for _ in range(steps):
-        fire = pattern.next_fire(chain[-1], after)
-        if fire is None:
-            break
-        chain.append(fire)
-    until = max(chain[-1] + beside, after)
-    expected = fires_until(pattern, chain[-2] if len(chain) > 1 else after, until) or chain[1:-1]
-    assert pattern.latest_fire(after, until, after) == (expected[-1] if expected else None)
-
-
-DAYS_LOOKED_AT = 3
+DAYS_LOOKED_AT = 2
 """Check each minute before and after a change of offset."""
 
 
 @pytest.mark.slow
 @pytest.mark.clause("pattern-cron")
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(20))
 @given(policy=st.sampled_from(POLICIES), data=st.data())
-def test_days_around_a_change_of_offset_it_fires_as_clock_and_policy_say(
-    policy: ClockPolicy, data: st.DataObject
-) -> None:
+def test_around_a_change_of_offset_it_fires_as_clock_and_policy_say(policy: ClockPolicy, data: st.DataObject) -> None:
     """Check more than a day: days that are skipped, doubled or shortened, and the weekdays after them."""
     change = data.draw(st.sampled_from(changes()))
     zone = standard(change.zone)
@@ -228,7 +169,7 @@ def rare_days() -> st.SearchStrategy[Meaning]:
     st.integers(days_from_civil(1990, 1, 1), days_from_civil(2120, 1, 1)),
     st.one_of(meanings(), rare_days()),
 )
-def test_up_to_the_horizon_it_fires_on_the_first_day_that_matches_or_never(name: str, day: int, drawn: Meaning) -> None:
+def test_up_to_the_horizon_it_fires_on_the_first_day_that_matches(name: str, day: int, drawn: Meaning) -> None:
     """Check every day up to the last one of the fifth year, at noon; noon exists on every day but one."""
     zone = standard(name)
     at_noon = tuple(Drawn(text, frozenset({int(text)})) for text in ("0", "0", "12"))
@@ -305,7 +246,7 @@ def test_fires_are_strictly_after_the_second_asked_for() -> None:
     assert pattern.latest_fire(0, SECOND, 0) == SECOND
 
 
-def test_the_latest_fire_is_found_in_the_minute_hour_month_or_year_before() -> None:
+def test_the_latest_fire_is_found_in_the_hour_or_the_year_before() -> None:
     latest = {
         ("0 0 12 31 12 *", "2026-01-15T00:00:00Z"): "2025-12-31T12:00:00Z",
         ("0 0 12 31 12 *", "2025-12-31T12:00:00Z"): "2025-12-31T12:00:00Z",
@@ -321,7 +262,7 @@ def test_the_latest_fire_is_found_in_the_minute_hour_month_or_year_before() -> N
         assert cron(text).latest_fire(at("2020-01-01T00:00:00Z"), at(until), 0) == at(fire), (text, until)
 
 
-def test_the_latest_fire_is_found_before_a_change_of_offset_and_in_an_outage_of_centuries() -> None:
+def test_the_latest_fire_is_found_before_a_change_of_offset() -> None:
     march, until = cron("0 0 12 15 3 *", "Europe/Berlin"), at("2026-04-10T00:00:00Z")
     assert march.latest_fire(at("2025-01-01T00:00:00Z"), until, 0) == at("2026-03-15T11:00:00Z")
     assert march.latest_fire(at("2026-03-15T11:00:00Z"), until, 0) is None
@@ -340,21 +281,12 @@ def test_fires_go_on_beyond_the_years_of_the_standard_library() -> None:
 # -- the horizon ---------------------------------------------------------------------------------------------------
 
 
-def test_the_last_day_of_the_fifth_year_is_within_the_horizon_and_the_next_is_not() -> None:
+def test_the_last_day_of_the_fifth_year_is_within_the_horizon() -> None:
     leap = cron("0 0 0 29 2 *")
     assert leap.next_fire(at("2096-02-28T23:59:59Z"), 0) == at("2096-02-29T00:00:00Z")
     assert leap.next_fire(at("2096-02-29T00:00:00Z"), 0) is None
     assert leap.next_fire(at("2098-12-31T23:59:58Z"), 0) is None
     assert leap.next_fire(at("2098-12-31T23:59:59Z"), 0) == at("2104-02-29T00:00:00Z")
-
-
-def test_the_horizon_is_counted_in_local_years() -> None:
-    leap = cron("0 0 0 29 2 *", "Asia/Tokyo")
-    assert leap.next_fire(at("2098-12-31T14:59:58Z"), 0) is None
-    assert leap.next_fire(at("2098-12-31T14:59:59Z"), 0) == at("2104-02-28T15:00:00Z")
-    summer_time = cron("0 0 0 29 2 *", "Europe/Amsterdam")
-    assert summer_time.next_fire(at("2098-12-31T22:59:58Z"), 0) is None
-    assert summer_time.next_fire(at("2098-12-31T22:59:59Z"), 0) == at("2104-02-28T23:00:00Z")
 
 
 def test_a_schedule_that_met_its_horizon_in_an_outage_has_ended_there() -> None:

@@ -1,13 +1,8 @@
 """The cron grammar is the server's, oddities included."""
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from nats_scheduler.schedule.cron import FIELDS, Field, parse_cron
+from nats_scheduler.schedule.cron import parse_cron
 from nats_scheduler.schedule.cron_fields import STAR, CronFields
 from nats_scheduler.schedule.invalid import Invalid
-from tests.harness.seeds import draws
 
 
 def read(text: str) -> CronFields:
@@ -28,26 +23,19 @@ def values(mask: int) -> list[int]:
 
 
 SECONDS = {
-    "5": [5],
-    "1,3,5": [1, 3, 5],
-    "10-12": [10, 11, 12],
-    "7-7": [7],
     "50/3": [50, 53, 56, 59],
     "10-20/5": [10, 15, 20],
-    "*/20": [0, 20, 40],
     "?/20": [0, 20, 40],
-    "*/1000000": [0],
     "*/9223372036854775807": [0],
     "3,3,3-4": [3, 4],
     # Numbers are what Go converts.
-    **{word: [5] for word in ("+5", "005", "0" * 5_000 + "5", "+05", "5/+60", "5/060")},
+    **{word: [5] for word in ("+5", "0" * 5_000 + "5", "5/+60", "5/060")},
 }
 
 
 def test_lists_ranges_and_steps_are_read() -> None:
     assert {word: values(read(f"{word} * * * * *").seconds) for word in SECONDS} == SECONDS
-    words = ["-5", "1_0", "0x5", "5.0", "\u0665", "\uff15", "\u00b2", "1e1", "++5", "+", "9" * 5_000, "L", "H"]
-    for word in (*words, "*/9223372036854775808"):
+    for word in ("-5", "1_0", "0x5", "\u0665", "\u00b2", "++5", "+", "9" * 5_000, "*/9223372036854775808"):
         assert refused(f"{word} * * * * *").startswith("second "), word
     assert read("1," * 30_000 + "2 * * * * *") == read("1,2 * * * * *")
 
@@ -85,20 +73,13 @@ def test_names_are_folded_as_go_folds_them() -> None:
 
 REASONS = {
     "61 * * * * *": "second 61 is above 59",
-    "* 61 * * * *": "minute 61 is above 59",
-    "* * 24 * * *": "hour 24 is above 23",
     "* * * 0 * *": "day of month 0 is below 1",
-    "* * * 32 * *": "day of month 32 is above 31",
-    "* * * * 13 *": "month 13 is above 12",
-    "* * * * * 7": "day of week 7 is above 6",
     "* * * * * 7/2": "day of week 7 is above 6",
     "30-10 * * * * *": "second range 30-10 runs backwards (ranges do not wrap around)",
     "* * * * * sat-sun": "day of week range 6-0 runs backwards (ranges do not wrap around)",
     "1-2-3 * * * * *": "second '1-2-3' has two hyphens",
     "1/2/3 * * * * *": "second '1/2/3' has two slashes",
     "*/0 * * * * *": "second '*/0' needs a step of 1 or more after the slash",
-    "5/ * * * * *": "second '5/' needs a step of 1 or more after the slash",
-    "/5 * * * * *": "second '/5' is not a number 0–59, a range or *",
     "1- * * * * *": "second '1-' is not a number 0–59, a range or *",
     "* * * * * 5#2": "day of week '5#2' is not a number 0–6, a name sun–sat, a range or *",
     "* * * L * *": "day of month 'L' is not a number 1–31, a range or *",
@@ -129,39 +110,3 @@ def test_a_pattern_that_can_never_match_is_refused_at_once() -> None:
 def test_an_empty_day_field_leaves_the_other_one() -> None:
     assert read("* * * , * 1").days == read("* * * ? * 1").days
     assert read("* * * 15 * ,").days == read("* * * 15 * ?").days
-
-
-def spans(field: Field) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
-    """Draw a range as text, with the values that it means."""
-
-    def mean(low: int, high: int, step: int) -> tuple[str, frozenset[int]]:
-        low, high = min(low, high), max(low, high)
-        text = f"{low}-{high}" if low != high else str(low)
-        if step > 1 and low != high:
-            return f"{text}/{step}", frozenset(range(low, high + 1, step))
-        return text, frozenset(range(low, high + 1))
-
-    number = st.integers(field.low, field.high)
-    return st.builds(mean, number, number, st.integers(1, 9))
-
-
-@pytest.mark.slow
-@settings(max_examples=draws(100))
-@given(number=st.integers(0, 5), data=st.data())
-def test_a_field_matches_the_union_of_its_ranges(number: int, data: st.DataObject) -> None:
-    drawn = data.draw(st.lists(spans(FIELDS[number]), min_size=1, max_size=5))
-    words = ["*"] * 6
-    words[number] = ",".join(text for text, _ in drawn)
-    answer = parse_cron(" ".join(words))
-    assert isinstance(answer, CronFields) or number in (3, 4)
-    if isinstance(answer, CronFields):
-        times = answer.seconds, answer.minutes, answer.hours
-        masks = *times, answer.days_of_month, answer.months, answer.days_of_week
-        assert set(values(masks[number])) == frozenset().union(*(meant for _, meant in drawn))
-
-
-@settings(max_examples=draws(50))
-@given(st.text("*?0123456789,-/+ \tjanfebsunLW#\x1c\u00a0", max_size=40))
-def test_a_text_is_read_or_refused_but_never_raises(text: str) -> None:
-    answer = parse_cron(text)
-    assert isinstance(answer, CronFields) or answer.reason

@@ -6,13 +6,12 @@ The rule: croniter decides. What it reads otherwise is listed here with what it 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import pytest
-from croniter import CroniterBadDateError, CroniterError, croniter
+from croniter import CroniterBadDateError, croniter
 
 from nats_scheduler.schedule.cron_syntax import MAX_FIELD_CHARS, Syntax, has_numbered_weekdays
-from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, days_from_civil
+from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, parse_pattern
 from nats_scheduler.schedule.zones import load_zone
 from tests.harness.seeds import draws, generator
@@ -30,12 +29,6 @@ def test_ranges_wrap_around_and_keep_their_step() -> None:
         assert cron(text, None, CRONTAB).fields.months == 1 << 11 | 1 << 12 | 1 << 1 | 1 << 2, text
     assert cron("0 22-4/3 * * *", None, CRONTAB).fields.hours == 1 << 22 | 1 << 1 | 1 << 4
     assert cron("0 0 * nov-mar/3 *", None, CRONTAB).fields.months == 1 << 11 | 1 << 2
-
-
-def test_a_crontab_fires_at_second_0_and_quartz_at_those_it_names() -> None:
-    start = at("2026-01-01T00:00:00Z")
-    assert cron("* * * * *", None, CRONTAB).next_fire(start, 0) == at("2026-01-01T00:01:00Z")
-    assert cron("*/20 * * * * ?", None, QUARTZ).next_fire(start, 0) == at("2026-01-01T00:00:20Z")
 
 
 def test_aliases_mean_the_same_in_each_syntax() -> None:
@@ -101,12 +94,6 @@ def test_a_search_ends_with_the_year_that_it_is_given() -> None:
     assert fields.first_match(local, 2026) is None
     assert fields.last_match(local, 2026) == days_from_civil(2026, 12, 31) * SECONDS_PER_DAY
     assert fields.last_match(local, 2028) is None
-
-
-def test_local_years_are_those_of_the_zone() -> None:
-    pattern = cron("0 30 0 1 1 ? 2027", "Asia/Tokyo", QUARTZ)
-    assert pattern.first_fire(at("2026-11-20T00:00:00Z")) == at("2026-12-31T15:30:00Z")
-    assert pattern.next_fire(at("2026-12-31T15:30:00Z"), 0) is None
 
 
 # -- what is rejected ----------------------------------------------------------------------------------------------
@@ -216,37 +203,12 @@ def croniter_of(text: str, start: datetime, syntax: Syntax) -> croniter:
     return croniter(text, start, second_at_beginning=syntax is QUARTZ, implement_cron_bug=True)
 
 
-def compare(zone: str | None, count: int) -> None:
-    """Compare the fires of random patterns."""
-    random, compared = generator(f"croniter in {zone}"), 0
-    for _ in range(draws(count)):
-        text, syntax = drawn_text(random)
-        days = random.randint(days_from_civil(2015, 1, 1), days_from_civil(2035, 1, 1))
-        start = days * SECONDS_PER_DAY + random.randrange(SECONDS_PER_DAY)
-        pattern = parse_pattern(text, zone, syntax)
-        wall = datetime.fromtimestamp(start, UTC if zone is None else ZoneInfo(zone))
-        other = croniter_of(text, wall, syntax)
-        if not is_read_alike(text, syntax):
-            continue
-        if isinstance(pattern, InvalidPattern):
-            with pytest.raises(CroniterBadDateError):
-                other.get_next(datetime)
-            continue
-        assert isinstance(pattern, Cron), text
-        compared += compare_fires(pattern, other, start)
-    assert compared > draws(count) // 2
-
-
 def compare_fires(pattern: Cron, other: croniter, start: int, count: int = 4) -> int:
-    """Compare fires up to the horizon, or to a change of the clock, where croniter has rules of its own."""
+    """Compare fires in UTC up to the horizon: where a clock changes, croniter has rules of its own."""
     fire, compared = start * SECOND, 0
-    segment = None if pattern.zone is None else pattern.zone.segment_at(fire)
     for _ in range(count):
-        offset = 0 if pattern.zone is None else pattern.zone.offset_at(fire + SECOND)
-        last_year = datetime.fromtimestamp(fire // SECOND + 1 + offset, UTC).year + 5
+        last_year = datetime.fromtimestamp(fire // SECOND + 1, UTC).year + 5
         found = pattern.next_fire(fire, 0)
-        if segment is not None and segment.end is not None and (found is None or found >= segment.end - DAY):
-            return compared
         try:
             expected: datetime | None = other.get_next(datetime)
         except CroniterBadDateError:
@@ -279,13 +241,22 @@ def test_days_are_those_of_croniter() -> None:
 
 
 def test_random_patterns_fire_when_croniter_says() -> None:
-    compare(None, 150)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/Bogota", "Europe/Berlin"])
-def test_in_a_zone_random_patterns_fire_when_croniter_says(zone: str) -> None:
-    compare(zone, 400)
+    random, compared = generator("croniter"), 0
+    for _ in range(draws(100)):
+        text, syntax = drawn_text(random)
+        days = random.randint(days_from_civil(2015, 1, 1), days_from_civil(2035, 1, 1))
+        start = days * SECONDS_PER_DAY + random.randrange(SECONDS_PER_DAY)
+        pattern = parse_pattern(text, None, syntax)
+        other = croniter_of(text, datetime.fromtimestamp(start, UTC), syntax)
+        if not is_read_alike(text, syntax):
+            continue
+        if isinstance(pattern, InvalidPattern):
+            with pytest.raises(CroniterBadDateError):
+                other.get_next(datetime)
+            continue
+        assert isinstance(pattern, Cron), text
+        compared += compare_fires(pattern, other, start)
+    assert compared > draws(50)
 
 
 def croniter_fires(text: str, count: int = 2) -> list[str]:
@@ -298,12 +269,6 @@ def our_fires(text: str, count: int = 2) -> list[str]:
     return [datetime.fromtimestamp(fire // SECOND, UTC).strftime("%m-%dT%H:%M") for fire in found]
 
 
-def test_croniter_loses_the_step_where_a_range_wraps() -> None:
-    """Its manual says of such ranges that the step is respected; 3 hours after 22:00 is 01:00."""
-    assert our_fires("0 22-4/3 * * *", 3) == ["01-01T01:00", "01-01T04:00", "01-01T22:00"]
-    assert croniter_fires("0 22-4/3 * * *") == ["01-01T02:00", "01-01T22:00"]
-
-
 def test_croniter_reads_a_full_field_by_a_star_in_the_text() -> None:
     """The same days, written in two ways, are two things to it; to crond only a star that comes first is one."""
     assert croniter_fires("0 0 1-31 * fri") == ["01-02T00:00", "01-03T00:00"]
@@ -311,45 +276,6 @@ def test_croniter_reads_a_full_field_by_a_star_in_the_text() -> None:
     assert our_fires("0 0 1-31 * fri") == our_fires("0 0 13,* * fri") == ["01-02T00:00", "01-03T00:00"]
 
 
-def test_what_croniter_reads_and_nobody_means_is_rejected() -> None:
-    evidence = {
-        "30-30 * * * *": ["01-01T00:01", "01-01T00:02"],  # one value: each minute
-        "0 0 * * 1#1,1": ["01-05T00:00", "02-02T00:00"],  # Mondays: the second item is dropped
-        "0 0 * * *,1#1": ["01-05T00:00", "02-02T00:00"],  # every day: the star is dropped
-        "0 0 13 * 5#2": ["01-09T00:00", "02-13T00:00"],  # the 13th of January is dropped
-        "0 0 15W * 5": ["01-15T00:00", "02-16T00:00"],  # Fridays are dropped
-    }
-    assert {text: croniter_fires(text) for text in evidence} == evidence
-    with pytest.raises(CroniterBadDateError):
-        croniter_fires("0 0 6 1 5#2")
-    assert len({tuple(croniter_fires("r r * * *", 1)) for _ in range(20)}) > 1, "it draws lots"
-    for text in (*evidence, "0 0 6 1 5#2", "r r * * *"):
-        assert refused(text, None, CRONTAB)
-
-
 def test_numbers_of_weekdays_are_told_from_names() -> None:
     numbered = {"0 0 9 ? * 2": True, "0 0 9 * * 2-6": True, "0 0 9 ? * MON": False, "0 0 9 * * ?": False, "0 9": False}
     assert {text: has_numbered_weekdays(text) for text in numbered} == numbered
-
-
-MUTATED = "0159*?-/,#LWlwHR xjanmonSUN "
-
-
-@pytest.mark.slow
-def test_random_texts_that_croniter_rejects_are_rejected() -> None:
-    random, accepted = generator("rejected by croniter"), 0
-    for _ in range(draws(2_500)):
-        drawn, syntax = drawn_text(random)
-        text = list(drawn)
-        for _ in range(random.randint(1, 3)):
-            place = random.randrange(len(text))
-            text[place : place + random.randint(0, 1)] = random.choice(MUTATED)
-        changed = "".join(text)
-        if not isinstance(parse_pattern(changed, None, syntax), Cron):
-            continue
-        accepted += 1
-        try:
-            croniter(changed, datetime(2026, 1, 1, tzinfo=UTC), second_at_beginning=syntax is QUARTZ)
-        except CroniterError as error:
-            pytest.fail(f"{changed!r} is accepted, and croniter says {error}")
-    assert accepted > draws(50)

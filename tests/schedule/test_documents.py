@@ -4,7 +4,7 @@ import doctest
 import re
 from pathlib import Path
 
-from nats_scheduler.schedule.patterns import ALIASES, Syntax
+from nats_scheduler.schedule.patterns import Syntax
 from tests.schedule.reading import read, shown_fires
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -48,8 +48,3 @@ def test_the_examples_of_patterns_fire_as_shown() -> None:
     for line in table.splitlines()[2:]:
         (syntax,), *usual = (spans(cell) for cell in line.strip("|").split("|"))
         check_fires(usual, Syntax(syntax))
-
-
-def test_the_aliases_are_listed_with_what_they_stand_for() -> None:
-    listed = {alias: fields for row in rows("Aliases") for fields in spans(row[1]) for alias in spans(row[0])}
-    assert listed == ALIASES

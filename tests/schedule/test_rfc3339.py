@@ -1,14 +1,12 @@
 """Times are parsed and printed as in Go; forms that only Python accepts are rejected. The calendar is Python's."""
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import date
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.instants import (
     DAY,
-    MICROSECOND,
     SECOND,
     ZERO_TIME_NS,
     civil_from_days,
@@ -28,28 +26,16 @@ BASE = 1_767_323_045 * SECOND
 """2026-01-02T03:04:05Z."""
 
 READ = {
-    "2026-01-02T03:04:05Z": BASE,
     "2026-01-02T3:04:05Z": BASE,
-    "2026-01-02T05:04:05+02:00": BASE,
-    "2026-01-02T03:04:05-00:00": BASE,
-    "2026-01-03T03:04:05+24:00": BASE,
     "2026-01-03T04:04:05+24:60": BASE,
-    "2026-01-02T03:04:05.5Z": BASE + SECOND // 2,
     "2026-01-02T03:04:05,5Z": BASE + SECOND // 2,
-    "2026-01-02T03:04:05.1234567899Z": BASE + 123_456_789,
     "2026-01-02T03:04:05." + "0" * 5_000 + "Z": BASE,
     "0000-01-01T00:00:00Z": days_from_civil(0, 1, 1) * DAY,
     "9999-12-31T23:59:59.999999999Z": days_from_civil(10_000, 1, 1) * DAY - 1,
-    "2024-02-29T00:00:00Z": days_from_civil(2024, 2, 29) * DAY,
 }
 REFUSED = [
-    *("", "2026-01-02", "2026-01-02T03:04:05", "2026-01-02t03:04:05Z", "2026-01-02T03:04:05z", "2026-01-02 03:04:05Z"),
-    *("2026-01-02T03:04:05 Z", "2026-01-02T03:04:05Z ", "2026-01-02T03:04:05Z\n", " 2026-01-02T03:04:05Z"),
-    *("2026-01-02T03:04:05+0200", "2026-01-02T03:04:05+02", "2026-01-02T03:04:05+02:00:00"),
-    *("2026-01-02T03:04:05\u221202:00", "2026-01-02T03:04:05.Z", "2026-01-02T03:04Z", "2026-1-02T03:04:05Z"),
-    *("2026-01-2T03:04:05Z", "12026-01-02T03:04:05Z", "-026-01-02T03:04:05Z", "2026-00-02T03:04:05Z"),
-    *("2026-13-02T03:04:05Z", "2026-01-00T03:04:05Z", "2026-04-31T03:04:05Z", "2026-01-02T03:04:05+02:61"),
-    *("1767323045", "\u0662\u0660\u0662\u0666-01-02T03:04:05Z", "2026-01-02T03:04:05.\u0665Z"),
+    *("", "2026-01-02T03:04:05", "2026-01-02t03:04:05Z", "2026-01-02 03:04:05Z", "2026-01-02T03:04:05Z\n"),
+    *("2026-01-02T03:04:05\u221202:00", "2026-01-02T03:04:05.Z", "\u0662\u0660\u0662\u0666-01-02T03:04:05Z"),
     "2026-01-02T03:04:0\u00b2Z",
 ]
 REASONS = {
@@ -88,15 +74,6 @@ def test_times_are_printed_as_go_prints_them() -> None:
     assert {(instant, offset): format_rfc3339(instant, offset) for instant, offset in PRINTED} == PRINTED
 
 
-INSTANTS = st.integers(days_from_civil(0, 1, 3) * DAY, days_from_civil(9999, 12, 30) * DAY)
-
-
-@settings(max_examples=draws(30))
-@given(INSTANTS, st.integers(-24 * 60, 24 * 60))
-def test_a_printed_time_is_read_back_as_the_same_instant(instant: int, offset_minutes: int) -> None:
-    assert parse_rfc3339(format_rfc3339(instant, offset_minutes * 60)) == instant
-
-
 USUAL_TEXTS = st.from_regex(
     r"20[0-9]{2}-0[1-9]-[12][0-8]T1?[0-9]:[0-5]9:59([.,][0-9]{1,11})?(Z|\+00:00|-01:30)", fullmatch=True
 )
@@ -112,45 +89,22 @@ def test_a_text_is_as_printed_where_printing_gives_it_back(text: str) -> None:
     assert is_as_printed(text) == (format_rfc3339(instant) == text)
 
 
-@settings(max_examples=draws(30))
-@given(st.datetimes(), st.integers(-23 * 60, 23 * 60))
-def test_times_are_those_of_the_standard_library(moment: datetime, offset_minutes: int) -> None:
-    aware = moment.replace(tzinfo=timezone(timedelta(minutes=offset_minutes)))
-    since = aware - datetime(1970, 1, 1, tzinfo=UTC)
-    instant = since // timedelta(microseconds=1) * MICROSECOND
-    assert parse_rfc3339(aware.isoformat()) == instant
-
-
-@settings(max_examples=draws(30))
-@given(st.text("0123456789-+:.,TZtz \u0661", max_size=32))
-def test_a_text_is_read_or_refused_but_never_raises(text: str) -> None:
-    answer = parse_rfc3339(text)
-    assert isinstance(answer, int) or answer.text == text
-
-
 # -- the calendar --------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=draws(30))
-@given(st.dates())
-def test_days_and_weekdays_are_those_of_the_standard_library(day: date) -> None:
-    days = day.toordinal() - EPOCH
-    assert days_from_civil(day.year, day.month, day.day) == days
-    assert civil_from_days(days) == (day.year, day.month, day.day)
-    assert weekday_of(days) == day.isoweekday() % 7
-
-
-@settings(max_examples=draws(30))
-@given(st.integers(-(10**9), 10**9))
+@given(st.integers(-(10**6), 2_000_000) | st.integers(-(10**9), 10**9))
 def test_a_date_of_any_size_comes_back_from_its_days(days: int) -> None:
     year, month, day = civil_from_days(days)
     assert days_from_civil(year, month, day) == days
-    assert 1 <= month <= 12
     assert 1 <= day <= days_in_month(year, month)
     assert civil_from_days(days + 146_097) == (year + 400, month, day)
+    if 1 <= year <= 9999:
+        known = date.fromordinal(days + EPOCH)
+        assert (known.year, known.month, known.day, known.isoweekday() % 7) == (year, month, day, weekday_of(days))
 
 
-def test_years_have_the_leap_days_of_the_gregorian_calendar_and_fractions_are_rounded() -> None:
+def test_years_have_the_leap_days_of_the_gregorian_calendar() -> None:
     assert [year for year in (1900, 2000, 2023, 2024, 2100, 2400) if is_leap(year)] == [2000, 2024, 2400]
     assert (days_in_month(2024, 2), days_in_month(2100, 2)) == (29, 28)
     assert days_from_civil(1, 1, 1) * DAY == ZERO_TIME_NS
@@ -161,21 +115,13 @@ def test_years_have_the_leap_days_of_the_gregorian_calendar_and_fractions_are_ro
     assert [floor_to_second(at) // SECOND for at in (999_999_999, SECOND, -1)] == [0, 1, -1]
 
 
-@pytest.mark.parametrize(
-    ("text", "offset"),
-    [
-        ("2026-11-28T09:30:00+09:00", 9 * 3_600),
+def test_the_offset_that_a_time_is_written_with() -> None:
+    for text, offset in (
         ("2026-11-28T09:30:00.5-03:30", -12_600),
         ("2026-11-28T09:30:00Z", 0),
         ("2026-11-28T09:30:00+25:00", None),
         ("2026-02-30T09:30:00+01:00", None),
         ("purge", None),
-        ("", None),
-    ],
-)
-def test_the_offset_that_a_time_is_written_with(text: str, offset: int | None) -> None:
-    assert offset_in(text) == offset
-
-
-def test_an_offset_is_printed_as_in_a_time() -> None:
+    ):
+        assert offset_in(text) == offset, text
     assert [offset_text(one) for one in (0, 9 * 3_600, -12_600)] == ["Z", "+09:00", "-03:30"]

@@ -3,7 +3,6 @@
 import os
 import re
 import struct
-from bisect import bisect_right
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -56,10 +55,10 @@ SECONDS = st.integers(first_second_of(FIRST_YEAR), first_second_of(LAST_YEAR))
 
 
 @pytest.mark.slow
-def test_every_zone_of_the_package_has_the_offsets_of_the_standard_library() -> None:
+def test_every_zone_has_the_offsets_of_the_standard_library() -> None:
     draw, different = generator("zones"), []
     for name in NAMES:
-        for _ in range(draws(20)):
+        for _ in range(draws(8)):
             second = draw.randrange(first_second_of(FIRST_YEAR), first_second_of(LAST_YEAR))
             if loaded(name).offset_at(second * SECOND) != standard_offset(name, second):
                 different.append((name, second))
@@ -68,7 +67,7 @@ def test_every_zone_of_the_package_has_the_offsets_of_the_standard_library() -> 
 
 @settings(max_examples=draws(40))
 @given(st.sampled_from(NAMES), SECONDS)
-def test_a_segment_ends_exactly_where_the_standard_library_changes_its_offset(name: str, second: int) -> None:
+def test_a_segment_ends_where_the_standard_library_has_a_change(name: str, second: int) -> None:
     segment = loaded(name).segment_at(second * SECOND)
     for edge in (segment.start, segment.end):
         if edge is not None and edge > first_second_of(FIRST_YEAR) * SECOND:
@@ -89,29 +88,6 @@ def test_segments_follow_each_other_without_a_hole_at_any_distance(name: str, in
         assert zone.segment_at(segment.end - 1) == segment
     if segment.start is not None:
         assert zone.segment_at(segment.start - 1).end == segment.start
-
-
-@pytest.mark.slow
-def test_only_a_segment_of_constant_offset_has_no_end() -> None:
-    """In St. John's the last change of the table changes only the name; the rule begins there all the same."""
-    endless = {}
-    for name in NAMES:
-        segment = loaded(name).segment_at(first_second_of(FIRST_YEAR) * SECOND)
-        while segment.end is not None and segment.end < first_second_of(2040) * SECOND:
-            segment = loaded(name).segment_at(segment.end)
-        if segment.end is None:
-            endless[name] = segment
-    assert "Asia/Kolkata" in endless
-    days = [first_second_of(2040) + day * SECONDS_PER_DAY for day in range(0, 366, 7)]
-    seen = {name: {standard_offset(name, day) for day in days} for name in endless}
-    assert [name for name, segment in endless.items() if seen[name] != {segment.offset}] == []
-
-
-@settings(max_examples=draws(40))
-@given(st.sampled_from(NAMES), st.integers(first_second_of(2100), first_second_of(9000)))
-def test_a_rule_repeats_every_400_years_for_ever(name: str, second: int) -> None:
-    later = second + 146_097 * SECONDS_PER_DAY * 25
-    assert loaded(name).offset_at(later * SECOND) == loaded(name).offset_at(second * SECOND)
 
 
 def test_names_are_those_that_go_loads() -> None:
@@ -143,9 +119,7 @@ def test_one_zone_is_read_once_however_it_is_spelled() -> None:
         assert isinstance(load_zone(name), InvalidTimeZone), name
 
 
-def test_a_zone_is_found_in_the_package_and_then_through_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_zone_is_found_in_the_package_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Ourhouse").mkdir()
     (tmp_path / "Ourhouse" / "Attic").write_bytes((PACKAGE / "Asia" / "Kathmandu").read_bytes())
     monkeypatch.setenv("ZONEINFO", str(tmp_path))
@@ -184,13 +158,6 @@ def test_bytes_that_are_no_zone_data_are_refused() -> None:
     assert read_tzif(b"TZif9" + sound[5:]) is None
     assert read_tzif(b"XZif" + sound[4:]) is None
     assert all(read_tzif(sound[:length]) is None for length in range(len(sound) - 40))
-
-
-@settings(max_examples=draws(40))
-@given(st.binary(max_size=200), st.sampled_from([b"", b"TZif2", b"TZif\0"]))
-def test_no_bytes_make_the_reader_raise(data: bytes, beginning: bytes) -> None:
-    table = read_tzif(beginning + data)
-    assert table is None or isinstance(table, OffsetTable)
 
 
 def test_data_of_the_first_version_is_read_without_a_rule() -> None:
@@ -245,17 +212,6 @@ def test_without_a_rule_the_last_offset_holds_for_ever() -> None:
     assert zone.segment_at(150 * SECOND) == Segment(0, 200 * SECOND, 3_600)
     zone = Zone("Permanent", OffsetTable(0, (), "XXX3EDT4,0/0,J365/23"))
     assert {zone.offset_at(first_second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
-
-
-@settings(max_examples=draws(40))
-@given(st.lists(st.tuples(st.integers(-(10**10), 10**10), st.integers(-50_000, 50_000)), unique_by=lambda c: c[0]))
-def test_a_table_is_looked_up_as_it_is_written(changes: list[tuple[int, int]]) -> None:
-    changes.sort()
-    zone = Zone("Any", OffsetTable(7, tuple(changes), ""))
-    moments = [second for second, _ in changes]
-    for second in [*moments, *(moment - 1 for moment in moments), 0]:
-        at = bisect_right(moments, second)
-        assert zone.offset_at(second * SECOND) == (changes[at - 1][1] if at else 7)
 
 
 def test_the_zone_data_of_the_host_is_found_where_a_server_finds_it(
