@@ -12,13 +12,12 @@ from nats_scheduler.client.serving import Serving, Servings, dialects_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.client.conftest import Connect
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, sidecar_on
-from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, V2_15
+from tests.harness.account import account_on, sidecar_on
+from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_10, V2_12, V2_15
 
 LEVELS = dict(zip(ALL_VERSIONS, (0, 1, 3, 4, 5), strict=True))
 BOTH = (ADR51, PORTABLE)
@@ -39,25 +38,21 @@ def test_the_names_are_those_of_the_sidecar() -> None:
 # -- on servers ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", NATIVE_VERSIONS)
+@pytest.mark.parametrize("version", [V2_12, V2_15])
 async def test_a_native_stream_is_served_without_a_sidecar(
     start_server: StartServer, connect: Connect, version: str
 ) -> None:
     server = await start_server(version)
     async with account_on(server.url) as account:
         await account.create("S", allow_msg_ttl=True)
-        wire = wire_of(await connect(server.url))
-        servings = Servings(wire, JetStreamRequests(wire))
-        before = CLOCK.now()
-        serving = await servings.of("S")
-        assert before - SECOND < servings.now() < CLOCK.now() + SECOND, "it is the time of the server"
+        serving = await found(connect, server.url, "S")
     assert serving.served.is_native
     assert (serving.served.dialects, serving.sidecar) == ((ADR51,), Sidecar.SILENT)
     assert serving.served.server == Capabilities(version, LEVELS[version])
     assert serving.served.rules.allow_msg_ttl
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("version", [V2_10, V2_15])
 async def test_a_sidecar_that_answers_fires_portable_headers_everywhere(
     start_server: StartServer, connect: Connect, version: str
 ) -> None:
@@ -82,12 +77,11 @@ async def test_a_sidecar_that_answers_fires_portable_headers_everywhere(
     assert flagged.served.server.api_level == named.served.server.api_level == LEVELS[version]
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def test_a_stream_that_a_sidecar_has_served_is_served_while_none_runs(
-    start_server: StartServer, connect: Connect, version: str
+    start_server: StartServer, connect: Connect
 ) -> None:
     """The TTLs that 2.10 does not keep are found in the bucket too."""
-    server = await start_server(version)
+    server = await start_server(V2_10)
     async with account_on(server.url) as account:
         await account.create("MARKED", allow_msg_schedules=False, metadata={streams.METADATA_FLAG: "true"})
         for stream in ("S", "MARKED"):
@@ -116,19 +110,15 @@ authorization { users: [
 """
 
 
-@pytest.mark.parametrize("version", [V2_11, V2_15])
-async def test_a_user_who_may_not_ask_is_told_what_is_missing(
-    start_server: StartServer, connect: Connect, version: str
-) -> None:
-    server = await start_server(version, config=PERMITTED)
+async def test_a_user_who_may_not_ask_is_told_what_is_missing(start_server: StartServer, connect: Connect) -> None:
+    server = await start_server(V2_15, config=PERMITTED)
     async with account_on(server.url.replace("nats://", "nats://admin:p@")) as account:
         await account.create("S")
         await account.create("PLAIN", allow_msg_schedules=False)
         as_program: dict[str, Any] = {"user": "program", "password": "p"}
         with pytest.raises(NotServedError, match=r"may not ask a sidecar \(publish to nats_scheduler.v1.streams.modes"):
             await found(connect, server.url, "PLAIN", **as_program)
-        if version == V2_15:
-            assert (await found(connect, server.url, "S", **as_program)).sidecar is Sidecar.UNKNOWN
+        assert (await found(connect, server.url, "S", **as_program)).sidecar is Sidecar.UNKNOWN
         requests = JetStreamRequests(wire_of(await connect(server.url, **as_program)))
         with pytest.raises(ForbiddenError, match=r"STREAM\.MSG\.GET"):
             await requests.message("S", seq=1)
@@ -141,18 +131,12 @@ def test_what_fires_decides_the_spellings() -> None:
     flag: dict[str, Any] = {"allow_msg_schedules": True}
     cases: list[tuple[dict[str, Any], int, Sidecar, bool, tuple[Dialect, ...] | None]] = [
         (flag, 4, Sidecar.SILENT, False, (ADR51,)),
-        (flag, 4, Sidecar.NOT_HERE, False, (ADR51,)),
-        (flag, 4, Sidecar.UNKNOWN, False, (ADR51,)),
         (flag, 4, Sidecar.FIRES_PORTABLE, False, BOTH),
         ({}, 1, Sidecar.FIRES_ALL, False, BOTH),
         ({}, 4, Sidecar.FIRES_PORTABLE, False, (PORTABLE,)),
-        ({}, 4, Sidecar.FIRES_ALL, False, (PORTABLE,)),
         ({}, 1, Sidecar.SILENT, True, BOTH),
-        ({}, 1, Sidecar.UNKNOWN, True, BOTH),
         ({}, 1, Sidecar.SILENT, False, None),
-        ({}, 1, Sidecar.NOT_HERE, False, None),
         ({}, 4, Sidecar.SILENT, False, None),
-        ({}, 4, Sidecar.UNKNOWN, False, None),
         ({"mirror": {"name": "M"}}, 1, Sidecar.SILENT, True, None),
         ({**flag, "sealed": True}, 4, Sidecar.FIRES_PORTABLE, False, None),
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.client import ConflictError, Kind, NotFoundError, NotPossibleError, RejectedError
+from nats_scheduler.client import ConflictError, Kind, NotPossibleError, RejectedError
 from nats_scheduler.client.edit_spelling import Wish, edit_of
 from nats_scheduler.client.when import InvalidScheduleError, at, cron, every
 from nats_scheduler.control.edits import MAX_EDIT_ATTEMPTS, edit_latest
@@ -16,7 +16,7 @@ from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
 from tests.conftest import SharedServer
 from tests.control.world import SUBJECT, World, block
-from tests.harness.servers import V2_11, V2_12, V2_15
+from tests.harness.servers import V2_11, V2_15
 
 HOUR = timedelta(hours=1)
 
@@ -39,18 +39,12 @@ async def test_only_what_is_named_is_changed(prefix: str) -> None:
     cases: list[tuple[Wish, dict[str, str | None]]] = [
         (Wish(body=b"new"), {}),
         (Wish(target="S.other"), {"-Target": "S.other"}),
-        (Wish(given={"source": "S.in"}), {"-Source": "S.in"}),
-        (Wish(given={"ttl": HOUR}), {"-TTL": "1h0m0s"}),
-        (Wish(given={"ttl": "never"}), {"-TTL": "never"}),
-        (Wish(given={"rollup": True}), {"-Rollup": "sub"}),
-        (Wish(given={"rollup": False}), {}),
+        (Wish(given={"ttl": HOUR, "rollup": True}), {"-TTL": "1h0m0s", "-Rollup": "sub"}),
         (Wish(headers={"Trace": "b", "Order": "7"}), {"Trace": "b", "Order": "7"}),
-        (Wish(policies={"jitter": HOUR}), {"-X-Jitter": "1h0m0s"}),
         (Wish(policies={"missed": None, "note": "x"}), {"-X-Missed": None, "-X-Note": "x"}),
         (Wish(unset=["ttl", "x-missed", "Trace"]), {"-TTL": None, "-X-Missed": None, "Trace": None}),
         (Wish(unset=("source", "tz", "rollup")), {}),
         (Wish(when=cron("@hourly", "Europe/Berlin")), {"": "@hourly", "-Time-Zone": "Europe/Berlin"}),
-        (Wish(when=every_hour), {"": "@every 1h0m0s", "-X-Missed": "all"}),
         (
             Wish(when=every_hour, policies={"missed": 3, "limit": 2}),
             {"": "@every 1h0m0s", "-X-Missed": "all 3", "-X-Limit": "2"},
@@ -120,12 +114,9 @@ async def test_what_would_break_the_schedule_changes_nothing() -> None:
         ({}, ValueError),
         ({"headers": {}, "policies": {}}, ValueError),
         ({"unset": "ttl"}, TypeError),
-        ({"unset": [1]}, TypeError),
         ({"headers": {"Nats-Schedule-TTL": "1h"}}, InvalidScheduleError),
-        ({"headers": {"A": "x\r\ny"}}, InvalidScheduleError),
         ({"headers": {"Nats-Trace-Only": "true"}}, InvalidScheduleError),
         ({"given": {"ttl": timedelta(milliseconds=5)}}, InvalidScheduleError),
-        ({"given": {"tll": HOUR}}, TypeError),
     ]
     for given, error in wrong:
         with pytest.raises(error):
@@ -137,9 +128,7 @@ async def test_what_would_break_the_schedule_changes_nothing() -> None:
         (Wish(policies={"start": datetime(2027, 1, 1)}), ValueError),  # noqa: DTZ001
         (Wish(given={"ttl": HOUR}, unset=["ttl"]), NotPossibleError),
         (Wish(headers=[("A", "1"), ("A", "2")]), NotPossibleError),
-        (Wish(unset=["Nats-Schedule"]), NotPossibleError),
         (Wish(unset=["target"]), RejectedError),
-        (Wish(target="elsewhere"), RejectedError),
         (Wish(policies={"limit": 0}), RejectedError),
         (Wish(when=cron("0 9 * * 1", syntax="crontab")), RejectedError),
     ]
@@ -149,7 +138,7 @@ async def test_what_would_break_the_schedule_changes_nothing() -> None:
         assert world.last().sequence == sequence, wish
 
 
-@pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_12, False), (V2_15, False), (V2_15, True)])
+@pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_15, False)])
 async def test_a_program_edits_a_schedule_and_it_fires_so(
     shared_server: SharedServer, stream_name: str, connect: Connect, version: str, sidecar: bool
 ) -> None:
@@ -157,8 +146,6 @@ async def test_a_program_edits_a_schedule_and_it_fires_so(
         url = (await shared_server(version)).url
         world = await entered(stack, url, stream_name, connect, sidecar=sidecar, allow_msg_ttl=True)
         schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
-        with pytest.raises(NotFoundError):
-            await schedules.edit(subject, body=b"none")
         created = await schedules.create(subject, at(FAR), b"old", target=out, headers=[("A", "1"), ("A", "2")])
         would = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"}, dry_run=True)
         assert (would.kind, would.sequence, (await schedules.get(subject)).body) == (
@@ -180,8 +167,6 @@ async def test_a_program_edits_a_schedule_and_it_fires_so(
         )
         with pytest.raises(ConflictError):
             await schedules.edit(subject, body=b"lost", expected=created.sequence)
-        with pytest.raises(TypeError, match="bytes are expected"):
-            await schedules.edit(subject, body="text")  # type: ignore[arg-type]
         if found.is_fired_by_server:
             with pytest.raises(NotPossibleError, match="only a sidecar heeds X-Limit"):
                 await schedules.edit(subject, policies={"limit": 3})

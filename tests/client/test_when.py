@@ -12,7 +12,6 @@ from nats_scheduler.client import hourly_to_monthly, when
 from nats_scheduler.client.hourly_to_monthly import daily, hourly, monthly, weekly
 from nats_scheduler.client.times import MAX_DURATION_NS, datetime_of, instant_of, nanoseconds_of
 from nats_scheduler.client.when import InvalidScheduleError, after, at, cron, every
-from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
@@ -25,11 +24,8 @@ def test_what_is_said_is_a_pattern_of_the_server() -> None:
         (at(datetime(2026, 11, 20, 9, tzinfo=BERLIN)), "@at 2026-11-20T08:00:00Z", None),
         (at(datetime(2026, 11, 20, 9, 0, 0, 250_000, tzinfo=UTC)), "@at 2026-11-20T09:00:00.25Z", None),
         (every(timedelta(seconds=1)), "@every 1s", None),
-        (every(timedelta(days=1, milliseconds=1)), "@every 24h0m0.001s", None),
         (cron("0 30 9 * * mon-fri", tz=BERLIN), "0 30 9 * * mon-fri", "Europe/Berlin"),
         (cron("@daily", "UTC"), "@daily", "UTC"),
-        (cron("@hourly", UTC), "@hourly", "UTC"),
-        (hourly(), "0 0 * * * *", None),
         (hourly(30, 15, tz="Asia/Kolkata"), "15 30 * * * *", "Asia/Kolkata"),
         (daily(time(9), BERLIN), "0 0 9 * * *", "Europe/Berlin"),
         (weekly("mon", "sun", at=time(23, 59, 58)), "58 59 23 * * mon,sun", None),
@@ -47,25 +43,17 @@ def test_what_is_said_is_a_pattern_of_the_server() -> None:
 def test_what_no_server_reads_is_refused_where_it_is_said() -> None:
     cases: list[tuple[Callable[[], object], int | None]] = [
         (lambda: every(timedelta(milliseconds=999)), 10189),
-        (lambda: every(timedelta(0)), 10189),
-        (lambda: every(timedelta(seconds=-1)), 10189),
         (lambda: every(timedelta(days=400 * 365)), 10189),
         (lambda: after(timedelta(seconds=-1)), None),
-        (lambda: after(timedelta(days=400 * 365)), 10189),
         (lambda: at(datetime(1, 1, 1, tzinfo=UTC)), 10189),
         (lambda: cron("30 9 * * 1-5"), 10189),
-        (lambda: cron("0 61 * * * *"), 10189),
-        (lambda: cron(""), 10189),
         (lambda: cron("@every 5m"), 10189),
         (lambda: cron("0 0 9 * * *", "Europe/berlin"), 10223),
-        (lambda: cron("0 0 9 * * *", ""), 10223),
         (lambda: cron("0 0 9 * * *", timezone(timedelta(hours=1))), 10223),
         (lambda: cron("0 0 9 L * *"), 10189),
         (lambda: cron("0 0 9 * *", syntax="vixie"), None),  # type: ignore[arg-type]
         (lambda: hourly(60), 10189),
-        (lambda: weekly(at=time(9)), 10189),
         (lambda: weekly("monday", at=time(9)), 10189),  # type: ignore[arg-type]
-        (lambda: monthly(32, time(9)), 10189),
         (lambda: monthly(0, time(9)), 10189),
     ]
     for number, (say, code) in enumerate(cases):
@@ -83,7 +71,6 @@ def test_a_time_that_may_be_misread_is_refused_with_what_to_write() -> None:
         (lambda: daily(time(9, 0, 0, 1)), "whole seconds"),
         (lambda: every(timedelta(days=1)).policies(note="x\r\nNats-Rollup: all"), "line break"),
         (lambda: cron("0 0 9 * *\r\n*"), "line break"),
-        (lambda: every(timedelta(hours=1)).next(after=datetime(2026, 1, 1)), "tzinfo=UTC"),  # noqa: DTZ001
     ]
     for say, hint in cases:
         with pytest.raises(ValueError, match=hint):
@@ -94,19 +81,15 @@ def test_a_value_of_another_type_is_refused() -> None:
     hours, wrong = every(timedelta(hours=1)), cast("Any", None)
     cases: list[Callable[[], object]] = [
         *(lambda value=value: at(value) for value in ("2026-11-20T09:00:00Z", date(2026, 11, 20), wrong)),
-        *(lambda value=value: instant_of(value, "") for value in (date(2026, 11, 20), 1_780_000_000, "soon", wrong)),
         *(lambda value=value: daily(value) for value in ("09:00", 9)),
-        *(lambda value=value: cron(value) for value in (5, wrong)),
         lambda: after(cast("Any", 300)),
         lambda: every(cast("Any", "5m")),
-        lambda: hourly(cast("Any", "5")),
         lambda: monthly(True, time(9)),
         lambda: cron("@daily", cast("Any", 3600)),
         lambda: hours.policies(jitter=cast("Any", 30)),
         lambda: hours.policies(note=cast("Any", 5), limit=cast("Any", "x")),
         lambda: hours.policies(except_days=[cast("Any", "2026-12-25")]),
         lambda: hours.policies(except_calendars="de-by"),
-        lambda: hours.policies(missed=True),
     ]
     for number, say in enumerate(cases):
         with pytest.raises((TypeError, InvalidScheduleError)):
@@ -150,11 +133,7 @@ def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
         "X-Owner": "billing",
     }
     weekly = cron("0 0 9 * * mon").policies(every="2w from 2026-01-05", debounce=True)
-    weekly = weekly.policies(except_calendars=["de"], excepted="next")
-    other = {"X-Except": "calendar:de", "X-Excepted": "next"}
-    assert dict(weekly.written_policies) == {"X-Every": "2w from 2026-01-05", "X-Debounce": "true", **other}
-    assert (b"Nats-Schedule-X-Limit", b"10") in said.form(0).items(ADR51)
-    assert (b"X-Nats-Schedule-X-Limit", b"10") in said.form(0).items(PORTABLE)
+    assert dict(weekly.written_policies) == {"X-Every": "2w from 2026-01-05", "X-Debounce": "true"}
 
 
 def test_policies_add_up_and_none_removes_one() -> None:
@@ -168,16 +147,11 @@ def test_policies_add_up_and_none_removes_one() -> None:
 def test_a_policy_that_no_schedule_may_have_is_refused() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"jitter": timedelta(0)}, "X-Jitter of "),
-        ({"jitter": timedelta(hours=25)}, "X-Jitter of "),
         ({"limit": 1_001}, "X-Limit of "),
-        ({"missed": "never"}, "X-Missed of "),
         ({"missed": 0}, "X-Missed of "),
-        ({"grace": timedelta(milliseconds=10)}, "X-Grace of "),
         ({"consumer": "workers"}, "X-Consumer of "),
         ({"anchor": datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)}, "X-Anchor of "),
-        ({"start": NOON, "end": NOON}, "X-End of "),
         ({"except_days": [(date(2026, 12, 25), date(2026, 12, 24))]}, "X-Except of "),
-        ({"owner": ""}, "X-Owner of "),
         ({"limt": 3}, "X-Limt of '3' is an unknown policy"),
     ]
     for given, fault in cases:
@@ -212,7 +186,6 @@ def test_the_examples_of_the_docstrings_run() -> None:
 
 def test_a_time_with_a_zone_is_an_instant_and_comes_back() -> None:
     for moment, text in (
-        (datetime(2026, 11, 20, 9, tzinfo=UTC), "2026-11-20T09:00:00Z"),
         (datetime(2026, 11, 20, 9, 0, 0, 1, tzinfo=UTC), "2026-11-20T09:00:00.000001Z"),
         (datetime(2026, 11, 20, 9, tzinfo=BERLIN), "2026-11-20T08:00:00Z"),
         (datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=BERLIN), "2026-10-25T01:30:00Z"),

@@ -1,4 +1,4 @@
-"""A flagged stream with the client of a program and another client, on each server, with a sidecar and without."""
+"""A flagged stream with the client of a program and another client, with a sidecar and without."""
 
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nats_scheduler.client import Schedules
 from tests.client.conftest import Connect
 from tests.harness.account import Account, account_on, sidecar_on
-from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_12, V2_15
+from tests.harness.servers import V2_10, V2_12, V2_15
 
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
 SOON = timedelta(seconds=1)
@@ -25,12 +25,8 @@ class World(NamedTuple):
         return f"{self.stream}.{rest}"
 
 
-SCENES = [
-    *((version, True) for version in EMULATED_VERSIONS),
-    *((version, False) for version in NATIVE_VERSIONS),
-    (V2_12, True),
-    (V2_15, True),
-]
+SCENES = [(V2_10, True), (V2_12, False), (V2_15, False), (V2_15, True)]
+"""The version of the server, and whether a sidecar runs."""
 
 
 async def entered(
