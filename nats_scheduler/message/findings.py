@@ -169,7 +169,7 @@ class Finding(NamedTuple):
     """The command to type, or the change to make.
 
     A command stands alone or is followed by a comma and what to know of it. Words in capitals are for the reader to
-    choose; where the program asks for more it offers a default. `tests/doctor/test_advice.py` types each of them.
+    choose; where the program asks for more it offers a default. `tests/doctor/test_advice.py` types most of them.
     """
     stream: str | None = None
     subject: str | None = None

@@ -22,7 +22,7 @@ from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.zone_data import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import codes_on, findings_on, of
-from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored
+from tests.doctor.scenes import NEVER, emulated, schedule, stored
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FLAGGED, FlaggedStream
@@ -30,30 +30,6 @@ from tests.harness.permissions import OPTIONAL, Permission, accounts, limited_to
 from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
-
-EXAMINED_HERE = """
-NO_SERVER SERVER_UNREACHABLE SERVER_TOO_OLD VERSIONS_DIFFER JETSTREAM_UNAVAILABLE NO_ANSWER
-PERMISSION_MISSING PERMISSION_OPTIONAL PERMISSION_UNCLEAR NOT_EXAMINED
-CLOCK_OFF CLOCKS_DIFFER ZONE_DATA_OLD ZONES_DISAGREE
-NO_SIDECAR CANNOT_SERVE FIRE_REFUSED TARGET_WITHOUT_STREAM DEFECT_QUEUE_EMPTIED
-SCHEDULE_REPLACED_UNFIRED SCHEDULE_SILENT SCHEDULE_ONLY_DROPPED TARGET_UNCONSUMED TARGET_MAPPED
-BUCKET_DOES_NOT_FIT BUCKET_FULL
-"""
-"""Those that are in no scene; CLOCKS_DIFFER is in `test_clock_checks.py`, DEFECT_QUEUE_EMPTIED in `test_scenes.py`, and
-what sidecars announce in `tests/e2e/test_silence.py` and `tests/runtime/test_consumption.py`; BUCKET_DOES_NOT_FIT and
-BUCKET_FULL are in `tests/e2e/test_account_limits.py`, TARGET_MAPPED in `tests/e2e/test_mappings.py`."""
-
-BEFORE_IT_IS_STORED = """
-SKIPPED_AT_ONCE SCHEDULE_ENDS_WITHIN_JITTER CALENDAR_UNREAD TARGET_TO_ALLOW CONSUMER_TO_NAME MAY_BE_EVICTED
-TIMEOUT_TO_SET
-STREAM_SOURCE_REFUSED
-"""
-"""Those that the doctor never reports: `tests/cli/test_check.py`."""
-
-
-def test_each_finding_has_its_tests() -> None:
-    assert {code.name for code in set(Code) - set(SCENES)} == {*EXAMINED_HERE.split(), *BEFORE_IT_IS_STORED.split()}
-
 
 # -- servers -----------------------------------------------------------------------------------------------------------
 
@@ -122,13 +98,8 @@ async def with_streams(server: EmbeddedServer, number: int, mode: str) -> str:
     return url_of(server.url, f"sidecar-{number}")
 
 
-VERSIONS = {"2.10": V2_10, "2.11": V2_11, "native": V2_15}
-CASES = [
-    ("2.11", True),
-    ("2.11", False),
-    ("native", True),
-    *(pytest.param(*case, marks=pytest.mark.deep) for case in (("native", False), ("2.10", True), ("2.10", False))),
-]
+VERSIONS = {"2.11": V2_11, "native": V2_15}
+CASES = [("2.11", False), pytest.param("native", True, marks=pytest.mark.deep)]
 """Of each the mode, and whether the server lists the user's permissions, or each has to be tried."""
 
 
@@ -164,7 +135,7 @@ def names(what: str, permission: Permission) -> bool:
     return act == permission.act and re.fullmatch(pattern, subject) is not None
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+@pytest.mark.parametrize("version", [V2_11, V2_15])
 async def test_an_examination_changes_nothing(start_server: StartServer, version: str) -> None:
     mode = "native" if version == V2_15 else version.rpartition(".")[0]
     server = await start_server(version, config=accounts([needed(mode)]))
@@ -284,19 +255,6 @@ async def reported(url: str, code: Code) -> Sequence[Finding]:
         return of(await findings_on(url), code)
 
     return await eventually(found, describe=f"{code} is reported")
-
-
-async def test_a_purge_that_is_allowed_by_name_stays_unclear_and_is_not_sent(start_server: StartServer) -> None:
-    purge = "$JS.API.STREAM.PURGE"
-    grant = needed("2.11", f"{purge}.ORDERS", f"{purge}.KV_nats_scheduler", without=f"{purge}.*")
-    server = await start_server(V2_11, config=accounts([[*grant, Permission("subscribe", f"{purge}.*", ())]]))
-    url = await with_streams(server, 0, "2.11")
-    found = await findings_on(url)
-    assert of(found, Code.PERMISSION_MISSING) == []
-    (unclear,) = of(found, Code.PERMISSION_UNCLEAR)
-    assert f"{purge}.ORDERS" in unclear.what
-    async with account_on(url) as account:
-        assert await account.messages("ORDERS", "orders.s")
 
 
 async def test_a_purge_with_an_unreadable_body_is_why_none_is_sent(shared_server: SharedServer) -> None:

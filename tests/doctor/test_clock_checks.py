@@ -41,10 +41,8 @@ def test_the_clocks_of_two_nodes_differ_if_no_delay_explains_it() -> None:
     cases: list[tuple[list[ClockReading], str | None]] = [
         ([reading("a", 0), reading("b", SECOND)], "the clock of node b is 1.0 s ahead of that of node a"),
         ([reading("a", 0), reading("b", SECOND - 1)], None),
-        ([reading("a", -8 * SECOND), reading("b", 0), reading("c", 3 * SECOND)], "node c is 11.0 s ahead of that of"),
         ([reading("a", 90 * SECOND), reading("b", 90 * SECOND)], None),  # this machine's clock is the wrong one
         ([reading("a", 0, 2 * SECOND), reading("b", 2 * SECOND)], None),  # the way of the answer explains it
-        ([reading("a", 60 * SECOND)], None),
         ([reading("", 0), reading("", 60 * SECOND)], None),  # no cluster
     ]
     for readings, what in cases:

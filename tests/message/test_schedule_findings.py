@@ -148,6 +148,13 @@ def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
         assert not before(block_of(even, {}), RULES, V2_11, FiredBy.SIDECAR), even
 
 
+def test_weekdays_of_quartz_that_are_numbered_are_found() -> None:
+    quartz = {"X-Nats-Schedule-X-Syntax": "quartz"}
+    for weekday, codes in (("2", [Code.WEEKDAYS_NUMBERED]), ("MON", [])):
+        found = before(block_of(f"0 0 9 ? * {weekday}", quartz, "X-"), RULES, V2_11, FiredBy.SIDECAR)
+        assert [one.code for one in found] == codes
+
+
 def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
     block = with_headers(EMPTY_BLOCK, [(b"Nats-Schedul", b"@daily"), (b"Nats-Schedule-Timezone", b"UTC")])
     (found,) = findings_about(block, None, RULES, START)

@@ -4,7 +4,6 @@ from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.inputs import (
     Input,
-    MessagesRead,
     PublishConcluded,
     PurgeConcluded,
     Refused,
@@ -13,7 +12,6 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import ManualClock
 from nats_scheduler.testing.memory_contact import ANSWER_DEADLINE_NS, MemoryContact
@@ -29,7 +27,6 @@ class Fated(Perfect):
 
     def __init__(self) -> None:
         self.fate = Fate()
-        self.delays: list[int] = []
 
     def publish(self, fire: Fire) -> Fate:
         return self.fate
@@ -39,9 +36,6 @@ class Fated(Perfect):
 
     def purge(self, request: PurgeSchedule) -> Fate:
         return self.fate
-
-    def follow(self, message: StoredMessage) -> int:
-        return self.delays.pop(0) if self.delays else 0
 
 
 class Bench:
@@ -85,15 +79,6 @@ def test_messages_expire_by_age_and_by_their_own_ttl() -> None:
     assert stream.publish("a.3") == Stored(6)
 
 
-def test_nothing_happens_before_it_is_delivered() -> None:
-    bench = Bench()
-    bench.publish(Fate())
-    assert (bench.facts, len(bench.stream)) == ([], 0)
-    assert bench.contact.next_delivery() == 0
-    assert [type(fact) for fact in bench.after(0)] == [PublishConcluded]
-    assert bench.contact.next_delivery() is None
-
-
 def test_a_lost_answer_or_request_is_unknown_after_the_deadline() -> None:
     for fate, stored in ((Fate(answered=False), 1), (Fate(arrives=False), 0)):
         bench = Bench()
@@ -130,15 +115,3 @@ def test_a_slow_request_arrives_although_the_contact_ended() -> None:
     assert cut.facts == [PublishConcluded(fire, Unknown("cut"))]
     assert cut.after(20) == []
     assert len(cut.stream) == 1
-
-
-def test_a_late_message_is_not_overtaken_by_the_next() -> None:
-    bench = Bench()
-    bench.contact.begin_following(0)
-    bench.contact.deliver()
-    bench.network.delays = [10, 0]
-    bench.stream.publish("a")
-    bench.stream.publish("b")
-    assert bench.after(9) == []
-    delivered = [fact for fact in bench.after(1) if isinstance(fact, MessagesRead)]
-    assert [message.subject for fact in delivered for message in fact.messages] == ["a", "b"]
