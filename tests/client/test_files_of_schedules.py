@@ -102,8 +102,7 @@ async def test_an_export_has_what_was_asked_for_and_is_applied_as_it_is(form: An
         await export_text(world.store, "S", ">", None, "toml")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("is_purged", [True, False])
-async def test_a_schedule_that_has_fired_is_absent_from_the_plan(is_purged: bool) -> None:
+async def test_a_schedule_that_has_fired_is_absent_from_the_plan() -> None:
     world = World()
     fired = {subject: world.put(block(PAST, Nats_Schedule_X_Owner="ops"), b"", subject) for subject in ("S.a", "S.c")}
     waiting = world.put(block(PAST, Nats_Schedule_X_Owner="ops"), b"", "S.d")
@@ -112,8 +111,6 @@ async def test_a_schedule_that_has_fired_is_absent_from_the_plan(is_purged: bool
     served, diff = await planned(world.store, "S", TEXT, "ops", prune=True, takes_over=False)
     assert actions(diff) == {"S.a": Action.ADD, "S.b": Action.ADD, "S.d": Action.REMOVE}
     assert [step.expected for step in diff.steps] == [fired["S.a"], 0, waiting]
-    if is_purged:
-        world.stream.purge("S.a")
     applied = await apply_plan(world.store, served, diff, ME)
     assert [one.kind for one in applied.changes] == [Kind.ADDED, Kind.ADDED, Kind.REMOVED]
     assert world.last("S.a").body == b"body"

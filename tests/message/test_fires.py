@@ -207,22 +207,6 @@ def test_a_watched_fire_names_its_schedule_and_its_kind() -> None:
     assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind.UNKNOWN, at(10), at(10) + LATE, at(10))
 
 
-def test_a_watched_schedule_is_known_until_it_ends_or_is_replaced() -> None:
-    reader = FireReader({"name": "S", "subjects": ["S.>"]})
-    once, ordinary = defining(1, f"@at {format_rfc3339(at(10))}"), StoredMessage("S.s", 7, at(1), b"", None)
-    for first, then, is_known in (
-        (once, ours(5, 10, None), False),
-        (defining(1, "@every 10s"), ours(5, 10, 20), True),
-        (defining(1, "@every 10s"), ordinary, False),
-        (defining(1, "@every 10s"), defining(6, "@every 20s"), True),
-    ):
-        assert (reader.read(first), reader.holds("S.s")) == (None, True)
-        reader.read(then)
-        assert reader.holds("S.s") is is_known, then
-        assert not reader.holds("S.t")
-    assert reader.last_read == 7, "the highest, in any order"
-
-
 def test_a_watched_fire_of_a_server_is_due_when_the_one_before_says() -> None:
     native, every = {"allow_msg_schedules": True}, defining(1, "@every 10s")
     off_target, early = servers(3, 10, 20)._replace(subject="S.other"), servers(3, 10, 20)._replace(stored_at=at(5) - 1)

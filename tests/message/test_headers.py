@@ -51,13 +51,6 @@ def test_a_value_is_found_as_the_server_finds_it() -> None:
     assert {line: header_value(block, b"Name") for line, block in blocks.items()} == VALUES
 
 
-def test_where_no_header_is_none_is_found() -> None:
-    for block in (None, b"", EMPTY_BLOCK, b"xx", b"Name: x"):
-        assert header_value(block, b"Name") is None
-        assert header_items(block) == []
-        assert without_headers(block, [b"Name"], [b"Na"]) == (block or b"")
-
-
 def test_a_doubled_look_alike_hides_the_header_behind_it() -> None:
     hidden = b"NATS/1.0\r\nA: NameName\r\nName: value\r\n\r\n"
     apart = b"NATS/1.0\r\nA: Name..Name\r\nName: value\r\n\r\n"

@@ -405,14 +405,6 @@ def test_policies_of_the_other_spelling_are_not_those_of_a_schedule() -> None:
     assert found.terms.policies is NO_POLICIES
 
 
-def test_a_value_that_contains_the_name_of_a_header_hides_no_policy() -> None:
-    for target in ("orders.Nats-Schedule", "orders.Nats-Schedule-X-Limit"):
-        headers = ("Nats-Schedule", EVERY), ("Nats-Schedule-X-Limit", "3"), ("Nats-Schedule-Target", target)
-        found = read_definition(block_of(*headers, ("A", "b")), SUBJECT, RULES, ADR51, STORED_AT)
-        assert isinstance(found, Definition), target
-        assert found.terms.policies.bounds.limit == 3
-
-
 def test_the_reference_has_a_row_for_each_policy() -> None:
     rows = re.findall(r"^\| `(X-[A-Za-z-]+)` \|", PAGE.read_text("utf-8"), re.M)
     assert sorted(rows) == sorted(POLICY_NAMES)

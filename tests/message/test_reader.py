@@ -1,7 +1,6 @@
-"""A reader with a cache gives the readings of `read_message`, message by message, and most of them without it."""
+"""A reader with a cache gives the readings of `read_message`, message by message."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -136,48 +135,6 @@ def at(number: int) -> tuple[bytes, bytes]:
     return b"Nats-Schedule", b"@at 2030-01-01T00:00:%02dZ" % (number % 60)
 
 
-def cron(number: int) -> tuple[bytes, bytes]:
-    return b"Nats-Schedule", b"0 %d 5 * * *" % (number % 60)
-
-
-def target(number: int) -> tuple[bytes, bytes]:
-    return b"Nats-Schedule-Target", b"orders.t.%d" % number
-
-
-def identity(number: int) -> tuple[bytes, bytes]:
-    return b"Nats-Msg-Id", b"%d" % number
-
-
-Headers = list[tuple[bytes, bytes]]
-FLEETS: dict[str, Callable[[int], Headers]] = {
-    "identities and tenants": lambda n: [identity(n), at(n), target(n), (b"X-Tenant", b"t%d" % (n % 7))],
-    "cron patterns": lambda n: [cron(n), target(n)],
-    "portable headers": lambda n: [(b"X-" + name, value) for name, value in (at(n), target(n))],
-}
-
-
-class CountingReader(MessageReader):
-    """Counts how often it read without a cache."""
-
-    uncached = 0
-
-    def read_uncached(self, message: StoredMessage) -> Reading | None:
-        self.uncached += 1
-        return super().read_uncached(message)
-
-
-def test_only_the_first_block_of_a_program_is_read_slowly() -> None:
-    restricted = replace(RULES, restrictions=Restrictions(targets=("orders.t.*", "*.due"), sources=("orders.from.*",)))
-    for fleet, headers in FLEETS.items():
-        reader = CountingReader(restricted, DIALECTS)
-        for number in range(70):
-            one = message(block_of(*headers(number)))
-            reading = meaning(reader.read(one))
-            assert reading.definition is not None, fleet
-            assert reading == read_slowly(one, restricted), one
-        assert reader.uncached <= 2, fleet
-
-
 def test_a_publisher_that_changes_its_headers_gets_few_shapes() -> None:
     reader, shapes, count = MessageReader(RULES, DIALECTS), 0, 10 * READINGS_PER_SHAPE
     for number in range(count):
@@ -266,18 +223,6 @@ def test_what_is_read_of_many_at_once_is_what_each_of_them_says(
         assert definition.terms.target == found.targets[number]
         assert size_named(one.block) == found.body_sizes[number]
         assert (definition.terms.source, definition.terms.policies) == (None, NO_POLICIES)
-
-
-def test_the_usual_schedules_of_one_program_are_read_at_once() -> None:
-    for own in (Restrictions(), Restrictions(requests=("_INBOX.",), sources=("orders.from",))):
-        for more in (b"", b"Nats-Msg-Size: 7\r\n", b"Trace-Id: 5\r\nNats-Msg-Id: 7\r\n", b"Nats-Schedule-TTL: 5m\r\n"):
-            reader = MessageReader(replace(RULES, allow_msg_ttl=True, restrictions=own), DIALECTS)
-            reader.read(usual(0, more))
-            found = reader.usual_ats(MessageRun.of([usual(number, more) for number in range(1, 100)]))
-            assert found is not None, more
-            assert found.targets == [f"orders.due.{number}" for number in range(1, 100)]
-            assert len(set(found.fire_times)) == 60
-            assert set(found.body_sizes) == ({7} if b"Size" in more else {0})
 
 
 def test_one_that_says_something_else_has_all_read_alone() -> None:
