@@ -99,31 +99,6 @@ async def test_the_next_owner_reads_what_the_last_one_wrote(registry: Registry) 
     assert [found.through_of(calendars) for calendars in named] == [40, -1, 900]
 
 
-async def test_a_stream_that_is_gone_has_no_checkpoint(registry: Registry) -> None:
-    class Gone:
-        async def stream(self, _name: str) -> None:
-            return None
-
-    await written(registry, Checkpoint(5, 10))
-    assert await read_checkpoint(registry, Gone(), "S", Mode.EMULATED, NOW) is None
-
-
-async def test_a_value_that_no_sidecar_wrote_settles_nothing(registry: Registry) -> None:
-    refused, good = refusals_of(registry), {"created": CREATED, "through": 900, "sequence": 10}
-    broken: list[dict[str, Any]] = [
-        *({"owed": owed} for owed in ({"7": 850}, [7, 850], [[7]], [[7, "850"]], [[7, True]], [[7, 850, 1]])),
-        {"calendars": {"work": "soon"}},
-        {"through": "900"},
-        {"sequence": -1},
-        {"unsettled": [7.5]},
-    ]
-    for number, one in enumerate(broken, 1):
-        await registry.put(KEY, good | one)
-        assert (await read(registry), len(refused)) == (NOTHING_SETTLED, number), one
-    await registry.put(KEY, good)
-    assert await read(registry) == Checkpoint(900, 10)
-
-
 async def test_an_owner_that_was_replaced_leaves_what_reaches_further_and_replaces_everything_else(
     registry: Registry,
 ) -> None:
@@ -145,16 +120,6 @@ async def test_an_owner_that_was_replaced_leaves_what_reaches_further_and_replac
         await registry.put(KEY, {"created": CREATED, "through": 900, "sequence": 10} | one)
         assert await before.write(Checkpoint(number, 13))
         assert await read(registry) == Checkpoint(number, 13), one
-
-
-async def test_one_that_is_forged_again_and_again_keeps_a_true_one_away_only_as_long_as_it_is_ahead(
-    registry: Registry,
-) -> None:
-    one = keeper(registry)
-    await registry.put(KEY, {"created": CREATED, "through": 900, "sequence": 10})
-    for through in range(850, 950, 10):
-        assert await one.write(Checkpoint(through, 10))
-        assert (await read(registry)).through == max(through, 900)
 
 
 async def test_what_is_written_while_it_is_read_is_not_taken_for_another_state_of_the_stream(
@@ -317,36 +282,6 @@ async def test_a_new_bucket_gets_what_the_old_one_held() -> None:
     assert len(new.written) == 2
 
 
-async def test_the_revisions_of_a_new_bucket_are_not_those_that_are_known_of_the_old_one(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    """They are the same numbers again; one that took them for known would replace what reaches further."""
-    before, after = Desk(), Desk()
-    async with account_on((await shared_server(V2_11)).url) as account:
-        bucket = Registry(account.connection, account.api, stream_name)
-        await bucket.open()
-        await before.writer.write(bucket)
-        await account.api.call(f"STREAM.DELETE.{bucket.stream}")
-        assert await bucket.open()
-        after.clock.advance(SECOND)
-        after.read(2)
-        await after.writer.write(bucket)
-        before.writer.bucket_replaced()
-        await before.writer.write(bucket)
-        value: Any = await bucket.get(checkpoint_key("ORDERS", Mode.EMULATED))
-        assert value["sequence"] == 2
-
-
-async def test_a_stream_that_another_instance_owns_is_not_written() -> None:
-    owned: list[str] = []
-    desk = Desk(lambda: bool(owned))
-    for count in (0, 1):
-        assert desk.writer.has_news is bool(count)
-        await desk.writer.write(desk.bucket)
-        assert len(desk.bucket.written) == count
-        owned.append("ORDERS")
-
-
 async def test_how_long_a_stream_waits_for_its_turn_depends_on_what_it_keeps() -> None:
     waits: list[tuple[dict[str, Any], float]] = [
         ({}, min(TURN_LIMIT_SECONDS, DEFAULT_DUPLICATE_WINDOW_NS / 4 / SECOND)),
@@ -397,11 +332,3 @@ async def test_of_many_who_write_none_has_two_turns_more_than_another_and_who_ha
     turns = [writer.turns for writer in writers]
     assert max(turns) - min(turns) <= 1, turns
     assert not any(writer.turns for writer in idle)
-
-
-@pytest.mark.usefixtures("soon")
-async def test_who_may_not_wait_has_a_turn_at_each_look() -> None:
-    urgent, others = [Writer(0.0) for _ in range(5)], [Writer() for _ in range(50)]
-    await turns_until(urgent[0], 5, *others, *urgent)
-    assert min(writer.turns for writer in urgent) >= 4
-    assert max(writer.turns for writer in others) <= 1

@@ -13,8 +13,8 @@ from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
 from tests.harness.account import CLOCK
 from tests.harness.advisories import HeardAdvisories
-from tests.harness.flagged import FLAG, Served, at, served_on
-from tests.harness.servers import V2_11, V2_15
+from tests.harness.flagged import FLAG, Served, served_on
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 NO_CONSUMERS = """
@@ -76,23 +76,6 @@ async def test_a_target_that_nobody_consumes_for_a_day_is_announced(start_server
         )
         later = of(await findings_on(server, now=lambda: CLOCK.now() + 2 * DAY), Code.TARGET_UNCONSUMED)
         assert [one.subject for one in later] == [served.subject("out")], "the doctor finds it at once"
-
-
-async def test_a_target_on_which_the_server_itself_stores_fires_is_watched_too(start_server: StartServer) -> None:
-    server = await start_server(V2_15)
-    async with served_on(server.url, config={}) as served:
-        heard, hours = HeardAdvisories(served.account.connection, served.name), Hours(served, server.url)
-        await served.add_consumer("copies", "copy")
-        await served.schedule("sampler", at(CLOCK.now()), target="copy", more={"Source": served.subject("out")})
-        await served.schedule("beat", "@every 1s")
-        await served.schedule("lonely", "@every 1s", target="lone")
-        fires = [*await served.wait_for("out"), *await served.wait_for("lone")]
-        engine = served.sidecar.sidecar.served["S"].engine
-        await eventually(lambda: engine.last_read >= fires[-1].sequence)
-        assert await hours.at(0, 23, 24, 25, 47, 48) == [24, 48], "`out` is sampled, and `copy` has a consumer"
-        advisory = await heard.first("target_unconsumed")
-        assert (advisory["schedule"], advisory["target"]) == (served.subject("lonely"), served.subject("lone"))
-        assert await hours.at(49, 73) == [], "no fire was stored there of late"
 
 
 async def test_what_may_not_be_listed_is_not_known(start_server: StartServer) -> None:

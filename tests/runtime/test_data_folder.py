@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import resource
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,31 +10,15 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime import data_folder
 from nats_scheduler.runtime.data_folder import DATABASE, ClaimedFolder, boot_id, claim, default_folder
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
-from tests.harness.log_lines import KeptLines, handled_by
-from tests.harness.processes import ChildProcess
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="no other system is asked")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
 
 STRANGER = 65534
-CLAIMS = """
-import os, signal, sys
-from pathlib import Path
-from nats_scheduler.runtime.data_folder import claim
-if len(sys.argv) > 2:
-    os.setuid(int(sys.argv[2]))
-found = claim(Path(sys.argv[1]))
-print(found if isinstance(found, str) else "claimed", flush=True)
-signal.pause()
-"""
-"""A process that claims a folder, perhaps as another user, says what it got, and stays."""
-READS_BOOT_ID = "from nats_scheduler.runtime.data_folder import boot_id; print(boot_id(), flush=True)"
 
 
 @pytest.fixture
@@ -84,13 +67,6 @@ def test_a_folder_is_made_for_this_user_alone_and_what_is_in_it_stays(
     assert sorted(one.name for one in folder.iterdir()) == ["lock", DATABASE], "the probe is gone"
 
 
-def test_a_relative_path_is_one_of_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: Callable[[Path], ClaimedFolder]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert claimed(Path("data")).path == tmp_path / "data"
-
-
 def test_a_process_claims_a_folder_once_and_cleaners_of_old_files_leave_it_alone(
     tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
 ) -> None:
@@ -104,21 +80,6 @@ def test_a_process_claims_a_folder_once_and_cleaners_of_old_files_leave_it_alone
         os.close(descriptor)
     first.close()
     claimed(tmp_path)
-
-
-@pytest.mark.server
-async def test_of_two_processes_the_second_gets_the_folder_when_the_first_is_killed(
-    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
-) -> None:
-    folder = tmp_path / "data"
-    command = [sys.executable, "-c", CLAIMS, str(folder)]
-    with ChildProcess(command, tmp_path, name="first") as first:
-        assert await first.wait_for_line("") == "claimed"
-        assert claim(folder) == "another process uses it"
-        with ChildProcess(command, tmp_path, name="second") as second:
-            assert await second.wait_for_line("") == "another process uses it"
-        first.kill()
-        claimed(folder)
 
 
 def test_the_default_is_the_same_folder_for_the_same_settings_and_another_for_others(
@@ -146,17 +107,6 @@ def test_the_default_is_the_same_folder_for_the_same_settings_and_another_for_ot
     ]
     assert len({first, *others}) == 1 + len(others)
     assert rights(claimed(first).path.parent) == 0o700
-
-
-def test_without_a_temporary_directory_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # nothing can be written into any directory
-    try:
-        folder = default_folder(SidecarSettings())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert folder.parent == Path("/tmp", f"nats-scheduler-{os.geteuid()}")  # noqa: S108
 
 
 def test_in_a_shared_directory_no_link_and_nothing_that_others_may_write_is_used(shared: Path, tmp_path: Path) -> None:
@@ -190,28 +140,6 @@ def test_in_a_shared_directory_nothing_of_another_user_is_used(shared: Path) -> 
     assert list(strange.iterdir()) == []
 
 
-@pytest.fixture
-def of_each_user() -> Iterator[Path]:
-    """Give a directory of root in the temporary one, with a directory `own` of another user."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:
-        Path(made).chmod(0o755)
-        own = Path(made, "own")
-        own.mkdir(0o700)
-        os.chown(own, STRANGER, STRANGER)
-        yield Path(made)
-
-
-@as_root
-@pytest.mark.server
-async def test_a_folder_of_root_may_be_above_but_is_not_the_folder(of_each_user: Path, tmp_path: Path) -> None:
-    """As where each user has a temporary directory of its own; the process gives up being root."""
-    refused = f"{of_each_user} is owned by user 0"
-    for name, folder, said in (("own", of_each_user / "own" / "data", "claimed"), ("above", of_each_user, refused)):
-        command = [sys.executable, "-c", CLAIMS, str(folder), str(STRANGER)]
-        with ChildProcess(command, tmp_path, name=name) as process:
-            assert await process.wait_for_line("") == said
-
-
 def test_elsewhere_an_operator_may_name_a_link_or_a_folder_of_a_group(
     tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
 ) -> None:
@@ -222,18 +150,6 @@ def test_elsewhere_an_operator_may_name_a_link_or_a_folder_of_a_group(
     link = tmp_path / "name"
     link.symlink_to("private/name")
     assert claimed(link).database().resolve() == target / DATABASE
-
-
-def test_a_volume_into_which_everyone_may_write_is_used_by_a_folder_in_it(
-    tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]
-) -> None:
-    """As Kubernetes makes an empty directory."""
-    volume = tmp_path / "volume"
-    volume.mkdir()
-    volume.chmod(0o777)
-    assert claim(volume) == f"everyone can write to {volume}: name a folder in it"
-    claimed(volume / "data").close()
-    claimed(volume / "data")
 
 
 def test_a_link_to_a_place_that_others_may_change_is_followed_to_the_fault(shared: Path, tmp_path: Path) -> None:
@@ -280,27 +196,9 @@ def test_no_link_takes_the_place_of_a_file(tmp_path: Path, claimed: Callable[[Pa
     assert not other.exists()
 
 
-@on_linux
-@pytest.mark.server
-async def test_the_start_of_the_machine_is_the_same_in_each_process(tmp_path: Path) -> None:
-    assert len(boot_id()) == 36
-    with ChildProcess([sys.executable, "-c", READS_BOOT_ID], tmp_path) as process:
-        assert await process.wait_for_line("-") == boot_id()
-
-
 def test_a_start_that_the_system_does_not_tell_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, content in ((tmp_path / "none", None), (tmp_path / "odd", b"\xff")):
         if content is not None:
             path.write_bytes(content)
         monkeypatch.setattr(data_folder, "BOOT_ID", path)
         assert boot_id() == ""
-
-
-def test_the_log_says_which_folder_is_used_or_why_none_is(tmp_path: Path) -> None:
-    reporter, kept = Reporter(Metrics()), KeptLines()
-    with handled_by(kept):
-        reporter.data_folder(tmp_path)
-        reporter.data_folder_unusable(tmp_path, "another process uses it")
-    used = {"event": "data_folder", "log_level": "info", "folder": str(tmp_path)}
-    unusable = {"event": "data_folder_unusable", "log_level": "warning", "folder": str(tmp_path)}
-    assert kept.lines == [used, {**unusable, "reason": "another process uses it"}]

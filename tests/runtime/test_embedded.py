@@ -72,16 +72,6 @@ async def test_a_server_that_ignores_sigterm_is_killed_after_the_deadline(start_
     assert server.pid is None
 
 
-async def test_extra_config_is_merged_with_ours(start_server: StartServer) -> None:
-    config = """
-    jetstream { strict: true }
-    accounts { A { jetstream: enabled, users: [{ user: "alice", password: "wonder" }] } }
-    """
-    server = await start_server(V2_15, config=config)
-    assert await store_one(f"nats://alice:wonder@127.0.0.1:{server.port}") == 1
-    assert (server.store_dir / "jetstream").is_dir()
-
-
 async def test_a_server_that_does_not_start_shows_its_log_or_is_ended(tmp_path: Path) -> None:
     wrong = EmbeddedServer(server_binary(V2_11), tmp_path / "wrong", config="no_such_setting: 1")
     slow = EmbeddedServer(server_binary(V2_11), tmp_path / "slow", ready_seconds=0.0)

@@ -15,7 +15,7 @@ import pytest
 
 from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, Input, PublishConcluded, Stored
-from nats_scheduler.engine.views.seen import Question, Seen, Work, done
+from nats_scheduler.engine.views.seen import Question, Seen, Work
 from nats_scheduler.engine.views.survey import survey
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import Counts, Page, Query
@@ -189,23 +189,6 @@ async def test_each_schedule_is_seen_once_as_at_one_moment_while_the_engine_goes
                 assert steps > 3, "the engine does not wait"
         assert engine.failures == []
         life.close()
-
-
-def test_each_schedule_that_is_held_all_the_time_is_seen_once_beside_an_engine_in_memory() -> None:
-    for seed in seeds(1):
-        engine = Engine(generator(f"in memory {seed}"), None)
-        for limit in (1_000, None):
-            (part,) = engine.engine.view().page(engine.now, limit=limit).parts
-            before, gone = set(engine.places()), set[Place]()
-
-            def happen(engine: Engine = engine, gone: set[Place] = gone) -> None:
-                held = engine.places()
-                engine.happen()
-                gone |= set(held).difference(engine.places())
-
-            found = Counter((one.subject, one.sequence, one.kind) for _place, one in done(part.here(), happen))
-            assert set(found.values()) == {1}
-            assert before - gone <= found.keys(), f"seed {seed}"
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.order import Order, order_of
-from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, NO_OWNER, Owners, Reason, Record
+from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, NO_OWNER, Owners, Record
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.value_formats import UnknownFormatError
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
@@ -21,7 +21,7 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.instance_judgement import ALL_REFUSED_LIMIT_NS, Judgement
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.this_instance import (
     INSTANCE,
     MAX_NAME_CHARS,
@@ -30,9 +30,7 @@ from nats_scheduler.runtime.this_instance import (
     Instances,
     ServicesByKey,
     record_of,
-    value_of,
 )
-from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.testing.manual_clock import ManualClock
 from tests.harness.waiting import eventually, one_turn
@@ -46,18 +44,6 @@ LAST = 7
 def info_of(name: str) -> dict[str, Any]:
     config = {"name": name, "subjects": [f"{name}.>"]}
     return {"config": config, "created": "2020-01-01T00:00:00Z", "state": {"last_seq": LAST}}
-
-
-def test_a_record_is_read_as_it_was_written() -> None:
-    for reason in Reason:
-        record = Record("a", 1_800_000_000 * SECOND, "b", reason, 7)
-        assert record_of(value_of(record), 7) == record
-    assert value_of(Record("a", 0, "", Reason.LEFT)) == {
-        "owner": "a",
-        "since": "1970-01-01T00:00:00Z",
-        "before": "",
-        "reason": "left",
-    }
 
 
 def test_what_no_instance_can_have_written_names_no_owner() -> None:
@@ -144,49 +130,6 @@ async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost(stre
     assert not served.live()
 
 
-async def test_a_stream_with_a_new_engine_is_not_live_and_is_checked_and_one_that_is_not_served_is_not_live(
-    streams: Streams,
-) -> None:
-    served = ServicesByKey(streams.services)
-    await streams.step("ORDERS", CaughtUp())
-    assert list(served.live()) == [ORDERS]
-    served.take_changed()
-    await streams.begin("ORDERS")
-    assert not served.live()
-    assert served.take_changed() == [ORDERS]
-    await streams.step("ORDERS", CaughtUp())
-    assert list(served.live()) == [ORDERS]
-    streams.services.clear()
-    assert not served.live()
-
-
-async def test_after_a_reconnect_all_streams_and_their_changes_are_found(streams: Streams) -> None:
-    ServicesByKey(streams.services).take_changed()
-    await streams.step("ORDERS", CaughtUp())
-    served = ServicesByKey(streams.services)
-    assert list(served.live()) == [ORDERS]
-    served.take_changed()
-    await streams.step("ORDERS", ContactLost("contact was lost"))
-    assert served.take_changed() == [ORDERS]
-
-
-async def test_a_stream_in_trouble_is_found_after_each_of_its_steps_and_after_one_that_fails(
-    streams: Streams,
-) -> None:
-    served, ownership = ServicesByKey(streams.services), streams.services["ORDERS"].engine.ownership
-    served.take_changed()
-    ownership.denied = Denied(0, "may not publish")
-    for _ in range(2):
-        await streams.step("ORDERS")
-        assert served.take_changed() == [ORDERS]
-    ownership.denied = None
-    await streams.step("ORDERS")
-    served.take_changed()
-    await streams.step("ORDERS", "no input")
-    assert isinstance(await streams.ended("ORDERS"), EngineFailedError)
-    assert served.take_changed() == [ORDERS]
-
-
 @dataclass
 class Judged:
     """The part of a stream's service that a judgement reads; it is its engine and its ownership too."""
@@ -231,15 +174,6 @@ class Bench:
         for work in works:
             await work()
         return len(works)
-
-
-async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
-    bench, stream = Bench(), Judged()
-    assert await bench.check(stream) == 0
-    assert not bench.ability.unable
-    stream.denied = Denied(bench.clock.now(), "no permission")
-    await bench.check(stream)
-    assert bench.ability.unable == {ORDERS: "no permission"}
 
 
 async def test_a_stream_that_is_not_fired_is_checked_until_it_is() -> None:

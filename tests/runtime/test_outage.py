@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.observe.activity import MINUTES_KEPT, SAMPLE_LEAD_NS, Activity
 from nats_scheduler.observe.fire_counts import FireMetrics
 from nats_scheduler.runtime import sidecar as module
-from nats_scheduler.runtime.sidecar import MAX_REASONS_NOTED, REPORT_INTERVAL_NS, Outage
+from nats_scheduler.runtime.sidecar import REPORT_INTERVAL_NS, Outage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START, ManualClock
 from tests.harness.waiting import eventually
@@ -61,14 +61,6 @@ def test_a_connection_at_the_first_attempt_says_nothing_of_an_outage_and_the_nex
     assert outage.over() == {"seconds": 1.0, "attempts": 1}
 
 
-def test_of_any_number_of_reasons_only_some_are_remembered() -> None:
-    outage = Outage(ManualClock().monotonic)
-    reasons = [f"reason {number}" for number in range(MAX_REASONS_NOTED + 1)]
-    assert [reason for reason in reasons if outage.failed("connect_failed", reason) is None] == []
-    assert outage.failed("connect_failed", reasons[-1]) is None
-    assert outage.failed("connect_failed", reasons[0]) is not None
-
-
 class Sampled:
     """A process whose minutes are sampled by a clock that moves only when it is set."""
 
@@ -105,12 +97,3 @@ async def test_each_minute_is_sampled_just_before_it_begins(sampled: Sampled) ->
     sampled.fires.of("S").stored += 2
     sampled.clock.advance(MINUTE)
     await sampled.fires_are({0: 6, 1: 2})
-
-
-async def test_a_clock_that_is_set_is_followed(sampled: Sampled) -> None:
-    sampled.fires.of("S").stored += 1
-    sampled.clock.set(NOON + 10 * MINUTE + SECOND)
-    await sampled.fires_are({0: 6})
-    sampled.fires.of("S").stored += 1
-    sampled.clock.set(NOON - 30 * MINUTE)
-    await sampled.fires_are({-30: 1})

@@ -103,15 +103,6 @@ def test_what_arrives_does_not_end_a_rest_nor_does_a_timer() -> None:
     assert order == ["soon", "rung", "received"]
 
 
-@on_linux
-def test_a_rest_that_was_ended_delays_nothing() -> None:
-    def begin(loop: RestingLoop) -> None:
-        rest(loop, LONG_SECONDS)
-        loop.rest_until(0)
-
-    assert run_punctually(received_after(begin)) < LONG_SECONDS
-
-
 async def rung_after(seconds: float, *, rests: bool) -> float:
     """Return how late (s) a timer is rung."""
     loop = asyncio.get_running_loop()
@@ -122,11 +113,6 @@ async def rung_after(seconds: float, *, rests: bool) -> float:
         assert isinstance(loop, RestingLoop)
         rest(loop, LONG_SECONDS)
     return await asyncio.wait_for(rung, LONG_SECONDS) - due
-
-
-@on_linux
-def test_a_timer_is_rung_in_a_rest() -> None:
-    assert run_punctually(rung_after(0.01, rests=True)) >= 0
 
 
 @pytest.fixture

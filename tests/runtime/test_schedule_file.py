@@ -1,28 +1,19 @@
 """The file of schedules: a process continues from what another one left, or says why not, and can be without it."""
 
-import gc
-import json
-import os
 import sqlite3
-import subprocess
-from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.holding.table import DamagedTableError, checksum
+from nats_scheduler.engine.holding.table import checksum
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.file_views import OF_FILE
 from nats_scheduler.runtime.schedule_file import (
     COMMITS_NAME,
     FILE_NAME,
     LOCK_WAIT_SECONDS,
-    MAX_LEFT,
     MAX_UNCOMMITTED,
-    ROWS_PER_UNIT,
     ScheduleFile,
 )
 from nats_scheduler.schedule import zones
@@ -91,19 +82,6 @@ async def test_a_process_continues_from_what_was_closed_and_from_what_was_killed
     assert number_of_rows(killed) == NUMBER
 
 
-async def test_two_streams_are_in_one_file_and_each_has_its_own_schedules(tmp_path: Path) -> None:
-    ones, others = far_ones(NUMBER), [far(number, f"s.{number - 5}") for number in range(6, 60)]
-    life = Life(tmp_path)
-    life.stream("ONE").read(ones)
-    life.stream("OTHER").read(others)
-    life.close()
-    life = Life(tmp_path)
-    one, other = life.stream("ONE"), life.stream("OTHER")
-    assert (one.begin(), other.begin()) == (True, True)
-    assert (one.known, other.known) == (known_of(ones), known_of(others))
-    life.close()
-
-
 async def test_a_commit_before_a_stream_continues_changes_nothing_of_it(tmp_path: Path) -> None:
     """Another stream may be served long before."""
     messages = far_ones(NUMBER)
@@ -120,28 +98,6 @@ async def test_a_commit_before_a_stream_continues_changes_nothing_of_it(tmp_path
         assert stream.is_consistent
         assert stream.known == known_of(messages)
         life.close()
-
-
-async def test_what_a_step_commits_of_many_new_schedules_is_counted_with_them(tmp_path: Path) -> None:
-    """A schedule that was replaced by one of another kind, whose row is older, counts as its row."""
-    messages = far_ones(NUMBER)
-    life = Life(tmp_path / "first")
-    stream = life.stream().read(messages)
-    await written(life, stream)
-    messages += [far(NUMBER + 1, "s.1"), far(NUMBER + 2, "s.1"), *far_ones(3 * MAX_UNCOMMITTED, NUMBER + 3)]
-    stream.read(messages)
-    killed = left_by(life, tmp_path / "killed")
-    life.close()
-    assert number_of_rows(killed) > NUMBER + MAX_UNCOMMITTED
-    life = Life(killed)
-    stream = life.stream()
-    assert stream.begin()
-    assert stream.engine.last_read == NUMBER, "the document is older than the rows"
-    assert stream.is_consistent
-    stream.read(messages)
-    assert stream.is_consistent
-    assert stream.known == known_of(messages)
-    life.close()
 
 
 async def test_a_subject_that_is_no_utf_8_is_continued_with(tmp_path: Path) -> None:
@@ -204,15 +160,9 @@ async def test_a_file_without_its_last_changes_is_not_used(tmp_path: Path) -> No
     assert not life.stream().begin()
     life.close()
     filled(tmp_path / "closed", far_ones(NUMBER))
-    for content in (b"", b"%20d\n" % 1_000, b"none", None):
-        noted = tmp_path / "closed" / COMMITS_NAME
-        noted.unlink() if content is None else noted.write_bytes(content)
-        life = Life(tmp_path / "closed")
-        assert life.removed == MISSING
-        life.stream().read(far_ones(NUMBER))
-        life.close()
+    (tmp_path / "closed" / COMMITS_NAME).write_bytes(b"%20d\n" % 1_000)
     life = Life(tmp_path / "closed")
-    assert (life.removed, life.stream().begin()) == ("", True)
+    assert life.removed == MISSING
     life.close()
 
 
@@ -233,15 +183,7 @@ async def test_a_file_that_was_never_complete_is_not_used(tmp_path: Path) -> Non
     life.close()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "PRAGMA user_version = 2",
-        "CREATE TABLE more (one)",
-        "DROP INDEX schedules_by_wake",
-        "ALTER TABLE streams RENAME COLUMN ends TO begins",
-    ],
-)
+@pytest.mark.parametrize("change", ["PRAGMA user_version = 2", "ALTER TABLE streams RENAME COLUMN ends TO begins"])
 def test_a_file_of_another_format_is_not_used(tmp_path: Path, change: str) -> None:
     filled(tmp_path, far_ones(NUMBER))
     changed(tmp_path, change)
@@ -250,12 +192,9 @@ def test_a_file_of_another_format_is_not_used(tmp_path: Path, change: str) -> No
     life.close()
 
 
-@pytest.mark.parametrize(
-    "change", ["DELETE FROM file", "UPDATE file SET commits = 'many'", "UPDATE schedules SET stream = 'first'"]
-)
-def test_a_file_that_says_something_else_than_was_written_is_damaged(tmp_path: Path, change: str) -> None:
+def test_a_file_that_says_something_else_than_was_written_is_damaged(tmp_path: Path) -> None:
     filled(tmp_path, far_ones(NUMBER))
-    changed(tmp_path, change)
+    changed(tmp_path, "UPDATE file SET commits = 'many'")
     life = Life(tmp_path)
     assert life.removed.startswith("it is damaged: ")
     assert not life.stream().begin()
@@ -300,11 +239,10 @@ def written_anew(folder: Path, document: str) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("document", ["{}", "no JSON", "[]", '{"through": "all"}', "null"])
-def test_a_stream_whose_document_cannot_be_read_is_read_anew_and_another_is_not(tmp_path: Path, document: str) -> None:
+def test_a_stream_whose_document_cannot_be_read_is_read_anew_alone(tmp_path: Path) -> None:
     messages = far_ones(NUMBER)
     filled(tmp_path, messages, "ONE", "OTHER")
-    written_anew(tmp_path, document)
+    written_anew(tmp_path, '{"through": "all"}')
     life = Life(tmp_path)
     one, other = life.stream("ONE"), life.stream("OTHER")
     assert (life.removed, one.rows.ignored) == ("", "what belongs to its rows cannot be read")
@@ -313,36 +251,12 @@ def test_a_stream_whose_document_cannot_be_read_is_read_anew_and_another_is_not(
     life.close()
 
 
-def test_a_stream_of_another_basis_is_read_anew_and_its_rows_are_removed_in_small_portions(tmp_path: Path) -> None:
+async def test_a_stream_of_another_basis_is_read_anew_and_its_old_rows_go(tmp_path: Path) -> None:
     messages = far_ones(NUMBER)
     filled(tmp_path, messages, "ONE", "OTHER")
     life = Life(tmp_path)
     one, other = life.stream("ONE", "another basis"), life.stream("OTHER")
     assert (one.rows.ignored, one.begin(), other.begin()) == (OF_ANOTHER_BASIS, False, True)
-    one.read(messages)
-    assert one.known == other.known == known_of(messages)
-    connection = life.file.connection
-    (first,) = connection.execute("SELECT min(stream) FROM schedules").fetchone()
-
-    def left() -> int:
-        (number,) = connection.execute("SELECT count(*) FROM schedules WHERE stream = ?", (first,)).fetchone()
-        return int(number)
-
-    counts = [left()]
-    while counts[-1]:
-        life.file._remove_some()
-        counts.append(left())
-    assert counts[0] == NUMBER
-    assert max(before - after for before, after in pairwise(counts)) == ROWS_PER_UNIT
-    life.close()
-    assert number_of_rows(tmp_path) == 2 * NUMBER
-
-
-async def test_what_a_process_did_not_remove_the_next_one_does(tmp_path: Path) -> None:
-    messages = far_ones(NUMBER)
-    filled(tmp_path, messages, "ONE", "OTHER")
-    life = Life(tmp_path)
-    life.stream("ONE", "another basis")
     life.close()
     assert number_of_rows(tmp_path) == 2 * NUMBER
     life = Life(tmp_path)
@@ -416,20 +330,12 @@ def full(life: Life) -> None:
     life.file.connection.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def refused(life: Life) -> None:
-    """Let the file be one that cannot be written any more."""
-    life.file.connection.execute("PRAGMA query_only = ON")
-
-
-@pytest.mark.parametrize("happens", [full, refused])
-async def test_a_file_that_cannot_be_written_is_given_up_once_and_all_streams_are_read_anew(
-    tmp_path: Path, happens: Callable[[Life], None]
-) -> None:
+async def test_a_full_file_is_given_up_and_all_streams_are_read_anew(tmp_path: Path) -> None:
     messages = far_ones(NUMBER)
     life = Life(tmp_path)
     one, other = life.stream("ONE").read(messages), life.stream("OTHER").read(messages)
     await written(life, one)
-    happens(life)
+    full(life)
     messages += far_ones(2 * MAX_UNCOMMITTED, NUMBER + 1)
     with pytest.raises(sqlite3.OperationalError) as raised:
         one.read(messages)
@@ -446,14 +352,13 @@ async def test_a_file_that_cannot_be_written_is_given_up_once_and_all_streams_ar
     assert len(life.lost) == 1
 
 
-@pytest.mark.parametrize("happens", [full, refused])
-async def test_what_the_writing_finds_out_is_raised_to_nobody(tmp_path: Path, happens: Callable[[Life], None]) -> None:
+async def test_what_the_writing_finds_out_is_raised_to_nobody(tmp_path: Path) -> None:
     """The next start continues from what was committed."""
     messages = far_ones(NUMBER)
     life = Life(tmp_path / "first")
     stream = life.stream().read(messages)
     await written(life, stream)
-    happens(life)
+    full(life)
     near = [schedule("@every 1s", NUMBER + n, f"near.{n}", stored_at=START + HOUR) for n in range(1, 60)]
     async with writing(life.file) as task:
         stream.read([*messages, *near])
@@ -464,92 +369,6 @@ async def test_what_the_writing_finds_out_is_raised_to_nobody(tmp_path: Path, ha
     stream = life.stream()
     assert (life.removed, stream.begin()) == ("", True)
     assert stream.read([*messages, *near]).known == known_of([*messages, *near])
-    life.close()
-
-
-async def test_a_close_that_fails_is_raised_to_nobody(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    await written(life, life.stream().read(far_ones(NUMBER)))
-    refused(life)
-    life.stream("OTHER").read([])
-    life.close()
-    assert len(life.lost) == 1
-    life.close()
-    assert len(life.lost) == 1
-
-
-def test_a_new_file_that_cannot_be_filled_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    stream = life.stream()
-    full(life)
-    with pytest.raises(OF_FILE) as raised:
-        stream.read(far_ones(2_000))
-    assert stream.rows.lost(raised.value)
-    assert [one.name for one in tmp_path.iterdir()] == [COMMITS_NAME]
-
-
-def test_a_stream_whose_entry_is_damaged_has_the_file_given_up_and_is_read(tmp_path: Path) -> None:
-    messages = far_ones(NUMBER)
-    filled(tmp_path, messages)
-    changed(tmp_path, "UPDATE streams SET ends = ends + 1")
-    life = Life(tmp_path)
-    stream = life.stream()
-    assert life.lost == ["what is written of the stream S is not what was written"]
-    assert (life.file.path, stream.begin()) == (None, False)
-    assert stream.read(messages).known == known_of(messages)
-    life.close()
-    life = Life(tmp_path)
-    assert (life.removed, life.stream().begin()) == ("", False), "it was removed"
-    life.close()
-
-
-def test_a_row_that_is_damaged_is_never_used(tmp_path: Path) -> None:
-    filled(tmp_path, far_ones(NUMBER))
-    changed(tmp_path, "UPDATE schedules SET fire_time = fire_time + 1 WHERE subject = 's.7'")
-    life = Life(tmp_path)
-    stream = life.stream()
-    with pytest.raises(DamagedTableError):
-        stream.begin()
-    life.close()
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """Give a disk of 300 KB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k,mode=700", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("only root may mount a small disk")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("first", [3_000, NUMBER], ids=["while it is filled", "later"])
-async def test_a_disk_that_is_full_keeps_no_stream_from_being_read(tiny_disk: Path, first: int) -> None:
-    """What is left on the disk is used by the next start, which finds the disk as full."""
-    many = far_ones(3_000)
-    life = Life(tiny_disk)
-    stream = life.stream()
-    if first < len(many):
-        await written(life, stream.read(many[:first]))
-    async with writing(life.file) as task:
-        stream.driven(many)
-        await eventually(task.done, describe="the writing ends")
-    assert len(life.lost) == len(stream.failures) == 1
-    assert life.stream().read(many).known == known_of(many)
-    life.close()
-    del life, stream, task
-    gc.collect()  # as the process ends, which has the file open that it could not fill
-    life = Life(tiny_disk)
-    stream = life.stream()
-    assert (life.removed, stream.begin()) == ("", first == NUMBER)
-    stream.driven(many)
-    async with writing(life.file) as task:
-        await eventually(task.done, describe="the writing ends")
-    assert len(life.lost) == len(stream.failures) == 1
-    assert life.stream().read(many).known == known_of(many)
     life.close()
 
 
@@ -585,19 +404,6 @@ async def test_a_program_that_reads_keeps_nothing_from_being_committed(tmp_path:
         life.close()
 
 
-async def test_nobody_reads_a_file_before_it_is_complete(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    stream = life.stream().read(far_ones(NUMBER), is_all=False)
-    reader = other_program(tmp_path)
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        reader.execute("SELECT count(*) FROM schedules")
-    await written(life, stream.read(far_ones(NUMBER + 1)))
-    assert reader.execute("SELECT count(*) FROM schedules").fetchone() == (NUMBER + 1,)
-    reader.close()
-    life.close()
-    assert life.lost == []
-
-
 async def test_a_program_that_has_the_file_locked_has_it_given_up(tmp_path: Path) -> None:
     """The event loop does not wait for it for longer than for a moment."""
     messages = far_ones(NUMBER)
@@ -621,35 +427,3 @@ async def test_a_program_that_has_the_file_locked_has_it_given_up(tmp_path: Path
     life.close()
     writer.execute("ROLLBACK")
     writer.close()
-
-
-async def test_a_step_that_finds_the_file_locked_fails_as_if_it_was_gone(tmp_path: Path) -> None:
-    messages = far_ones(NUMBER)
-    life = Life(tmp_path)
-    stream = life.stream().read(messages)
-    await written(life, stream)
-    writer = other_program(tmp_path)
-    writer.execute("BEGIN IMMEDIATE")
-    messages += far_ones(3, NUMBER + 1)
-    with pytest.raises(sqlite3.OperationalError) as raised:
-        stream.read(messages)
-    assert stream.rows.lost(raised.value)
-    writer.execute("ROLLBACK")
-    writer.close()
-    life.close()
-    life = Life(tmp_path)
-    stream = life.stream()
-    assert (life.removed, stream.begin()) == ("", True), "what was committed before is used"
-    assert stream.read(messages).known == known_of(messages)
-    life.close()
-
-
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
-    filled(tmp_path, far_ones(3))
-    connection = sqlite3.connect(tmp_path / FILE_NAME)
-    boot, is_closed, commits = connection.execute("SELECT * FROM file").fetchone()
-    assert (boot, is_closed, commits) == (BOOT, 1, int((tmp_path / COMMITS_NAME).read_bytes()))
-    (kinds,) = connection.execute("SELECT kinds FROM streams").fetchone()
-    assert json.loads(kinds) == {"at": 1, "every": 1, "cron": 1}
-    connection.close()
-    assert MAX_LEFT >= ROWS_PER_UNIT, "a portion is what is left, at most"

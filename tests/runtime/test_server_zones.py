@@ -16,7 +16,7 @@ from tests.cli.prompt import Cli, Prompt, prompt_on
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
 from tests.harness.account import CLOCK, sidecar_on
-from tests.harness.servers import V2_14, V2_15
+from tests.harness.servers import V2_15
 
 __all__ = ["cli"]
 
@@ -25,13 +25,13 @@ TOKYO = 9 * HOUR
 
 @asynccontextmanager
 async def with_tokyos_clock_in_berlin(
-    cli: Cli, start_server: StartServer, version: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, start_server: StartServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Prompt, EmbeddedServer]]:
     """Start a server whose zone data has the offset of Tokyo for Europe/Berlin, with a stream."""
     shutil.copytree(package_folder(), folder / "zones")
     shutil.copy(folder / "zones" / "Asia" / "Tokyo", folder / "zones" / "Europe" / "Berlin")
     monkeypatch.setenv("ZONEINFO", str(folder / "zones"))
-    server = await start_server(version)
+    server = await start_server(V2_15)
     monkeypatch.delenv("ZONEINFO")
     async with prompt_on(cli, server.url) as prompt:
         await prompt.create()
@@ -39,11 +39,10 @@ async def with_tokyos_clock_in_berlin(
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("version", [V2_14, V2_15])
-async def test_other_zone_data_of_the_server_is_reported_and_its_times_are_shown(
-    cli: Cli, start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+async def test_other_zone_data_of_the_server_is_reported_and_its_times_shown(
+    cli: Cli, start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with with_tokyos_clock_in_berlin(cli, start_server, version, tmp_path, monkeypatch) as (prompt, server):
+    async with with_tokyos_clock_in_berlin(cli, start_server, tmp_path, monkeypatch) as (prompt, server):
         await prompt.schedule("ORDERS.daily", "0 30 9 * * *", "ORDERS.daily.out", Time_Zone="Europe/Berlin")
         before = await prompt.document("ls")
         assert before["warnings"] == [], "nothing is known before a fire"
@@ -70,18 +69,3 @@ async def test_other_zone_data_of_the_server_is_reported_and_its_times_are_shown
         async with sidecar_on(server.url) as running:
             await running.ready("ORDERS")
             await shows_the_servers_times()
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("version", [V2_14, V2_15])
-async def test_equal_zone_data_is_nothing_to_say(cli: Cli, start_server: StartServer, version: str) -> None:
-    server = await start_server(version)
-    async with prompt_on(cli, server.url) as prompt:
-        await prompt.create()
-        await prompt.schedule("ORDERS.each", "* * * * * *", "ORDERS.out", Time_Zone="Europe/Berlin")
-        await prompt.account.wait_for("ORDERS", "ORDERS.out")
-        assert (await prompt.document("ls"))["warnings"] == []
-        assert of(await findings_on(server), Code.ZONES_DISAGREE) == []
-        lie = {"Nats-Scheduler": "ORDERS.each", "Nats-Schedule-Next": "2026-11-28T00:00:00+13:00"}
-        with pytest.raises(AssertionError, match="10212"):  # the server keeps others from writing such a fire
-            await prompt.account.publish("ORDERS.out", lie)

@@ -10,7 +10,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
+from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import Failing
 from nats_scheduler.runtime.shared import (
     FAILING,
@@ -19,7 +19,6 @@ from nats_scheduler.runtime.shared import (
     failing_entry,
     read_failures,
     shared_failures,
-    write_entry,
 )
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
@@ -56,12 +55,6 @@ def test_what_is_shared_is_read_as_it_was_written() -> None:
     }
     assert {why.since - START < 6 * SECOND for why in found.values()} == {True}
     assert (set(found), failures.more, failures.elsewhere) == (set(dict(engine.failing(9))), {"emulated.ORDERS": 0}, 0)
-
-
-def test_nothing_is_shared_where_nothing_fails() -> None:
-    world, _network = world_with(3)
-    world.advance("20s")
-    assert failing_entry({"emulated.ORDERS": world.engine}, MAX_ENTRY_BYTES) is None
 
 
 def test_an_entry_takes_no_more_than_its_room_and_counts_what_it_leaves_out() -> None:
@@ -104,25 +97,6 @@ async def registry(shared_server: SharedServer, stream_name: str) -> AsyncIterat
         bucket = Registry(account.connection, account.api, stream_name)
         await bucket.open()
         yield bucket
-
-
-async def test_many_instances_write_at_once_and_all_entries_fit(registry: Registry) -> None:
-    engine, names = engine_with(400), [f"instance{number}" for number in range(16)]
-    for name in names:
-        await registry.put(f"instance.{name}", {})
-
-    async def share(name: str) -> None:
-        while not await write_entry(
-            registry, FAILING, name, lambda room: failing_entry({"emulated.S": engine}, min(room, MAX_ENTRY_BYTES))
-        ):
-            pass
-
-    await asyncio.gather(*map(share, names))
-    value = await registry.get(FAILING)
-    assert value is not None
-    assert set(value) == set(names)
-    assert len(json.dumps(value)) < MAX_VALUE_BYTES
-    assert {read_failures({name: value[name]}, names).elsewhere for name in names} == {0, 400}
 
 
 @asynccontextmanager

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.fires import following_fire
@@ -22,7 +21,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stored_listing import read_schedules
-from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.client import Listed
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
@@ -131,28 +130,11 @@ async def test_a_look_lists_the_last_message_of_each_subject_fires_nothing_and_r
     await eventually(is_as_before, describe="the consumer that read is deleted, which nobody waits for")
 
 
-async def test_the_next_fire_of_an_interval_is_the_first_one_to_come_on_its_grid(looked: Looked) -> None:
-    await looked.schedule("hourly", "@every 1h")
-    (fresh,) = (await looked.look()).schedules
-    grid = round_to_second(fresh.stored_at)
-    later = grid + 5 * HOUR
-    (old,) = (await looked.look(now=lambda: later)).schedules
-    assert (fresh.next_fire, old.next_fire) == (grid + HOUR, later + HOUR)
-
-
 async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) -> None:
     settled = await looked.schedule("settled", LONG_PAST)
     await looked.schedule("open", LONG_PAST)
     listing = await looked.look(checkpoint=Checkpoint(through=CLOCK.now(), sequence=settled))
     assert looked.brief(listing) == [("open", State.OVERDUE), ("settled", State.FIRED)]
-
-
-async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
-    state = await looked.state()
-    await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
-    connection, api = looked.account.connection, looked.account.api
-    with pytest.raises(SchedulerError):
-        await read_schedules(connection, api, state, Mode.EMULATED, NOTHING_SETTLED, CLOCK.now)
 
 
 async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(
@@ -176,29 +158,6 @@ async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_re
     async with asyncio.timeout(PATIENCE_SECONDS):
         await StretchReader(account.connection, account.api, (await looked.state()).config).read_all(take)
     assert len(read) <= 1
-
-
-async def test_one_whose_ttl_runs_out_first_is_listed_as_such_where_the_sidecar_ends_it(
-    account: Account, stream_name: str
-) -> None:
-    await account.create(stream_name, allow_msg_ttl=True, metadata={METADATA_TTL_FLAG: "true"})
-    looked = Looked(account, stream_name)
-    for name, pattern, ttl in (
-        ("early", LONG_PAST, "1h"),
-        ("later", "@at 2200-01-01T00:00:00Z", "1h"),
-        ("often", "@every 1s", "1h"),
-        ("rarely", "@every 2h", "1h"),
-        ("always", "@every 2h", "never"),
-    ):
-        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{stream_name}.out", "Nats-TTL": ttl}
-        await looked.publish(name, headers)
-    assert dict(looked.brief(await looked.look(removes_expired=True))) == {
-        "early": State.OVERDUE,
-        "later": State.EXPIRING,
-        "often": State.WAITING,
-        "rarely": State.EXPIRING,
-        "always": State.WAITING,
-    }
 
 
 @pytest.fixture

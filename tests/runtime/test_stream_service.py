@@ -16,7 +16,7 @@ from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import checkpoint_writing, stream_service
+from nats_scheduler.runtime import checkpoint_writing
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fewer_wakes import RestingLoop
 from nats_scheduler.runtime.modes import Mode
@@ -161,22 +161,6 @@ async def test_one_that_hands_over_fires_on_for_the_moment_that_the_next_one_nee
             return not await fires.begins(number)
 
         await eventually(has_stopped, describe="it fires no more")
-
-
-async def test_one_that_is_the_owner_again_in_that_moment_does_not_cease_to_fire(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stream_service, "HANDOVER_OVERLAP_SECONDS", 0.0)
-    bucket: Any = Checkpoints()
-    fires = Fires()
-    one = await service(bucket)
-    async with served(one, fires, bucket):
-        for number in (1, 2, 3):
-            assert await one.own(False, bucket, bucket)
-            assert await one.own(True, bucket, bucket)
-            await one_turn()  # the moment is over
-            await fires.begins(number)
-            await eventually(lambda: len(fires.begun) == number, describe="it fires on")  # noqa: B023 - awaited here
 
 
 async def test_one_that_cannot_read_the_checkpoint_does_not_fire() -> None:

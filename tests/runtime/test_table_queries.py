@@ -131,20 +131,3 @@ def test_each_query_of_the_page_prints_what_the_page_shows(database: Path) -> No
     found = queries()
     assert len(found) >= FEWEST_QUERIES
     assert {block.where: answer(database, block) for block, _ in found} == {block.where: text for block, text in found}
-
-
-def test_each_query_would_print_something_else_of_another_file(tmp_path: Path) -> None:
-    file = ScheduleFile(ManualClock(), pytest.fail)
-    assert file.open(tmp_path, BOOT) == ""
-    file.close()
-    same = [block.where for block, text in queries() if answer(tmp_path / FILE_NAME, block) == text]
-    assert same == []
-
-
-def test_the_page_has_the_tables_and_columns_of_the_file(database: Path) -> None:
-    connection = sqlite3.connect(database)
-    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    columns = {name for table in tables for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
-    connection.close()
-    page = PAGE.read_text("utf-8")
-    assert {name for name in (*tables, *columns) if f"`{name}`" not in page} == set()

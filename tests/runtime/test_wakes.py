@@ -17,10 +17,8 @@ from nats_scheduler.runtime.fewer_wakes import (
     MIN_FIRES_FOR_REST,
     MIN_FIRES_SHARED,
     RATE_SPAN_SECONDS,
-    SOON_SECONDS,
     STANDBY_REST_SECONDS,
     Moderation,
-    Rate,
 )
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, MAX_DUE_PER_TURN, MIN_WAKES_KEPT, Wakes
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -142,40 +140,6 @@ async def test_who_may_not_be_late_waits_for_nobody_and_takes_with_it_what_is_du
     assert sorted(steps) == ["patient", "punctual"]
 
 
-async def test_what_is_left_of_a_turn_waits_for_nobody() -> None:
-    steps, loop = list[str](), asyncio.get_running_loop()
-    wakes = Wakes(SystemClock())
-    until = loop.time()
-
-    class Sender(Sleeper):
-        """A sleeper whose step makes the next one wait for very long to share a wake."""
-
-        def step(self) -> None:
-            nonlocal until
-            super().step()
-            until = loop.time() + 10 * SHORT_SECONDS
-
-    wakes.moderation.not_before = lambda _budget: until  # type: ignore[assignment, method-assign]
-    now = SystemClock().now()
-    for _ in range(3 * MAX_DUE_PER_TURN):
-        wakes.wake(Sender("due", steps), now)
-    await eventually(lambda: len(steps) == 3 * MAX_DUE_PER_TURN)
-
-
-async def test_what_arrived_in_a_rest_is_taken_although_its_timer_was_replaced() -> None:
-    wakes, waiting, sleeper = Wakes(ManualClock()), list[object](), Sleeper()
-
-    def may_wait_for(timer: object) -> bool:
-        waiting.append(timer)
-        return True
-
-    wakes.moderation.may_wait_for = may_wait_for  # type: ignore[method-assign]
-    wakes.attach(sleeper)
-    wakes.soon(sleeper)
-    assert waiting == [None]
-    await eventually(lambda: sleeper.steps)
-
-
 async def test_what_was_replaced_is_not_kept() -> None:
     wakes, sleepers = Wakes(ManualClock()), [Sleeper() for _ in range(10)]
     for number in range(3 * MIN_WAKES_KEPT):
@@ -281,13 +245,6 @@ def under_load(fires: float = MIN_FIRES_FOR_REST, budget: float = BUDGET) -> tup
     return loop, one
 
 
-def test_the_rate_is_that_of_the_last_whole_span_and_nothing_after_a_pause() -> None:
-    for after, expected in ((0.1, 0), (RATE_SPAN_SECONDS, 100 / RATE_SPAN_SECONDS), (2 * RATE_SPAN_SECONDS, 0)):
-        rate = Rate()
-        rate.count(100, 10.0)
-        assert rate.per_second(10.0 + after) == expected
-
-
 def test_how_long_fires_wait_for_others_grows_with_how_many_come_within_the_budget_and_never_exceeds_it() -> None:
     for budget in (BUDGET, 0.25):
         waits = []
@@ -349,15 +306,6 @@ def test_a_process_that_owns_no_stream_rests_longer_after_what_others_do_than_on
         assert loop.rests[-1] == 0, "something urgent is awaited"
 
 
-def test_a_standby_that_receives_little_reads_it_at_once() -> None:
-    loop: Any = Loop()
-    one = Moderation(loop)
-    for _ in range(20):
-        stand_by(loop, one, 1)
-        loop.now += RATE_SPAN_SECONDS / 2
-    assert [at for at in loop.rests if at > loop.now] == []
-
-
 def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
     loop, one = under_load()
     one.hurry(1, is_urgent=True)
@@ -368,24 +316,6 @@ def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
     one.hurry(1, is_urgent=False)
     send(loop, one, 1)
     assert loop.rests[-1] == pytest.approx(loop.now + BUDGET)
-
-
-def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> None:
-    loop, one = under_load()
-    send(loop, one, 1)
-    found = {}
-    for due in (SOON_SECONDS / 2, SOON_SECONDS * 2):
-        loop.due = loop.now + due
-        found[due] = one.may_wait_for(loop)
-    assert found == {SOON_SECONDS / 2: True, SOON_SECONDS * 2: False}
-    assert not one.may_wait_for(None)
-    loop.due = loop.now
-    one.hurry(1, is_urgent=True)
-    assert not one.may_wait_for(loop), "what is urgent waits for nothing"
-    loop, one = under_load()
-    send(loop, one, 1)
-    loop.now = loop.due = loop.now + BUDGET
-    assert not one.may_wait_for(loop), "after the rest nothing waits"
 
 
 async def test_a_loop_that_cannot_rest_shares_no_wakes() -> None:

@@ -13,7 +13,6 @@ from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS, Background, Setbacks
 from tests.harness.log_lines import capture_logs
-from tests.harness.waiting import one_turn
 
 
 def denied(stream: str = "ORDERS") -> ForbiddenError:
@@ -75,15 +74,6 @@ async def test_nothing_begins_in_a_group_that_ends() -> None:
     assert done == []
 
 
-async def test_work_that_is_cancelled_before_it_began_leaves_no_warning() -> None:
-    """Warnings are errors in tests: that a coroutine was never awaited would be one."""
-    event, done = asyncio.Event(), list[str]()
-    async with TaskGroup() as group:
-        task = Background(group, Reporter(Metrics())).begin(wait_for(event, done))
-        task.cancel()
-    assert (task.cancelled(), done) == (True, [])
-
-
 class Works:
     """Works that note what they do; one with a negative number fails."""
 
@@ -110,43 +100,10 @@ async def test_all_is_done_in_order_and_no_more_than_allowed_at_once() -> None:
     assert await in_turn([]) == []
 
 
-async def test_the_results_are_in_the_order_of_the_works_whichever_ends_first() -> None:
-    last_has_ended = asyncio.Event()
-
-    async def square(number: int) -> int:
-        if number == 9:
-            last_has_ended.set()
-        elif number == 0:
-            await last_has_ended.wait()
-        return number * number
-
-    for works in ([partial(square, number) for number in range(10)], (partial(square, number) for number in range(10))):
-        last_has_ended.clear()
-        assert await in_turn(works, at_once=2) == [number * number for number in range(10)]
-
-
 async def test_the_first_error_ends_all_and_is_raised() -> None:
     works, waiting = Works(), asyncio.Event()
     kinds: list[Work] = [waiting.wait, partial(works.do, -1), partial(works.do, 1)]
     with pytest.raises(TimeoutError):
         await in_turn(kinds, at_once=2)
     assert works.begun == [-1]
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_a_cancellation_is_not_lost_to_the_error_of_a_work_that_fails_at_the_same_time() -> None:
-    fails = asyncio.get_running_loop().create_future()
-
-    async def work(waited_for: asyncio.Future[None]) -> None:
-        await waited_for
-
-    never = asyncio.get_running_loop().create_future()
-    working = asyncio.create_task(in_turn([partial(work, fails), partial(work, never)]))
-    await one_turn()
-    await one_turn()
-    fails.set_exception(DeadlineError("the connection is lost"))
-    await one_turn()  # the work has failed, and what waits for it has not gone on yet
-    working.cancel()
-    await asyncio.wait((working,))
-    assert working.cancelled()
     assert asyncio.all_tasks() == {asyncio.current_task()}
