@@ -22,12 +22,11 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.file_views import OF_FILE
 from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, ScheduleFile, StreamRows
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import plain, schedule
+from tests.engine.direct import schedule
 from tests.harness.waiting import eventually
 
 BOOT = "the boot"
@@ -75,13 +74,6 @@ class Stream:
         facts = [MessagesRead([one for one in messages if one.sequence > after])]
         self.engine.step(self.now, [OwnershipChanged(False), *facts, *([CaughtUp()] if is_all else [])])
         return self
-
-    def driven(self, messages: Iterable[StoredMessage]) -> None:
-        """Read what of these is not read yet, as a driver does: the file is given up if it cannot be used."""
-        try:
-            self.read(messages)
-        except OF_FILE as error:
-            self.rows.lost(error)
 
     @property
     def known(self) -> Known:
@@ -172,8 +164,3 @@ def left_by(life: Life, folder: Path) -> Path:
         if (life.folder / name).exists():
             shutil.copyfile(life.folder / name, folder / name)
     return folder
-
-
-def filler(sequence: int) -> StoredMessage:
-    """Make an ordinary message."""
-    return plain("other", sequence)

@@ -88,7 +88,7 @@ async def test_what_may_not_be_listed_is_not_known(start_server: StartServer) ->
         assert await hours.at(0, 24, 48) == []
 
 
-def test_a_consumer_is_idle_if_messages_wait_and_it_delivers_nothing_for_a_day() -> None:
+def test_a_consumer_is_idle_if_messages_wait_for_it_for_a_day() -> None:
     def info(name: str, pending: int, hours: int | None) -> dict[str, object]:
         delivered = {} if hours is None else {"last_active": format_rfc3339(START - hours * HOUR)}
         created = format_rfc3339(START - 30 * HOUR)

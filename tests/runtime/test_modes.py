@@ -1,18 +1,12 @@
 """The mode of a stream is decided in one place, and whether it needs a new engine in another."""
 
-import asyncio
 from itertools import product
 from typing import Any
 
-import pytest
-
-from nats_scheduler.jetstream.single_flight import loop_time
 from nats_scheduler.jetstream.streams import Remembered, StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, NATIVE_LEVEL, Capabilities
-from nats_scheduler.runtime import modes
 from nats_scheduler.runtime.engine_basis import EngineBasis, basis_of
-from nats_scheduler.runtime.modes import Mode, ServedStream, SharedLookup, mode_of
-from tests.harness.waiting import eventually
+from nats_scheduler.runtime.modes import Mode, mode_of
 
 CREATED = "2026-01-01T00:00:00Z"
 CONFIG: dict[str, Any] = {"name": "ORDERS", "subjects": ["orders.>"], "retention": "limits", "num_replicas": 1}
@@ -26,7 +20,7 @@ def mode(*, echoed: bool, remembered: bool, native: bool, named: bool, sealed: b
     return mode_of(state, Capabilities(api_level=NATIVE_LEVEL if native else 0), ("S",) if named else ())
 
 
-def test_the_flag_decides_and_without_it_the_settings_and_a_sealed_stream_is_served_in_no_mode() -> None:
+def test_the_flag_decides_the_mode_and_without_it_the_settings() -> None:
     expected = {
         (True, False, True): Mode.NATIVE,
         (True, True, True): Mode.NATIVE,
@@ -53,7 +47,7 @@ def basis(
     return basis_of(StreamState.from_info({"config": {**CONFIG, **config}, "created": created}), mode, server)
 
 
-def test_a_stream_needs_a_new_engine_if_something_changes_that_an_engine_cannot_be_notified_of() -> None:
+def test_a_stream_gets_a_new_engine_for_what_cannot_be_passed_to_one() -> None:
     assert basis(Mode.PORTABLE) != basis()
     assert basis(server=V2_10) != basis()
     assert basis(created="2026-01-02T00:00:00Z") != basis()
@@ -71,36 +65,14 @@ def test_a_stream_needs_a_new_engine_if_something_changes_that_an_engine_cannot_
     assert [changed for changed in built_for if basis(**changed) == basis()] == []
 
 
-def test_a_stream_that_acknowledges_nothing_is_silent_only_if_its_fires_cannot_be_read_back() -> None:
+def test_a_stream_is_silent_if_fires_are_neither_acknowledged_nor_read() -> None:
     assert not basis(no_ack=True).is_silent
     assert basis(no_ack=True, retention="workqueue").is_silent
     assert not basis(retention="workqueue").is_silent
 
 
-def test_expired_messages_are_removed_by_us_only_where_the_server_does_not() -> None:
+def test_we_remove_what_expires_where_the_server_does_not() -> None:
     assert [basis(server=server, allow_msg_ttl=True).removes_expired for server in (V2_10, V2_11)] == [True, False]
     assert not basis(server=V2_10).removes_expired
     assert basis(server=V2_10, allow_msg_ttl=True, retention="workqueue").has_buried
     assert not basis(server=V2_10, allow_msg_ttl=True).has_buried
-
-
-async def test_requests_at_once_look_up_once_not_too_often_and_see_what_was_stored_before_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(modes, "LOOKUP_INTERVAL_SECONDS", 0.05)
-    began, may_end = list[float](), asyncio.Event()
-
-    async def look_up() -> list[ServedStream]:
-        began.append(loop_time())
-        found = [ServedStream(StreamState(CONFIG, str(len(began)), 0, 0), Mode.EMULATED)]
-        await may_end.wait()
-        return found
-
-    lookup = SharedLookup(look_up)
-    before = [asyncio.create_task(lookup.streams()) for _ in range(3)]
-    await eventually(lambda: began, describe="the first look-up has begun")
-    after = [asyncio.create_task(lookup.streams()) for _ in range(3)]
-    may_end.set()
-    seen = [found.state.created for [found] in await asyncio.gather(*before, *after, lookup.streams())]
-    assert seen == ["1"] * 3 + ["2"] * 4
-    assert began[1] - began[0] >= modes.LOOKUP_INTERVAL_SECONDS * 0.99

@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import resource
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +16,6 @@ from nats_scheduler.runtime.punctual import run_punctually
 LONG_SECONDS = 30.0
 """Longer than any test takes."""
 
-TOO_HIGH_FOR_SELECT = 1024
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
 
@@ -101,37 +99,3 @@ def test_what_arrives_does_not_end_a_rest_nor_does_a_timer() -> None:
 
     run_punctually(received_after(begin, lambda: order.append("received")))
     assert order == ["soon", "rung", "received"]
-
-
-async def rung_after(seconds: float, *, rests: bool) -> float:
-    """Return how late (s) a timer is rung."""
-    loop = asyncio.get_running_loop()
-    rung: asyncio.Future[float] = loop.create_future()
-    due = loop.time() + seconds
-    loop.call_at(due, lambda: rung.set_result(loop.time()))
-    if rests:
-        assert isinstance(loop, RestingLoop)
-        rest(loop, LONG_SECONDS)
-    return await asyncio.wait_for(rung, LONG_SECONDS) - due
-
-
-@pytest.fixture
-def descriptors_are_high() -> Iterator[None]:
-    """Take all descriptors that `select` can take."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < 2 * TOO_HIGH_FOR_SELECT:
-        pytest.skip("this process may not have so many descriptors")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, 2 * TOO_HIGH_FOR_SELECT), most))
-    taken = [os.open(os.devnull, os.O_RDONLY)]
-    while taken[-1] < TOO_HIGH_FOR_SELECT:
-        taken.append(os.dup(taken[0]))
-    yield
-    for descriptor in taken:
-        os.close(descriptor)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-
-
-@on_linux
-@pytest.mark.usefixtures("descriptors_are_high")
-def test_where_select_cannot_look_the_loop_waits_all_the_same() -> None:
-    assert run_punctually(rung_after(0.003, rests=False)) >= 0

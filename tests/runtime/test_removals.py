@@ -60,7 +60,7 @@ async def test_what_is_removed_on_request_is_listed_no_more(start_server: StartS
         await listed_are(running, set())
 
 
-async def test_a_schedule_that_a_command_removes_is_gone_at_once_however_seldom_the_stream_is_looked_at(
+async def test_a_schedule_that_a_command_removes_is_gone_at_once(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(removals, "FIRST_WAIT_SECONDS", 3_600.0)
@@ -78,7 +78,7 @@ async def test_a_schedule_that_a_command_removes_is_gone_at_once_however_seldom_
         await listed_are(running, subjects(3))
 
 
-async def test_so_is_what_is_removed_by_a_request_that_the_sidecar_may_not_see(start_server: StartServer) -> None:
+async def test_what_a_request_that_is_not_seen_removes_is_listed_no_more(start_server: StartServer) -> None:
     grant = [one for one in permissions_of("2.11") if "PURGE" not in one.subject or one.act == "publish"]
     grant = [one for one in grant if "MSG.DELETE" not in one.subject or one.act == "publish"]
     targets = Permission("publish", "S.>", ("yes",) * 4)
@@ -89,12 +89,11 @@ async def test_so_is_what_is_removed_by_a_request_that_the_sidecar_may_not_see(s
         await some_are_removed(account, running)
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
 @pytest.mark.parametrize("limit", [{"max_msgs": 20}, {"max_age": 3 * SECOND}], ids=str)
-async def test_so_is_what_a_limit_of_the_stream_removes(
-    start_server: StartServer, version: str, limit: dict[str, int]
+async def test_what_a_limit_of_the_stream_removes_is_listed_no_more(
+    start_server: StartServer, limit: dict[str, int]
 ) -> None:
-    server = await start_server(version)
+    server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
         await account.create("S", **limit)
         await running.ready("S")

@@ -62,7 +62,7 @@ def number_of_rows(folder: Path) -> int:
 # -- what continues ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_process_continues_from_what_was_closed_and_from_what_was_killed(tmp_path: Path) -> None:
+async def test_a_process_continues_from_what_was_closed_or_killed(tmp_path: Path) -> None:
     messages = far_ones(NUMBER)
     life = Life(tmp_path / "closed")
     assert not life.stream().begin()
@@ -82,24 +82,6 @@ async def test_a_process_continues_from_what_was_closed_and_from_what_was_killed
     assert number_of_rows(killed) == NUMBER
 
 
-async def test_a_commit_before_a_stream_continues_changes_nothing_of_it(tmp_path: Path) -> None:
-    """Another stream may be served long before."""
-    messages = far_ones(NUMBER)
-    filled(tmp_path / "first", messages)
-    life = Life(tmp_path / "first")
-    life.stream()
-    await written(life, life.stream("OTHER").read(far_ones(2 * MAX_UNCOMMITTED)))
-    killed = left_by(life, tmp_path / "killed")
-    life.close()
-    for folder in (killed, tmp_path / "first"):
-        life = Life(folder)
-        stream = life.stream()
-        assert stream.begin()
-        assert stream.is_consistent
-        assert stream.known == known_of(messages)
-        life.close()
-
-
 async def test_a_subject_that_is_no_utf_8_is_continued_with(tmp_path: Path) -> None:
     odd = b"s.\xff\xfe".decode("utf-8", "surrogateescape")
     messages = [far(1, odd), far(2), plain(odd + ".x", 3)]
@@ -114,29 +96,21 @@ async def test_a_subject_that_is_no_utf_8_is_continued_with(tmp_path: Path) -> N
 # -- what does not -----------------------------------------------------------------------------------------------------
 
 
-async def killed_at(tmp_path: Path, name: str = "killed") -> Path:
+async def killed_at(tmp_path: Path) -> Path:
     """Return the folder that a killed process left."""
-    life = Life(tmp_path / f"before-{name}")
+    life = Life(tmp_path / "before")
     await written(life, life.stream().read(far_ones(NUMBER)))
-    killed = left_by(life, tmp_path / name)
+    killed = left_by(life, tmp_path / "killed")
     life.close()
     return killed
 
 
 async def test_what_a_process_left_when_the_machine_ended_is_not_used(tmp_path: Path) -> None:
-    """One that was closed is; where it is not known whether it is another boot, only that one."""
     killed = await killed_at(tmp_path)
     life = Life(killed, "another boot")
     assert (life.removed, life.stream().begin(), life.lost) == (NOT_CLOSED, False, [])
     life.close()
     life = Life(killed, "a third boot")
-    assert life.removed == ""
-    life.close()
-    unknown = await killed_at(tmp_path, "unknown")
-    life = Life(unknown, "")
-    assert life.removed == NOT_CLOSED
-    life.close()
-    life = Life(unknown, "")
     assert life.removed == ""
     life.close()
 
@@ -201,7 +175,7 @@ def test_a_file_that_says_something_else_than_was_written_is_damaged(tmp_path: P
     life.close()
 
 
-def test_what_is_no_database_is_not_used_and_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
+def test_what_is_no_database_is_not_used_and_an_empty_file_is_new(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"rows" * 1_000)
     life = Life(tmp_path)
     assert life.removed == "it is damaged: file is not a database"

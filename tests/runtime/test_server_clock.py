@@ -43,7 +43,7 @@ def test_it_is_the_servers_time_less_the_way_of_the_fastest_answer() -> None:
     assert 2 * MILLISECOND <= server.late < 3 * MILLISECOND
 
 
-def test_a_server_that_is_set_forwards_or_back_is_followed_at_the_next_answer() -> None:
+def test_a_server_whose_clock_is_set_is_followed_at_the_next_answer() -> None:
     server = Server()
     for ahead in (HOUR, 0, -HOUR):
         server.ahead = ahead

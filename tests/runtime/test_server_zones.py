@@ -39,7 +39,7 @@ async def with_tokyos_clock_in_berlin(
 
 
 @pytest.mark.server
-async def test_other_zone_data_of_the_server_is_reported_and_its_times_shown(
+async def test_other_zone_data_of_the_server_is_reported(
     cli: Cli, start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with with_tokyos_clock_in_berlin(cli, start_server, tmp_path, monkeypatch) as (prompt, server):

@@ -57,7 +57,7 @@ def test_what_is_shared_is_read_as_it_was_written() -> None:
     assert (set(found), failures.more, failures.elsewhere) == (set(dict(engine.failing(9))), {"emulated.ORDERS": 0}, 0)
 
 
-def test_an_entry_takes_no_more_than_its_room_and_counts_what_it_leaves_out() -> None:
+def test_an_entry_fits_into_its_room_and_counts_what_it_leaves_out() -> None:
     engine = engine_with(400)
     for streams in (1, 3, 40):
         keys = [f"emulated.\N{SNOWMAN}{number}" for number in range(streams)]
@@ -70,7 +70,7 @@ def test_an_entry_takes_no_more_than_its_room_and_counts_what_it_leaves_out() ->
             assert listed > 100 or room < MAX_ENTRY_BYTES, (streams, room)
 
 
-def test_a_stream_with_few_that_fail_is_listed_whole_beside_one_with_many() -> None:
+def test_few_that_fail_are_listed_beside_a_stream_with_many() -> None:
     many, few = engine_with(400), engine_with(3)
     entry = failing_entry({"emulated.MANY": many, "emulated.FEW": few}, MAX_ENTRY_BYTES)
     failures = read_failures({"me": entry}, {"me"})
@@ -79,7 +79,7 @@ def test_a_stream_with_few_that_fail_is_listed_whole_beside_one_with_many() -> N
     assert failures.more["emulated.MANY"] > 0
 
 
-def test_of_two_who_share_a_schedule_the_earlier_time_counts_and_numbers_add_up() -> None:
+def test_of_two_who_share_a_schedule_the_earlier_time_counts() -> None:
     def entry(since: int) -> dict[str, object]:
         reason = {"code": 403, "description": "no", "schedules": [[7, since]]}
         return {"streams": {"emulated.ORDERS": {"reasons": [reason], "more": 2}}, "more": 3}

@@ -87,7 +87,7 @@ def pick(info: Any) -> Any:
     return {key: info["state"].get(key) for key in ("messages", "first_seq", "last_seq", "consumer_count")}
 
 
-async def test_a_look_lists_the_last_message_of_each_subject_fires_nothing_and_removes_nothing(looked: Looked) -> None:
+async def test_a_look_lists_the_last_of_each_subject_and_changes_nothing(looked: Looked) -> None:
     """What has fired or is cancelled is listed until it is removed."""
     await looked.schedule("past", LONG_PAST)
     await looked.schedule("twice", "@every 1h")
@@ -137,9 +137,7 @@ async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) ->
     assert looked.brief(listing) == [("open", State.OVERDUE), ("settled", State.FIRED)]
 
 
-async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(
-    account: Account, stream_name: str
-) -> None:
+async def test_the_end_is_found_if_the_last_message_is_removed_meanwhile(account: Account, stream_name: str) -> None:
     """A consumer with one pending message that it never gets has read everything all the same."""
     await account.create(stream_name)
     looked = Looked(account, stream_name)
@@ -168,7 +166,7 @@ async def native(shared_server: SharedServer, stream_name: str) -> AsyncIterator
         yield Looked(account, stream_name)
 
 
-async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fires_one(native: Looked) -> None:
+async def test_in_both_spellings_it_is_two_schedules_on_a_native_stream(native: Looked) -> None:
     both = {"Nats-Schedule": f"@at {in_seconds(3600)}", "X-Nats-Schedule": f"@at {in_seconds(7200)}"}
     await native.publish("both", both | {f"{name}-Target": f"{native.name}.out" for name in both})
     found = {mode: (await native.look(mode)).schedules for mode in (Mode.NATIVE, Mode.DORMANT, Mode.EMULATED)}
@@ -179,7 +177,7 @@ async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fir
     }
 
 
-async def test_the_next_fire_is_the_one_that_the_server_will_store_and_its_fires_are_no_schedules(
+async def test_the_next_fire_is_the_one_that_the_server_will_store(
     native: Looked,
 ) -> None:
     """The server rounds 1.4 s to one second after the first fire, so only its own fires show when it fires next."""
