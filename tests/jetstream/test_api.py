@@ -1,4 +1,4 @@
-"""The JetStream API: how long the client waits for an answer, how it reads a list, and how it sees what others ask."""
+"""The JetStream API: how the client reads a list and an answer, and how it sees what others ask."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from nats_scheduler.control.errors import NoAnswerError, RefusedError
 from nats_scheduler.control.transport import ANSWER_SECONDS, Accepts, Reply, accept_all
-from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi, stored_sequence
+from nats_scheduler.jetstream.api import JetStreamApi, stored_sequence
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.request_watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
@@ -16,44 +16,6 @@ from tests.conftest import SharedServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
-
-
-class Unanswered(Connection):
-    """Notes the deadline of each request, and whether it is repeatable."""
-
-    def __init__(self) -> None:
-        self.waits: dict[str, tuple[float, bool]] = {}
-
-    async def request(
-        self,
-        subject: str,
-        body: bytes = b"",
-        block: bytes = b"",
-        deadline: float = ANSWER_SECONDS,
-        *,
-        is_repeatable: bool = False,
-        accepts: Accepts = accept_all,
-    ) -> Reply:
-        """Note it."""
-        self.waits[subject.removeprefix("$JS.API.")] = deadline, is_repeatable
-        return Reply(b"", b"{}")
-
-
-async def test_a_consumer_is_awaited_for_less_than_anything_else() -> None:
-    """A consumer that was placed on a dead node never answers, and a new attempt is placed again."""
-    connection = Unanswered()
-    for deadline in (ANSWER_SECONDS, 0.5):
-        api = JetStreamApi(connection, deadline=deadline)
-        await api.create_consumer("S", "name", {})
-        await api.delete_consumer("S", "name")
-        await api.consumer("S", "name")
-        shorter = min(CONSUMER_DEADLINE_SECONDS, deadline)
-        assert connection.waits == {
-            "CONSUMER.CREATE.S.name": (shorter, True),
-            "CONSUMER.DELETE.S.name": (shorter, False),
-            "CONSUMER.INFO.S.name": (deadline, True),
-        }
-    assert CONSUMER_DEADLINE_SECONDS < ANSWER_SECONDS
 
 
 class DeadNodes(Connection):
@@ -129,7 +91,10 @@ def test_only_stream_and_sequence_say_that_it_is_stored() -> None:
 
 
 async def test_a_message_that_was_not_asked_for_is_no_answer() -> None:
-    class Answering(Unanswered):
+    class Answering(Connection):
+        def __init__(self) -> None:
+            """Have no server."""
+
         async def request(self, *_arguments: Any, **_more: Any) -> Reply:
             return Reply(b"", b'{"message": {"subject": "s", "seq": 7, "time": "2026-01-01T00:00:00Z"}}')
 

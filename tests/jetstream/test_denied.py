@@ -8,7 +8,7 @@ import uuid
 from nats_scheduler.jetstream.denials import Denial, read_denial
 from nats_scheduler.jetstream.own_permissions import USER_INFO, OwnPermissions
 from nats_scheduler.message.foreign_json import inner
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import StartServer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_10, V2_15
 
@@ -46,21 +46,6 @@ def test_a_permission_is_the_same_for_each_name_of_our_own_making() -> None:
         assert Denial(False, other).permission == Denial(False, other)
 
 
-def test_all_advisories_are_one_permission() -> None:
-    for subject in ("nats_scheduler.advisory.fire_refused.S.s", "nats_scheduler.advisory.fire_late.T.t"):
-        assert Denial(True, subject).permission == Denial(True, "nats_scheduler.advisory.>")
-    assert Denial(False, "nats_scheduler.advisory.x.S").permission.subject == "nats_scheduler.advisory.x.S"
-
-
-def test_service_subjects_and_inboxes_are_one_permission_each() -> None:
-    subscribed = {Denial(False, f"nats_scheduler.v1.{name}").permission for name in ("health.get", "check", "a.b.c")}
-    assert subscribed == {Denial(False, "nats_scheduler.v1.>")}
-    assert Denial(False, "nats_scheduler.control.v1.a.b").permission == Denial(False, "nats_scheduler.control.v1.>")
-    assert Denial(False, "$SRV.PING.nats-scheduler").permission == Denial(False, "$SRV.>")
-    assert Denial(True, "_INBOX.a.b").permission == Denial(True, "_INBOX.c").permission == Denial(True, "_INBOX.>")
-    assert Denial(True, "nats_scheduler.v10.x").permission.subject == "nats_scheduler.v10.x"
-
-
 # -- what the user of a connection may do is known where its server lists it -----------------------------------------
 
 USERS = """accounts {{ A {{ jetstream: enabled, users: [
@@ -87,8 +72,3 @@ async def test_a_user_who_may_not_ask_is_asked_for_once(start_server: StartServe
             assert await account.connection.one(OwnPermissions).listed() is None
         await account.api.info()
     assert server.log.read_text("utf-8").count(USER_INFO) == 1
-
-
-async def test_a_user_without_restrictions_has_none(shared_server: SharedServer) -> None:
-    async with account_on((await shared_server(V2_15)).url) as account:
-        assert await account.connection.one(OwnPermissions).listed() == {}

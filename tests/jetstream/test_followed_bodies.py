@@ -53,9 +53,3 @@ def test_they_end_if_very_many_come_within_a_second(seconds: float, ends: bool) 
         assert not bodies.end_if_costly(b"", now=0.0), "the first ones have nothing before them"
     found = [bodies.end_if_costly(b"", now=seconds) for _ in range(MAX_BODIES_PER_SECOND)]
     assert found == [False] * (MAX_BODIES_PER_SECOND - 1) + [ends]
-
-
-def test_where_the_owner_wants_them_none_is_too_large() -> None:
-    bodies = bodies_of({}, are_wanted=True)
-    assert not bodies.end_if_costly(LARGE, now=0.0)
-    assert bodies.are_delivered

@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
-from types import FunctionType, ModuleType
 
 import pytest
 
-from nats_scheduler.jetstream import follower_stages
 from nats_scheduler.jetstream.follower_stages import (
     FOLLOWER_TABLE,
     FollowerEvent,
@@ -19,17 +17,9 @@ from nats_scheduler.jetstream.follower_stages import (
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "followers.md"
 
 
-def as_optimized() -> ModuleType:
-    """Return the module as `python -OO` has it: without assertions and docstrings."""
-    source = Path(str(follower_stages.__file__)).read_text()
-    module = ModuleType("optimized")
-    FunctionType(compile(source, "optimized", "exec", optimize=2), module.__dict__)()
-    return module
-
-
-def check_move(module: ModuleType, stages: FollowerStages, event: FollowerEvent) -> None:
+def check_move(stages: FollowerStages, event: FollowerEvent) -> None:
     """Let an event happen, and compare what follows with the table."""
-    before, following = stages.now, module.FOLLOWER_TABLE[stages.now].get(event)
+    before, following = stages.now, FOLLOWER_TABLE[stages.now].get(event)
     if following is None:
         with pytest.raises(AssertionError, match=f"{event.name} happened in {before.name}: expected one"):
             stages.move(event)
@@ -38,15 +28,11 @@ def check_move(module: ModuleType, stages: FollowerStages, event: FollowerEvent)
     assert stages.now is (following or before)
 
 
-BOTH = pytest.mark.parametrize("module", [follower_stages, as_optimized()], ids=["usual", "optimized"])
-
-
-@BOTH
-def test_what_the_table_does_not_have_raises_and_changes_nothing(module: ModuleType) -> None:
-    for stage, event in product(module.FollowerStage, module.FollowerEvent):
-        stages = module.FollowerStages()
+def test_what_the_table_does_not_have_raises_and_changes_nothing() -> None:
+    for stage, event in product(FollowerStage, FollowerEvent):
+        stages = FollowerStages()
         stages.now = stage
-        check_move(module, stages, event)
+        check_move(stages, event)
 
 
 def reached(begin: FollowerStage, events: Iterable[FollowerEvent] = FollowerEvent) -> set[FollowerStage]:

@@ -99,15 +99,7 @@ class Course:
         return fires
 
 
-async def test_a_run_is_told_in_one_word_and_in_its_order() -> None:
-    course = Course()
-    fires = course.publish(4)
-    course.wire.acknowledge(2, 1, 4, at_once=True)
-    assert course.received == [FiresStored([fires[1], fires[0], fires[3]], [102, 101, 104])]
-    assert (course.acknowledged, course.publisher.in_flight) == ([102, 101, 104], 1)
-
-
-async def test_large_fires_are_in_flight_up_to_a_limit_and_small_ones_pass_by() -> None:
+async def test_large_fires_are_in_flight_up_to_a_limit() -> None:
     course = Course()
     course.publish(2, b"x" * (MAX_BYTES_IN_FLIGHT + 1))
     assert course.publisher.in_flight == 1, "one that is larger than the limit goes alone"
@@ -146,17 +138,6 @@ async def test_what_is_not_acknowledged_in_time_is_unknown() -> None:
     course.wire.acknowledge(1, 4, 3, 5, at_once=True)
     assert course.received[3:] == [FiresStored(second, [104, 105])]
     assert course.acknowledged == [102, 101, 104, 103, 105], "where they are stored is known all the same"
-
-
-async def test_what_does_not_fit_into_the_window_follows_later() -> None:
-    course = Course(window=2, ack_timeout=0.1)
-    fires = course.publish(5)
-    assert (len(course.wire.written), course.publisher.in_flight) == (1, 2)
-    await eventually(lambda: len(course.received) == 4)
-    assert [received.fire for received in course.received if isinstance(received, PublishConcluded)] == fires[:4]
-    course.publisher.end("enough")
-    last = PublishConcluded(fires[4], Unknown("enough"))
-    assert (course.received[4:], course.publisher.in_flight) == ([last], 0)
 
 
 async def test_the_answer_of_somebody_else_takes_no_place_of_the_servers() -> None:
@@ -200,16 +181,6 @@ async def test_who_sees_one_reply_subject_can_answer_no_other_fire() -> None:
         else:
             course.wire._sinks[0](forged, b"", b"", body)
     assert (course.received, course.acknowledged, course.publisher.in_flight) == ([], [], 50)
-
-
-async def test_a_repeated_answer_with_another_sequence_says_nothing() -> None:
-    course = Course()
-    course.publish(2)
-    course.wire.acknowledge(1, at_once=True)
-    repeated = course.wire.replies[0]
-    body = STORED % 999
-    course.wire._runs[0](b"MSG %b 1 %d\r\n%b\r\n" % (repeated, len(body), body), 0)
-    assert course.acknowledged == [101]
 
 
 async def test_what_a_leader_could_not_propose_is_unknown_at_once() -> None:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from nats_scheduler.control.errors import DeadlineError, RefusedError
+from nats_scheduler.control.errors import DeadlineError
 from nats_scheduler.jetstream import pulled_consumer
 from nats_scheduler.jetstream.api import consumer_from
 from nats_scheduler.jetstream.pulled_consumer import PulledConsumer
@@ -45,14 +45,6 @@ async def test_it_delivers_what_is_stored_and_says_when_there_is_no_more(headers
         assert await consumer.has_nothing_left()
 
 
-async def test_no_pull_is_longer_than_the_server_takes() -> None:
-    async with opened(50) as (consumer, stream):
-        consumer.max_pull = 20
-        assert sequences(await consumer.pull(50)) == list(range(1, 51))
-        assert consumer.is_complete
-        assert stream.pulls == [20, 20, 10]
-
-
 async def test_a_gap_ends_it_and_what_came_before_counts() -> None:
     async with opened(10) as (consumer, stream):
         assert sequences(await consumer.pull(5)) == [1, 2, 3, 4, 5]
@@ -90,12 +82,3 @@ async def test_what_the_server_says_of_its_end_is_the_reason() -> None:
         stream.say("409 Consumer Deleted")
         await eventually(consumer.ended.done)
         assert consumer.ended.result() == "the consumer ended: 409 Consumer Deleted"
-
-
-async def test_a_refusal_leaves_nothing_behind() -> None:
-    async with scripted_stream() as (stream, url), account_on(url) as account:
-        stream.is_limited = True
-        consumer = PulledConsumer(account.connection, account.api, STREAM)
-        with pytest.raises(RefusedError):
-            await consumer.open(consumer_from(1, {}))
-        await eventually(lambda: not any(".c.nats-scheduler-" in one for one in stream.subscribed))

@@ -5,12 +5,10 @@ import json
 import re
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 
 import pytest
 
 from nats_scheduler.control.errors import RefusedError
-from nats_scheduler.engine.ownership.owners import OwnerChange, Owners, Reason, Record
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.registry import Delivered, Registry
 from nats_scheduler.jetstream.value_formats import (
@@ -19,20 +17,15 @@ from nats_scheduler.jetstream.value_formats import (
     FORMATS,
     UnknownFormatError,
     known_entries,
-    marked,
-    read_as_known,
 )
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.shared import FAILING, Failures, read_failures, write_entry
-from nats_scheduler.schedule.instants import MILLISECOND
-from nats_scheduler.version import VERSION
+from nats_scheduler.runtime.shared import write_entry
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 KEYS = [f"{kind}.S" for kind in FORMATS]
-NEWER: list[Any] = [2, 0, -1, 10**30, True, 1.0, "1", None, [1], {}]
 
 
 @pytest.fixture
@@ -54,41 +47,6 @@ async def stored(account: Account, registry: Registry, key: str) -> bytes | None
     """Return what is stored under a key, byte for byte."""
     message = await account.api.message(registry.stream, last_by_subj=f"{registry.written_to}.{key}")
     return None if message is None else message.body
-
-
-def test_a_marked_value_and_an_older_one_are_read() -> None:
-    value = {"created": "then", "owner": ""}
-    for key in KEYS:
-        assert marked(key, value) == {FORMAT: FORMATS[key.partition(".")[0]], **value}
-        assert read_as_known(key, marked(key, value)) == read_as_known(key, value) == value
-
-
-def test_a_value_of_an_unknown_format_is_refused_with_a_sentence() -> None:
-    for number in NEWER:
-        with pytest.raises(UnknownFormatError) as refused:
-            read_as_known("owner.emulated.S", {FORMAT: number, "owner": ""})
-        said = str(refused.value)
-        for part in ("owner.emulated.S", f"nats-scheduler {VERSION} reads format 1", "newer version"):
-            assert part in said
-        assert len(said) < 400
-        if type(number) is int:
-            assert str(number)[:80] in said
-
-
-async def test_writing_adds_the_number_and_reading_removes_it(account: Account, registry: Registry) -> None:
-    async def is_stored(key: str) -> None:
-        assert json.loads(await stored(account, registry, key) or b"") == {FORMAT: 1, "a": 1}
-        assert await registry.get(key) == {"a": 1}
-        assert (await registry.revised(key))[0] == {"a": 1}
-
-    for key in KEYS:
-        await registry.put(key, {"a": 1})
-        await is_stored(key)
-        assert await registry.swap(key, {"a": 1}, (await registry.revised(key))[1])
-        await is_stored(key)
-        assert registry.send(key, {"a": 1})
-        await account.connection.request("$JS.API.INFO", b"")
-        await is_stored(key)
 
 
 async def test_a_value_of_a_newer_version_is_neither_read_nor_replaced(account: Account, registry: Registry) -> None:
@@ -188,33 +146,3 @@ async def test_a_write_that_came_second_is_no_error(account: Account, stream_nam
     refuse("c", 10077)
     with pytest.raises(RefusedError, match="10077"):
         await registry.swap("c", {}, 7)
-
-
-def test_failures_of_a_newer_instance_are_not_read_as_something_else() -> None:
-    entry = {"more": 3, "streams": {}}
-    assert read_failures({"a": {FORMAT: 2, **entry}}, {"a"}) == Failures()
-    assert read_failures({"a": {FORMAT: 1, **entry}}, {"a"}).elsewhere == 3
-    assert read_failures({"a": entry}, {"a"}).elsewhere == 3, "as 0.1.0 wrote it"
-    assert FAILING in ENTRY_FORMATS
-
-
-KEY = "emulated.S"
-
-
-def test_a_record_that_cannot_be_read_ends_ownership() -> None:
-    owners = Owners("me", frozenset({KEY}))
-    owners.received("me", [KEY], 0, 0)
-    owners.recorded(KEY, Record("me", revision=1))
-    assert owners.is_owner(KEY)
-    owners.recorded(KEY, Record(revision=2, is_foreign=True))
-    now = 100 * MILLISECOND
-    assert (owners.is_owner(KEY), owners.fires(KEY, now)) == (False, False)
-    assert owners.change(KEY, now) is None
-    assert owners.able([KEY], now) == frozenset(), "heartbeats do not name it as served, so others claim it"
-    assert owners.on_record() == [], "and it is not removed as a leftover"
-    owners.is_leaving = True
-    assert owners.change(KEY, now) is None
-    owners.is_leaving = False
-    owners.recorded(KEY, Record(revision=3))
-    owners.serves = owners.able([KEY], now)
-    assert owners.change(KEY, now) == OwnerChange("me", Reason.FIRST)

@@ -99,19 +99,6 @@ async def test_who_is_cancelled_ends_the_work_only_if_nobody_else_waits() -> Non
     assert await works.ask() == 3
 
 
-async def test_who_asks_while_work_is_being_ended_begins_it_again() -> None:
-    works = Works()
-    [first] = await works.asked()
-    works.end()
-    works.hold()
-    first.cancel()
-    second = works.ask()
-    await asyncio.wait((first,))
-    await turns()
-    works.end()
-    assert await second == works.begun
-
-
 async def test_work_goes_on_without_those_who_gave_up() -> None:
     works = Works(kept_seconds=10.0)
     with pytest.raises(UnfinishedError):

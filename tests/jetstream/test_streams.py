@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import RefusedError, SchedulerError
+from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import (
     METADATA_FLAG,
-    UNREADABLE,
     FlaggedStreams,
     Remembered,
     StreamState,
-    as_kept,
     is_in_force,
 )
 from nats_scheduler.message.capabilities import capabilities
@@ -114,15 +112,6 @@ async def test_a_stream_is_described_alike_by_all_answers(
             assert others == [first, first], config
 
 
-def test_only_what_the_server_adds_to_an_answer_is_left_out() -> None:
-    kept = {"_nats.req.level": "0", "team": "shop"}
-    added = {"_nats.ver": "2.11.11", "_nats.level": "1"}
-    assert as_kept({"name": "A", "metadata": kept | added}) == {"name": "A", "metadata": kept}
-    assert as_kept({"name": "A", "metadata": added}) == {"name": "A"}
-    assert as_kept({"name": "A", "metadata": {}}) == {"name": "A", "metadata": {}}
-    assert as_kept({"name": "A"}) == {"name": "A"}
-
-
 # -- the flag --------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +146,7 @@ async def flagging(emulated_server: EmbeddedServer, stream_name: str) -> AsyncIt
             await api.call(f"STREAM.DELETE.{registry.stream}")
 
 
-async def test_what_is_adopted_is_known_by_when_it_was_made_and_left_as_it_is(flagging: Flagging) -> None:
+async def test_what_is_adopted_is_known_and_left_as_it_is(flagging: Flagging) -> None:
     await flagging.registry.open()
     before = await flagging.state()
     asked = {"allow_msg_schedules": True, "allow_msg_ttl": True}
@@ -167,12 +156,7 @@ async def test_what_is_adopted_is_known_by_when_it_was_made_and_left_as_it_is(fl
     assert (await flagging.state()).config == before.config
 
 
-async def test_what_cannot_be_remembered_is_not_adopted(flagging: Flagging) -> None:
-    with pytest.raises(SchedulerError):
-        await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
-
-
-async def test_it_is_known_since_when_it_was_flagged_whatever_was_added_since(flagging: Flagging) -> None:
+async def test_it_is_known_since_when_a_stream_has_its_flag(flagging: Flagging) -> None:
     """Also if the server now reports another creation time, or if the bucket was lost."""
     await flagging.registry.open()
     await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
@@ -196,42 +180,6 @@ async def test_only_a_stream_that_is_gone_or_another_one_counts_as_deleted(flagg
         await flagging.flagged.restore(adopted)
         assert await flagging.flagged.note_deletion(flagging.name, created)
         assert not (await flagging.flagged.recall(another)).is_flagged
-
-
-async def test_a_stream_that_comes_back_from_a_backup_is_flagged_as_it_was(flagging: Flagging) -> None:
-    """A stream that was created again holds no message that is older than itself."""
-    await flagging.registry.open()
-    adopted, _ = await flagging.flagged.adopt(await flagging.state(), {"allow_msg_schedules": True})
-    restored = replace(await flagging.state(), created="2099-01-01T00:00:00Z", holds_older_messages=True)
-    for state in (restored, await flagging.state()):
-        await flagging.flagged.restore(adopted)
-        await flagging.flagged.note_deletion(flagging.name, None)
-        found = await flagging.flagged.recall(state)
-        assert found.is_flagged
-        await flagging.flagged.adopt(found, {})
-        known = await flagging.known() or {}
-        assert (known["created"], "deleted" in known) == (state.created, False)
-
-
-async def test_an_entry_of_others_says_only_that_there_is_a_flag(flagging: Flagging) -> None:
-    await flagging.registry.open()
-    values: list[dict[str, object]] = [{}, {"created": 7}, {"created": None, "since": "never"}]
-    for value in values:
-        await flagging.registry.put(f"stream.{flagging.name}", value)
-        found = await flagging.flagged.recall(await flagging.state())
-        assert found.remembered == Remembered(UNREADABLE, False, None)
-
-
-async def test_a_repeated_creation_is_accepted_after_it_was_added(flagging: Flagging) -> None:
-    await flagging.registry.open()
-    name = f"{flagging.name}-added"
-    config = {"name": name, "subjects": [f"{name}.>"], "allow_msg_schedules": True, "allow_msg_ttl": True}
-    state, created = await flagging.flagged.add(config)
-    assert (created, state.is_flagged) == (True, True)
-    await flagging.account.api.create_stream(config)
-    await flagging.flagged.add(config)
-    await flagging.account.api.create_stream(config)
-    await flagging.account.api.call(f"STREAM.DELETE.{name}")
 
 
 async def test_a_server_that_minds_unknown_fields_is_asked_without_the_flag(start_server: StartServer) -> None:

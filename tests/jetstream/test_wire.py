@@ -1,28 +1,16 @@
 """What arrives is parsed together where it can be, and is then the same as parsed one by one, in order.
 
-Acknowledgements have the same outcomes as read as JSON; the frames of a consumer are the same whatever is between them;
-a message goes to its own subscription alone; and the end of a connection comes after all that was read before it.
+Acknowledgements have the same outcomes as read as JSON; the frames of a consumer are the same whatever is between them.
 """
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from random import Random
-from typing import cast
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from nats.errors import ProtocolError, UnexpectedEOF
 
 from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
 from nats_scheduler.jetstream.frame_runs import ACKNOWLEDGED, PURGED, AnswerFrames, ConsumerFrames
 from nats_scheduler.jetstream.publish import outcome_of
-from nats_scheduler.jetstream.wire import MIN_RUN_BYTES, DirectReader, FrameParser, WireClient
+from nats_scheduler.jetstream.wire import FrameParser, WireClient
 from nats_scheduler.message.stored import StoredMessage
 from tests.harness.seeds import draws, generator
-from tests.harness.waiting import eventually
 from tests.hostile.effort import at_most
 
 
@@ -128,29 +116,6 @@ async def test_what_servers_write_is_understood_at_once() -> None:
     for stream in ("\u00dcbung", "a+b", "a(b", "100%"):
         body = b'{"stream":"%b","seq":7}' % stream.encode()
         assert (await assert_read_alike(wire_of(*[body] * 40), stream=stream)).taken_at_once == 40, stream
-
-
-async def test_what_looks_like_an_end_inside_a_body_is_none() -> None:
-    inner = b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.1.8 3 27\r\n{"stream":"ORDERS","seq":8}'
-    reader = await assert_read_alike(wire_of(*[inner] * 20))
-    assert (len(reader.read), reader.taken_at_once) == (21, 0)
-
-
-@settings(max_examples=draws(15))
-@given(
-    st.text(max_size=12),
-    st.none() | st.text(max_size=5),
-    st.integers(-3, 1 << 65),
-    st.none() | st.booleans(),
-    st.sampled_from([(",", ":"), (", ", ": "), (", ", ":")]),
-)
-async def test_an_acknowledgement_is_read_alike_whatever_stands_in_it(
-    stream: str, domain: str | None, sequence: int, duplicate: bool | None, separators: tuple[str, str]
-) -> None:
-    said = {"stream": stream, "domain": domain, "seq": sequence, "duplicate": duplicate}
-    said = {key: value for key, value in said.items() if value is not None}
-    body = json.dumps(said, separators=separators, ensure_ascii=False).encode("utf-8", "replace")
-    await assert_read_alike(wire_of(*[body] * 20), stream=stream)
 
 
 def test_an_identity_in_process_is_an_unknown_outcome() -> None:
@@ -300,24 +265,6 @@ async def test_frames_of_a_consumer_are_the_same_at_once_or_one_by_one() -> None
             assert odds or (len(fast.received), fast.taken_at_once > 300) == (399, True)
 
 
-def test_a_gap_or_another_frame_ends_what_is_taken() -> None:
-    rng = generator("a gap")
-    first, *rest = [usual(rng, number) for number in range(1, 100)]
-    for other in (
-        written("s.1", PREFIX + b".1.2.3.2.1", BLOCKS[0]),
-        written("s.1", PREFIX + b".1.2.2.2.1", BLOCKS[0], sid=8),
-        written("s.1", PREFIX + b".1.2.2.2.1", BLOCKS[0], body=b"x"),
-        written("s.1", PREFIX + b".1.2.2.2.1", ODD_BLOCKS[0]),
-        written("s.1", PREFIX + b".1.2.2.2.1", BLOCKS[0]).replace(b" 73 73", b" 72 72"),
-    ):
-        wire = b"".join([first, other, *rest])
-        found = ConsumerFrames(SID, STREAM, CONSUMER).read(wire, 0, 0)
-        assert found is not None
-        assert (len(found.messages), found.end) == (1, len(first)), other
-    for end in range(len(first)):
-        assert ConsumerFrames(SID, STREAM, CONSUMER).read(first[:end], 0, 0) is None
-
-
 async def test_blocks_that_look_like_two_are_read_once() -> None:
     """The plain path does not have the rest parsed again and again: it takes about a hundredth of what is allowed."""
     rng, odd_block = generator("blocks that look like two"), b"NATS/1.0\r\nA: 1\r\n\r\n\r\n"
@@ -330,161 +277,3 @@ async def test_blocks_that_look_like_two_are_read_once() -> None:
     with at_most(SECONDS_A_CHUNK):
         listener = await poured(b"".join(many), 1 << 30, at_once=True)
     assert len(listener.received) == 3_999
-
-
-# -- who is called ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_frame_asks_one_reader_and_a_chunk_calls_who_asked_for_it() -> None:
-    client, asked, called, delivered = WireClient(), list[int](), list[int](), list[int]()
-
-    def subscribe(sid: int) -> None:
-        def run(_buffer: bytes, position: int) -> int:
-            asked.append(sid)
-            return position
-
-        def sink(_subject: bytes, _reply: bytes, _block: bytes, _body: bytes) -> None:
-            delivered.append(sid)
-            client.after_chunk.append(lambda: called.append(sid))
-
-        client.sinks[sid], client.runs[sid] = sink, run
-
-    for sid in range(1, 1_001):
-        subscribe(sid)
-    body = b"x" * MIN_RUN_BYTES
-    parser = FrameParser(client)
-    await parser.parse(b"MSG s 7 %d\r\n%b\r\nMSG s 900 %d\r\n%b\r\n" % (len(body), body, len(body), body))
-    assert (asked, delivered, called) == ([7, 900], [7, 900], [7, 900])
-    await parser.parse(b"+OK\r\n")
-    assert called == [7, 900], "once, and not after what concerns nobody"
-
-
-async def test_an_ended_subscription_takes_nothing_any_more() -> None:
-    client, asked = WireClient(), list[int]()
-    sid = client.add_sink("s", lambda *_: None)
-
-    def run(_buffer: bytes, position: int) -> int:
-        asked.append(position)
-        return position
-
-    client.runs[sid] = run
-    client.remove_sink(sid)
-    await FrameParser(client).parse(b"MSG s %d 2000\r\n%b\r\n" % (sid, b"x" * 2_000))
-    assert not asked
-
-
-# -- the end of a connection -----------------------------------------------------------------------------------------
-
-SHORT_SECONDS = 15.0
-LINE = b"a line that waits for its task"
-
-
-class Notes:
-    """Takes the place of the parser: one line is a control line, and another one is an error."""
-
-    def __init__(self) -> None:
-        self.taken: list[bytes] = []
-        self.finished: list[bytes] = []
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-        self._waiting: list[bytes] = []
-
-    @property
-    def has_control_line(self) -> bool:
-        return bool(self._waiting)
-
-    def take(self, data: bytes) -> bool:
-        if data == b"gibberish":
-            raise ProtocolError
-        if data == LINE or self._waiting:
-            self._waiting.append(data)
-            return False
-        if data:
-            self.taken.append(data)
-        return True
-
-    async def finish(self) -> None:
-        while self._waiting:
-            await self.go_on.wait()
-            self.finished.append(self._waiting.pop(0))
-
-    @property
-    def all_taken(self) -> bytes:
-        return b"".join(self.taken)
-
-
-class Server:
-    """The other end of the connection."""
-
-    def __init__(self) -> None:
-        self.writer: asyncio.StreamWriter
-        self.is_connected = asyncio.Event()
-
-    async def serve(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writer = writer
-        self.is_connected.set()
-
-
-@asynccontextmanager
-async def reading(notes: Notes, before: bytes = b"") -> AsyncIterator[tuple[Server, asyncio.Task[None]]]:
-    """Connect through a stream, as the library does, and read directly from then on."""
-    server = Server()
-    listener = await asyncio.start_server(server.serve, "127.0.0.1")
-    async with listener:
-        stream, writer = await asyncio.open_connection(*listener.sockets[0].getsockname()[:2])
-        await server.is_connected.wait()
-        transport = writer.transport
-        assert isinstance(transport, asyncio.Transport)
-        reader = DirectReader(transport, cast(FrameParser, notes))
-        stream.feed_data(before)
-        stream.feed_eof()
-        task = asyncio.create_task(reader.run(await stream.read()))
-        try:
-            yield server, task
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
-            for one in (writer, server.writer):
-                one.close()
-
-
-async def test_what_was_read_before_comes_first() -> None:
-    notes = Notes()
-    async with reading(notes, b"before ") as (server, _task):
-        server.writer.write(b"and after")
-        await eventually(lambda: notes.all_taken == b"before and after")
-
-
-async def test_what_comes_behind_a_control_line_waits_for_it() -> None:
-    notes = Notes()
-    notes.go_on.clear()
-    async with reading(notes) as (server, _task):
-        server.writer.write(LINE)
-        await eventually(lambda: notes.has_control_line)
-        server.writer.write(b"behind it")
-        notes.go_on.set()
-        await eventually(lambda: notes.finished + notes.taken == [LINE, b"behind it"])
-
-
-async def test_the_end_comes_after_the_control_line_before_it() -> None:
-    notes = Notes()
-    notes.go_on.clear()
-    async with reading(notes) as (server, task):
-        server.writer.write(LINE)
-        await eventually(lambda: notes.has_control_line)
-        server.writer.close()
-        notes.go_on.set()
-        with pytest.raises(UnexpectedEOF):
-            await asyncio.wait_for(task, SHORT_SECONDS)
-        assert notes.finished == [LINE]
-
-
-async def test_bytes_that_are_not_the_protocol_or_a_reset_end_it() -> None:
-    async with reading(Notes()) as (server, task):
-        server.writer.write(b"gibberish")
-        with pytest.raises(ProtocolError):
-            await asyncio.wait_for(task, SHORT_SECONDS)
-    async with reading(Notes()) as (server, task):
-        server.writer.transport.abort()
-        with pytest.raises((ConnectionError, UnexpectedEOF)):
-            await asyncio.wait_for(task, SHORT_SECONDS)
