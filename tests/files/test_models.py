@@ -8,10 +8,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from nats_scheduler.control.declared import policy_key
 from nats_scheduler.files.file_reading import read_files
 from nats_scheduler.files.models import files_schema
-from nats_scheduler.message.policies import POLICY_NAMES
 
 VALIDATOR = Draft202012Validator(files_schema())
 GOOD: list[dict[str, Any]] = [
@@ -76,10 +74,3 @@ def test_the_schema_is_one_and_may_be_named_in_a_document() -> None:
     document = {"$schema": "schedules.schema.json", "stream": "S", "owner": "billing", "schedules": []}
     assert VALIDATOR.is_valid(document)
     assert accepted(document)
-
-
-def test_the_schema_has_every_policy_and_key() -> None:
-    definitions = files_schema()["$defs"]
-    assert set(definitions["PoliciesModel"]["properties"]) == {policy_key(name) for name in POLICY_NAMES}
-    described = definitions["ScheduleModel"]["properties"]
-    assert [key for key, schema in described.items() if not schema.get("description")] == []

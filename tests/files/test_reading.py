@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nats_scheduler.control.declared import Declared, Readable, written
+from nats_scheduler.control.declared import Declared, Readable
 from nats_scheduler.files.file_reading import StreamFile, read_files
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import PolicyText
@@ -104,12 +104,6 @@ def test_keys_mean_headers() -> None:
     assert {schedule: declared(schedule) for schedule in contents} == {
         schedule: Declared("s", content) for schedule, content in contents.items()
     }
-
-
-def test_a_document_may_give_the_spelling_of_its_schedules() -> None:
-    head = "stream: ORDERS\nspelling: portable"
-    assert written(declared("every: 5m", head).content).startswith(b"NATS/1.0\r\nX-Nats-Schedule: ")
-    assert written(declared("every: 5m, spelling: adr51", head).content).startswith(b"NATS/1.0\r\nNats-Schedule: ")
 
 
 def test_a_subject_is_declared_once_in_all_files() -> None:

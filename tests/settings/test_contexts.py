@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.settings.contexts import expand_path, load_context
+from nats_scheduler.settings.contexts import load_context
 from nats_scheduler.settings.load import load_settings, resolve_settings
 from nats_scheduler.settings.problems import SettingsError
 
@@ -79,12 +79,6 @@ def test_what_is_not_used_is_named_in_a_warning(tmp_path: Path) -> None:
     environ = save(tmp_path, "x", jetstream_event_prefix="E", color_scheme="red", sparkle=True)
     warnings = resolve_settings({"context": "x"}, environ, None).warnings
     assert [warning.split(" ")[2] for warning in warnings] == ["jetstream_event_prefix", "sparkle"]
-
-
-def test_paths_are_filled_in_as_the_cli_does() -> None:
-    environ = {"HOME": "/home/bob", "DIR": "d"}
-    assert expand_path("~/x", environ) == "/home/bob/x"
-    assert expand_path("/$DIR/${DIR}$NONE/x", environ) == "/d/d/x"
 
 
 @pytest.mark.server

@@ -168,13 +168,6 @@ def test_variables_of_kubernetes_are_not_ours() -> None:
     assert load_settings({}, NOWHERE | image | {"NATS_SCHEDULER_METRICS_PORT": "1234"}, None).metrics_port == 1234
 
 
-def test_the_folder_of_the_sidecar_need_not_exist_yet(tmp_path: Path) -> None:
-    nowhere = tmp_path / "data"
-    environ = NOWHERE | {"HOME": str(tmp_path), "NATS_SCHEDULER_DATA": "~/data"}
-    assert load_settings({}, environ, None).data == load_settings({"data": str(nowhere)}, NOWHERE, None).data == nowhere
-    assert SidecarSettings().data is None
-
-
 def test_an_unknown_key_is_an_error_that_names_the_near_one(tmp_path: Path) -> None:
     reported = problems(
         file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"})
@@ -225,12 +218,6 @@ def test_a_file_that_never_ends_is_refused(tmp_path: Path) -> None:
     assert read_bounded(file, 100) == b"x" * 100, "one of the limit is read"
 
 
-def test_null_and_the_address_of_the_schema_may_stand_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "s.json"
-    path.write_text('{"$schema": "./x.json", "metrics_port": null, "connection": {"user": null}}')
-    assert load_settings({}, NOWHERE, path) == SidecarSettings()
-
-
 # -- restrictions: lists of STREAM=VALUE -----------------------------------------------------------------------
 
 
@@ -269,15 +256,6 @@ def test_a_named_stream_has_its_own_lateness_budget(tmp_path: Path) -> None:
         assert (problem.key, problem.value) == ("lateness_budget", f"[{value!r}]")
 
 
-def test_a_stream_that_is_named_has_its_own_rate_to_catch_up() -> None:
-    given = load_settings({"catch_up_rate": "200,ORDERS=50,ORDERS=20"}, NOWHERE, None)
-    found = [[one.catch_up_rate_on(name) for name in ("ORDERS", "OTHER")] for one in (given, SidecarSettings())]
-    assert found == [[20, 200], [500, 500]]
-    for value in ("0", "1000001", "ORDERS=1.5", "ORDERS", "OR.DERS=5"):
-        with pytest.raises(SettingsError, match=r"catch_up_rate.*(1 to 1000000|name of a stream)"):
-            load_settings({"catch_up_rate": value}, NOWHERE, None)
-
-
 def test_fires_within_their_budget_are_not_reported_as_late() -> None:
     for late_after, is_refused in (("250ms", True), ("251ms", False)):
         given = {"lateness_budget": "ORDERS=250ms,0s", "late_after": late_after}
@@ -286,16 +264,3 @@ def test_fires_within_their_budget_are_not_reported_as_late() -> None:
                 load_settings(given, NOWHERE, None)
         else:
             assert load_settings(given, NOWHERE, None).late_after == 251 * MILLISECOND
-
-
-def test_a_restriction_that_cannot_be_read_is_an_error() -> None:
-    for key, value in (
-        *(("allowed_targets", "ORDERS"), ("allowed_targets", "=due.>"), ("allowed_targets", "ORDERS=due..x")),
-        *(("allowed_targets", "ORDERS=>.x"), ("allowed_sources", "OR.DERS=a"), ("max_schedules", "ORDERS=many")),
-        *(("allowed_targets_elsewhere", "jobs.>"), ("max_schedules", "ORDERS=-1")),
-    ):
-        with pytest.raises(SettingsError) as caught:
-            load_settings({key: value}, NOWHERE, None)
-        [problem] = caught.value.problems
-        assert (problem.key, problem.value) == (key, f"[{value!r}]")
-        assert "STREAM=" in problem.expected

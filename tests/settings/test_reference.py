@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from nats_scheduler.settings.fields import (
-    CLI_FLAGS,
-    CLI_VARIABLES,
-    IMAGE_VARIABLES,
     setting_fields,
-    shown_values,
 )
 from nats_scheduler.settings.load import load_settings
-from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.settings.reference import PAGE, derived_part, page_with
 
 
@@ -37,22 +31,3 @@ def test_every_setting_says_what_it_is() -> None:
     for key, field in setting_fields().items():
         assert field.description.endswith("."), key
         assert field.kind not in ("duration", "integer") or " to " in field.description, f"{key}: the range"
-
-
-def test_names_outside_are_unique() -> None:
-    fields = setting_fields().values()
-    assert len({field.name for field in fields}) == len(fields)
-    assert len({field.flag for field in fields}) == len(fields)
-    names = [name for field in fields for name in field.variables]
-    assert len(set(names)) == len(names)
-    assert {*CLI_FLAGS, *CLI_VARIABLES, *IMAGE_VARIABLES} <= set(setting_fields())
-
-
-def test_shown_values_are_those_of_a_file_that_gives_the_same_settings(tmp_path: Path) -> None:
-    values = shown_values(SidecarSettings(window=7, drain_timeout=0))
-    document: dict[str, object] = {key: value for key, value in values.items() if "." not in key}
-    document["connection"] = {key.partition(".")[2]: value for key, value in values.items() if "." in key}
-    path = tmp_path / "s.json"
-    path.write_text(json.dumps(document))
-    again = load_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}, path)
-    assert again == SidecarSettings(window=7, drain_timeout=0)
