@@ -1,6 +1,5 @@
 """The last hour by minute: each fire is in one minute, whatever the clock does; processes add up; quantiles fit."""
 
-import tracemalloc
 from bisect import bisect_left
 from itertools import pairwise
 from random import Random
@@ -11,14 +10,12 @@ from nats_scheduler.observe.activity import (
     MINUTES_KEPT,
     STREAMS_PER_UNIT,
     Activity,
-    LastMinutes,
     Minute,
-    ReadFires,
     minute_of,
     nothing_in,
     total_of,
 )
-from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireMetrics
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireMetrics
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
 from tests.harness.seeds import draws, generator
@@ -103,19 +100,6 @@ def test_the_fires_of_one_stream_and_of_all() -> None:
     assert (process.activity.is_known("S3"), process.activity.is_known("none")) == (True, False)
 
 
-def test_what_fires_while_a_sample_is_taken_is_counted_once() -> None:
-    process = Process()
-    process.fire_each(4 * STREAMS_PER_UNIT)
-    first, second = process.activity.sample(lambda: NOON), process.activity.sample(lambda: NOON)
-    next(first)
-    process.fire(stream="S0")
-    next(second)
-    process.fire(stream="S1")
-    next(second)
-    assert len(list(first)) == 3, "a sample is taken in units"
-    assert process.by_minute(NOON) == {0: 4 * STREAMS_PER_UNIT + 2}
-
-
 def test_a_clock_that_is_set_loses_no_fire() -> None:
     process = Process()
     process.fire()
@@ -131,31 +115,6 @@ def test_a_clock_that_is_set_loses_no_fire() -> None:
     assert process.by_minute(NOON + 10 * MINUTE) == {-30: 2, 0: 2, 10: 1}
     process.fire()
     assert process.by_minute(NOON + 100 * HOUR + 10 * MINUTE) == {}
-
-
-def test_streams_without_fires_for_an_hour_take_little_room() -> None:
-    """Without their minutes they take a tenth of a kilobyte each, and their counts, which stay."""
-    process, used = Process(), []
-    tracemalloc.start()
-    try:
-        process.fire_each(100)
-        for now in (NOON, NOON + HOUR - MINUTE, NOON + HOUR):
-            process.sample(now)
-            used.append(tracemalloc.get_traced_memory()[0])
-    finally:
-        tracemalloc.stop()
-    at_noon, before_the_hour, after_it = used
-    assert min(at_noon, before_the_hour) - after_it > 400_000, used
-    process.fire()
-    assert process.by_minute(NOON + HOUR, "S") == {60: 1}
-
-
-def test_the_last_fires_are_kept_and_no_more() -> None:
-    fires = FireMetrics()
-    for number in range(MAX_RECENT_FIRES + 5):
-        fires.read_back(f"S{number}", read_back(sequence=number), 0.001)
-    assert len(fires.recent) == MAX_RECENT_FIRES
-    assert (fires.recent[0][0], fires.recent[-1][1].stored_sequence) == ("S5", MAX_RECENT_FIRES + 4)
 
 
 def some_lateness(random: Random) -> int:
@@ -192,28 +151,6 @@ def counted(lateness: list[int]) -> Minute:
     for one in lateness:
         counts[bisect_left(BOUNDS, one)] += 1
     return Minute(0, len(lateness), 0, 0, 0, tuple(counts), max(lateness, default=0))
-
-
-def test_the_greatest_lateness_is_that_of_overdue_fires_too() -> None:
-    process, overdue = Process(), read_back(15 * SECOND)._replace(overdue=True)
-    process.fires.read_back("S", overdue, 15.0)
-    process.fire(2 * MILLISECOND)
-    process.sample(NOON + SECOND)
-    (minute,) = process.activity.minutes(NOON + SECOND, 1)
-    assert (minute.lateness_max, minute.overdue) == (15 * SECOND, 1)
-    assert (minute.quantile(1.0) or 0) <= 2.5 * MILLISECOND, "its bucket ends there"
-    read = ReadFires()
-    read.take(overdue)
-    assert [one.lateness_max for one in read.hour.last(START + 15 * SECOND, 1)] == [15 * SECOND]
-
-
-def test_it_is_known_since_the_minute_of_the_first_sample() -> None:
-    process = Process()
-    assert process.activity.since == NOON
-    process.sample(NOON + HOUR)
-    assert process.activity.since == NOON, "it goes on"
-    minutes = LastMinutes(NOON, [nothing_in(NOON - MINUTE), nothing_in(NOON)], since=NOON)
-    assert [minutes.is_known(one) for one in minutes.minutes] == [False, True]
 
 
 def test_a_quantile_lies_in_the_bucket_of_its_rank() -> None:

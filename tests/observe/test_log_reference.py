@@ -9,9 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nats_scheduler.message.advisory_messages import ADVISORY_TYPE, SCHEDULE_CHANGED
-from nats_scheduler.message.findings import Code
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
-from nats_scheduler.observe.log import configure_logging, logger
+from nats_scheduler.observe.log import configure_logging
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from tests.harness.advisories import IN_EACH
@@ -33,18 +32,6 @@ def test_the_reference_has_every_field_and_no_other() -> None:
     for said, written in ((described, source.log_events()), (published, source.advisories())):
         assert {name: fields - said[name] for name, fields in written.items() if not fields <= said[name]} == {}
         assert set().union(*said.values()) - source.field_names() - {"exception"} == set()
-
-
-def test_what_is_a_finding_too_has_its_code_as_a_name() -> None:
-    noticed_over_time = {"schedule_replaced_unfired", "schedule_silent", "schedule_only_dropped", "target_mapped"}
-    of_schedules = {"schedule_rejected", "header_misnamed", "schedule_ends_early", "fire_refused"}
-    both = {*noticed_over_time, *of_schedules, "target_unconsumed", "calendar_missing", "cannot_serve"}
-    assert {*KINDS} & {*Code} == both
-    assert {*described_events()} & {*Code} == both | {
-        "schedule_ends_by_age",
-        "schedules_unserved",
-        "jetstream_unavailable",
-    }
 
 
 def test_each_field_is_explained_once_and_no_other_is() -> None:
@@ -70,14 +57,3 @@ def test_a_json_line_has_its_event_level_and_time_beside_the_fields(capsys: pyte
     Reporter(Metrics()).became_able("S")
     line = json.loads(capsys.readouterr().err)
     assert line == {"event": "can_serve_again", "level": "info", "stream": "S", "timestamp": line["timestamp"]}
-
-
-def test_a_later_configuration_changes_no_logger(capsys: pytest.CaptureFixture[str]) -> None:
-    """A command that runs in the process of a sidecar, as in tests, does not get the lines of the sidecar."""
-    configure_logging("text", "info")
-    before = logger()
-    configure_logging("json", "error")
-    before.info("can_serve_again", stream="S")
-    logger().info("can_serve_again", stream="S")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("stream=S")

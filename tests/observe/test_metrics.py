@@ -12,18 +12,16 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from nats_scheduler.engine.events import Event, FireConfirmed, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
-from nats_scheduler.observe.canary_record import GRACE_NS, CanaryMetrics, CanaryRecord
+from nats_scheduler.observe.canary_record import GRACE_NS, CanaryRecord
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 from nats_scheduler.observe.gauges import StreamFigures
-from nats_scheduler.observe.metric_samples import LabelledCounter
 from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
-from nats_scheduler.observe.overload import REPEAT_SAMPLES, WINDOW_SAMPLES, Lateness, Overload
+from nats_scheduler.observe.overload import WINDOW_SAMPLES, Lateness, Overload
 from nats_scheduler.observe.reporter import HANDLERS, Reporter
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.engine.direct import Desk, schedule
-from tests.harness.account import CLOCK, account_on, sidecar_on, started_sidecar
+from tests.harness.account import CLOCK, account_on, sidecar_on
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -112,22 +110,6 @@ async def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)
 
 
-def test_a_labelled_counter_shows_what_the_client_library_would_show() -> None:
-    ours, theirs = CollectorRegistry(auto_describe=True), CollectorRegistry()
-    name, text, labels = "nats_scheduler_fires_refused", "Fires, refused.", ("stream", "code")
-    counter, real = LabelledCounter(name, text, labels), Counter(name, text, labels, registry=theirs)
-    ours.register(counter)
-    assert generate_latest(ours) == generate_latest(theirs)
-    for stream, code, amount in (("A", "403", 1), ('with "quotes"', "10077", 3), ("A", "403", 2), ("B", "403", 0)):
-        counter.labels(stream, code).inc(amount)
-        real.labels(stream, code).inc(amount)
-    assert generate_latest(ours) == generate_latest(theirs)
-    assert ours.get_sample_value(f"{name}_total", {"stream": "A", "code": "403"}) == 3
-    assert generate_latest(ours.restricted_registry([f"{name}_total"])) == generate_latest(theirs)
-    with pytest.raises(AssertionError, match="has the labels"):
-        counter.labels("A")
-
-
 def lines(registry: CollectorRegistry) -> set[str]:
     """Return the samples of a registry, without the time at which each series began."""
     return {line for line in generate_latest(registry).decode().splitlines() if "_created" not in line}
@@ -180,17 +162,6 @@ async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
     assert sum(line["event"] == "stream_ready" for line in said) == 200
 
 
-async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
-    published: list[str] = []
-    reporter = Reporter(Metrics())
-    reporter.advise = lambda message: published.append(message.subject)
-    reporter.instance_not_firing("S", "one", 0)
-    assert len(published) == 1
-    reporter.disconnected()
-    reporter.instance_not_firing("S", "another", 0)
-    assert len(published) == 1
-
-
 async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with sidecar_on(server.url) as running:
@@ -213,16 +184,6 @@ async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartS
         await server.restart()
         await shows(connected=1, connections_total=2)
         assert (shown(running.metrics, "last_connect_timestamp_seconds") or 0) > before
-
-
-async def test_a_sidecar_without_a_server_or_at_its_end_shows_it() -> None:
-    async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
-        await running.told_of("connect_failed")
-        assert shown(running.metrics, "connected") == 0
-        assert shown(running.metrics, "connections_total") == 0
-        assert running.sidecar.not_ready() == ["there is no connection to a server"]
-        running.sidecar.stop()
-        assert running.sidecar.not_ready() == ["the sidecar is ending: it starts no fires any more"]
 
 
 class Canary:
@@ -267,25 +228,6 @@ def test_the_canary_is_missed_once_in_each_interval() -> None:
     assert seen == [0, 0, 1, 1, 2, 3, 3, 5, 5, 5, 6]
 
 
-def test_the_metrics_of_the_canary_are_shown_only_if_there_is_one() -> None:
-    registry, metrics, canary = CollectorRegistry(), CanaryMetrics(), Canary()
-    registry.register(metrics)
-
-    def values(*names: str) -> list[float | None]:
-        return [registry.get_sample_value(f"nats_scheduler_canary_{name}") for name in names]
-
-    names = ("fires_total", "missed_total", "lateness_seconds_count", "last_fire_timestamp_seconds")
-    assert values(*names) == [None, None, None, None]
-    metrics.record = canary.record
-    assert values(*names) == [0, 0, 0, None]
-    canary.fired(3 * MILLISECOND)
-    canary.now += SECOND
-    canary.fired(2 * SECOND)
-    assert values(*names) == [2, 0, 2, 103]
-    bucket = "nats_scheduler_canary_lateness_seconds_bucket"
-    assert [registry.get_sample_value(bucket, {"le": le}) for le in ("0.005", "5.0")] == [1, 2]
-
-
 def samples(overload: Overload, *late: float, fires: float = 0.0) -> list[Lateness]:
     """Take one sample for each number, after a fire that was `fires` seconds late; return what is reported."""
     reported = []
@@ -304,7 +246,7 @@ def test_one_standstill_or_a_burst_is_no_overload() -> None:
     assert samples(overload, *[0.0] * WINDOW_SAMPLES) == []
 
 
-def test_fires_that_wait_for_others_as_long_as_they_may_are_no_overload() -> None:
+def test_fires_that_wait_within_their_budget_are_no_overload() -> None:
     for budget, is_overloaded in ((0, 1.0), (250 * MILLISECOND, 0.0)):
         metrics = Metrics()
         reporter = Reporter(metrics)
@@ -313,13 +255,3 @@ def test_fires_that_wait_for_others_as_long_as_they_may_are_no_overload() -> Non
             reporter.report("S", FireConfirmed("S.s", "S.out", 0, 0, 300 * MILLISECOND, number + 1))
             reporter.loop_sampled(0.0)
         assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == is_overloaded
-
-
-def test_repeated_lateness_is_reported_once_a_minute() -> None:
-    overload, late = Overload(), Lateness(0.3, 0.0)
-    assert samples(overload, *[0.3, 0.0] * (WINDOW_SAMPLES // 2)) == [late]
-    assert samples(overload, *[0.3] * (REPEAT_SAMPLES - 2)) == []
-    assert samples(overload, 0.3) == [late], "a minute has passed"
-    samples(overload, *[0.0] * WINDOW_SAMPLES)
-    assert not overload.is_on
-    assert samples(Overload(), *[0.0] * WINDOW_SAMPLES, fires=2.0) == [Lateness(0.0, 2.0)]

@@ -9,8 +9,8 @@ from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.observe.outlook import FIRES_AHEAD, OutlookDocument, outlook
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.observe.outlook import OutlookDocument, outlook
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.blocks import block_of
 
 SERVED = Served(StreamRules("O", ("O.>",), allow_msg_ttl=True, schedules_enabled=True), DIALECTS, False)
@@ -69,16 +69,6 @@ def test_times_that_the_clock_skips_or_doubles_are_said() -> None:
     autumn = ahead(schedule("0 30 2 * * *", before, **BERLIN), before)
     assert autumn is not None
     assert "first_of_two" in [one["clock_change"] for one in autumn["fires"]]
-
-
-def test_only_a_stored_one_says_when_a_jitter_sends() -> None:
-    now = "2026-03-27T20:30:00Z"
-    for sequence in (0, 7):
-        found = ahead(schedule("@every 1h", AT, sequence, Nats_Schedule_X_Jitter="5m"), now)
-        assert found is not None
-        assert (found["fires"][0]["utc"], len(found["fires"])) == ("2026-03-27T21:00:00Z", FIRES_AHEAD)
-        assert (found["after"], found["ends"]) == (format_rfc3339(instant(now)), False)
-        assert (found["fires"][0]["sent"] is not None) == (sequence > 0)
 
 
 @pytest.mark.parametrize("headers", [{"Nats_Schedule_TTL": "soon"}, {}])
