@@ -1,9 +1,8 @@
 """Messages and requests of a stranger, drawn from a seed."""
 
-import json
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.hostile.texts import PATTERNS, SUBJECTS, TTLS, ZONES
 
@@ -36,27 +35,6 @@ def message(rng: random.Random, stream: str, number: int) -> Sent:
         lines.insert(rng.randrange(len(lines) + 1), (f"Nats-Schedule{name}", value))
     block = b"NATS/1.0\r\n" + b"".join(map(_line, lines))
     return Sent(f"{stream}.{_subject(rng, number)}", block[:MOST_BYTES] + _end(rng), rng.randbytes(rng.randrange(40)))
-
-
-def request(rng: random.Random, stream: str, number: int) -> Sent:
-    """Draw a request to configure, purge or delete from a stream that may or may not exist."""
-    kind = rng.choice(["CREATE", "UPDATE", "PURGE", "MSG.DELETE"])
-    name = rng.choice([stream, f"{stream}X{number}", "S" * 3_000, "é", "\udcff" * 900])
-    return Sent(f"$JS.API.STREAM.{kind}.{name}", b"", _document(rng, name))
-
-
-def _document(rng: random.Random, name: str) -> bytes:
-    odd: list[Any] = [None, True, -1, 1.5, 10**400, "x", "\ud800", [], {}, [[]], {"a": {"b": []}}, float("nan")]
-    fields = ["subjects", "metadata", "max_msgs", "retention", "sources", "mirror", "filter", "seq", "keep", "sealed"]
-    config = {rng.choice(fields): rng.choice(odd) for _ in range(rng.randrange(1, 4))}
-    config["name"] = rng.choice([name, name, 7, ["x"]])
-    config["allow_msg_schedules"] = rng.choice([True, True, "true", 1, {}])
-    whole = json.dumps(config).encode()
-    # What is sound would be obeyed, and the stream has to stay as it is: a fault of type or value is put last.
-    fault = rng.choice([b'"retention": "never"', b'"max_age": "long"'])
-    whole = whole[:-1] + b', "seq": "none", ' + fault + b"}"
-    cut = whole[: rng.randrange(1, len(whole))]
-    return rng.choice([whole, whole, cut, b"[" * 3_000, b'{"a":' * 3_000, b'{"\xff'])
 
 
 def _line(item: tuple[str, str]) -> bytes:

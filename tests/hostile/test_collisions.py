@@ -12,10 +12,10 @@ from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, schedule
 from tests.hostile.effort import at_most
 
-SUBJECTS = 20_000
+SUBJECTS = 6_000
 BATCH = 256
-SECONDS = 12.0
-"""Process time to read 20,000 schedules and find each of them again: about 1 s if their hashes differ."""
+SECONDS = 6.0
+"""Process time to read 6,000 schedules and find each of them again: about 0.3 s if their hashes differ."""
 
 LETTERS = 48
 """Letters of a subject; 32 of them make up for what the others change of the hash."""
@@ -53,7 +53,7 @@ def colliding_subjects(count: int) -> list[str]:
 
 
 @pytest.mark.clause("hostile-subjects")
-def test_twenty_thousand_subjects_with_one_checksum_are_read_and_found_like_others() -> None:
+def test_subjects_with_one_checksum_are_read_and_found_like_others() -> None:
     subjects = colliding_subjects(SUBJECTS)
     assert len(set(subjects)) == SUBJECTS
     assert len({zlib.crc32(subject.encode()) for subject in subjects}) == 1

@@ -9,25 +9,23 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.events import FireRefused, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import account_on, in_seconds, sidecar_on
-from tests.harness.flagged import FlaggedStream, Served, served_on
+from tests.harness.account import in_seconds
+from tests.harness.flagged import Served, served_on
 from tests.harness.log_lines import capture_logs
 from tests.harness.seeds import draws, generator
-from tests.harness.servers import EMULATED_VERSIONS, V2_11
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
-from tests.hostile.flood import Sent, message, request
+from tests.hostile.flood import Sent, message
 
 MESSAGES = draws(800)
-REQUESTS = draws(400)
 AT_ONCE = 100
 EVERY_SECONDS = 3
 """Longer than the pauses of a shared machine, which would make a shorter interval miss a fire now and then."""
-MOST_PAUSES = 5
 ODD_LITERALS = ("*a", "x>", ">y", "kept.é")
 BROKEN = ("engine_failed", "task_failed", "connection_lost", "contact_lost", "jetstream_unavailable")
 
@@ -62,59 +60,41 @@ class Song:
         await self.served.schedule("canary", f"@every {EVERY_SECONDS}s", target="song")
         await self.served.wait_for("song")
 
-    def pauses(self) -> int:
-        """Return how often the machine has paused so long that the sidecar reads everything anew."""
-        return len([line for line in self.lines if "stood still" in line.get("reason", "")])
-
     async def goes_on(self) -> None:
         """Wait for two more fires, hold them all against the grid, and show that nothing is broken.
 
-        A pause of the machine is none of the flood's damage, and another stream of a server that tests share may have
-        just been found: a server that is flooded answers for it later.
+        Another stream of a server that tests share may have just been found: a flooded server answers for it later.
         """
         served = self.served
         fires = await served.wait_for("song", len(await served.messages("song")) + 2)
         await served.none_left_out(fires, "canary", EVERY_SECONDS * SECOND)
         damage = [
-            line
-            for line in self.lines
-            if line["event"] in BROKEN
-            and line.get("stream", served.name) == served.name
-            and "stood still" not in line.get("reason", "")
+            line for line in self.lines if line["event"] in BROKEN and line.get("stream", served.name) == served.name
         ]
         assert damage == []
         assert served.sidecar.sidecar.connection is self.connection
 
 
-async def all_are_judged(served: Served, song: Song, sent: Sequence[Sent]) -> tuple[set[int], bool]:
-    """Pour messages until each schedule is accepted or rejected, or the machine has paused; return them, and which."""
-    paused = song.pauses()
+async def all_are_judged(served: Served, sent: Sequence[Sent]) -> set[int]:
+    """Pour messages, wait until each schedule is accepted or rejected, and return them."""
     answers = await pour(served.account.connection, sent)
     judged = {seq for n, one in enumerate(sent) if (seq := sequence_of(answers[n])) and is_a_schedule(one)}
 
     def missing() -> set[int]:
         return judged - {event.sequence for kind in (ScheduleAccepted, ScheduleRejected) for event in served.of(kind)}
 
-    await eventually(
-        lambda: not missing() or song.pauses() > paused,
-        describe=lambda: f"{missing()} neither accepted nor rejected",
-    )
-    return judged, not missing()
+    await eventually(lambda: not missing(), describe=lambda: f"{missing()} neither accepted nor rejected")
+    return judged
 
 
 @pytest.mark.clause("hostile-patterns", "hostile-headers", "hostile-subjects")
-async def test_whatever_is_poured_into_a_stream_the_others_fire_on_their_grid(served: Served) -> None:
-    """After a pause of the machine all is read anew, and what is read so is not reported: then it is poured again."""
+async def test_whatever_is_poured_into_a_stream_the_others_fire(served: Served) -> None:
     random = generator(__name__)
     sent = [message(random, served.name, number) for number in range(MESSAGES)]
     with capture_logs() as lines:
         song = Song(served, lines)
         await song.begin()
-        for _ in range(MOST_PAUSES):
-            judged, is_whole = await all_are_judged(served, song, sent)
-            if is_whole:
-                break
-        assert is_whole
+        judged = await all_are_judged(served, sent)
         await song.goes_on()
     assert len(judged) > MESSAGES // 2
     codes = {event.rejection.code for event in served.of(ScheduleRejected)}
@@ -132,25 +112,8 @@ def is_a_schedule(sent: Sent) -> bool:
     return sent.block.endswith(b"\r\n\r\n") and bool(header_value(sent.block, b"Nats-Schedule"))
 
 
-@pytest.mark.clause("hostile-json")
-async def test_whatever_is_asked_of_the_api_the_schedules_fire_on_their_grid(served: Served) -> None:
-    random = generator(__name__)
-    sent = [request(random, served.name, number) for number in range(REQUESTS)]
-    with capture_logs() as lines:
-        song = Song(served, lines)
-        await song.begin()
-        for start in range(0, len(sent), AT_ONCE):
-            # Not each is answered: a server of 2.11 has a queue for requests that it passes on.
-            frames = [frame(one.subject, "", one.block, one.body) for one in sent[start : start + AT_ONCE]]
-            served.account.connection.write(b"".join(frames))
-            await served.account.api.info()
-        await served.schedule("after", f"@at {in_seconds(0.5)}", target="after.out")
-        await served.wait_for("after.out")
-        await song.goes_on()
-
-
 @pytest.mark.clause("size-limits")
-async def test_what_a_server_would_hang_up_over_is_refused_and_the_others_fire(start_server: StartServer) -> None:
+async def test_what_a_server_would_hang_up_over_is_refused(start_server: StartServer) -> None:
     server = await start_server(V2_11, config="max_payload: 100000\n")
     async with served_on(server.url) as served:
         with capture_logs() as lines:
@@ -174,7 +137,7 @@ async def test_what_a_server_would_hang_up_over_is_refused_and_the_others_fire(s
 
 
 @pytest.mark.clause("hostile-subjects")
-async def test_a_schedule_on_a_wildcard_removes_nothing_and_an_odd_literal_only_itself(served: Served) -> None:
+async def test_a_schedule_on_a_wildcard_removes_nothing(served: Served) -> None:
     kept = [await served.publish(f"kept.{number}") for number in range(3)]
     kept.append(await served.publish("ba"))
     for rest in (">", "*", "kept.*") * 2:
@@ -190,11 +153,8 @@ async def test_a_schedule_on_a_wildcard_removes_nothing_and_an_odd_literal_only_
 
 
 @pytest.mark.clause("hostile-subjects")
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_where_json_cannot_name_a_subject_nothing_of_another_one_is_removed(
-    start_server: StartServer, version: str
-) -> None:
-    server = await start_server(version)
+async def test_where_json_cannot_name_a_subject_no_other_one_is_removed(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
     async with served_on(server.url) as served:
         far = served.headers("@at 2100-01-01T00:00:00Z")
         # Both look the same in JSON: what is not UTF-8 is replaced there.
@@ -211,30 +171,3 @@ async def test_where_json_cannot_name_a_subject_nothing_of_another_one_is_remove
         await served.left(">", [left[0], left[2], b"fires"])
         await served.publish("s.\udcfe", served.headers("@every 1s", "again"))
         await served.wait_for("again", 2)
-
-
-@pytest.mark.clause("hostile-subjects")
-async def test_a_schedule_on_a_subject_with_a_del_fires_or_is_told_and_stays(served: Served) -> None:
-    """A server of 2.11 stores such a message and does not find it by its subject: its own guard refuses each fire."""
-    sequence = await served.schedule("h.\x7f", "@every 1s")
-    if served.version == V2_11:
-        assert {event.code for event in await served.reported(FireRefused)} == {10071}
-    else:
-        await served.wait_for("out", 2)
-    assert await served.account.api.message(served.name, seq=sequence)
-    assert not served.of(ScheduleEnded)
-
-
-@pytest.mark.clause("hostile-subjects")
-async def test_a_target_on_which_the_server_takes_orders_is_refused(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    order = "$JS.API.STREAM.DELETE.VICTIM"
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        await account.create("VICTIM")
-        await account.create("S", subjects=["S.>", order], no_ack=True)
-        await running.ready("S")
-        block = f"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: {order}\r\n\r\n".encode()
-        account.connection.write(frame("S.s", "", block, b""))
-        assert {event.code for event in await running.reported("S", FireRefused)} == {10190}
-        assert await account.api.stream("VICTIM")
-        assert await FlaggedStream(account, "S").stored_on("s") == 1

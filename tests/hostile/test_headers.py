@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireRefused
@@ -16,7 +15,6 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk
-from tests.harness.blocks import block_of
 from tests.hostile.effort import SECONDS_A_TEXT, at_most, examples
 from tests.hostile.texts import LONG
 from tests.message.blocks import odd_blocks
@@ -96,18 +94,3 @@ def test_a_block_at_the_limit_is_cheap() -> None:
 def test_no_block_breaks_an_engine(block: bytes) -> None:
     consequences(block)
     live_through(block)
-
-
-_endings = st.sampled_from([b"", b"-Target", b"-Source", b"-TTL", b"-Time-Zone", b"-Rollup", b"-Next"])
-_items = st.lists(st.tuples(_endings.map(lambda ending: b"Nats-Schedule" + ending), st.binary(max_size=20)), max_size=8)
-
-
-@pytest.mark.slow
-@examples(150)
-@given(_items)
-def test_no_value_breaks_an_engine(items: list[tuple[bytes, bytes]]) -> None:
-    sound = [(b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"out")]
-    for order in ([*sound, *items], [*items, *sound]):
-        block = block_of(*order)
-        consequences(block)
-        live_through(block)

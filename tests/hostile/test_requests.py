@@ -10,12 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import NoRespondersError, SchedulerError
+from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.micro import MAX_UNSENT_BYTES
 from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
@@ -23,14 +23,16 @@ from tests.harness.account import Account, account_on
 from tests.harness.flagged import Served, served_on
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 FLOODING = Path(__file__).parent / "flooding.py"
-RATE = 60_000
-FIRES = 5
-"""Fires of the innocent schedule during an attack, one a second."""
+RATE = 20_000
+EVERY_SECONDS = 3
+"""Longer than the pauses of a shared machine."""
+FIRES = 2
+"""Fires of the innocent schedule during an attack."""
 MOST_GROWTH_MB = 48
-"""Growth of the resident memory: before there were limits, 100 MB a second."""
+"""Growth of the resident memory: without limits it is 30 MB a second."""
 SUBJECTS = "nats_scheduler.v1"
 PLENTY = 64
 """Requests of the busy client at a time."""
@@ -38,10 +40,10 @@ PLENTY = 64
 
 @pytest.fixture
 async def innocent(start_server: StartServer) -> AsyncIterator[Served]:
-    """Serve a schedule that fires each second, on a server of its own."""
+    """Serve a schedule that fires every three seconds, on a server of its own."""
     server = await start_server(V2_11)
     async with served_on(server.url) as served:
-        await served.schedule("canary", "@every 1s", target="song")
+        await served.schedule("canary", f"@every {EVERY_SECONDS}s", target="song")
         await served.wait_for("song")
         yield served
 
@@ -63,12 +65,12 @@ def flood(served: Served, folder: Path, subject: str, *, kind: str = "one", body
 async def sings_on(served: Served) -> None:
     """Wait for fires, and hold all of them against the grid."""
     fires = await served.wait_for("song", len(await served.messages("song")) + FIRES)
-    await served.none_left_out(fires, "canary")
+    await served.none_left_out(fires, "canary", EVERY_SECONDS * SECOND)
 
 
 async def code_of(account: Account, endpoint: str, body: bytes = b"{}") -> int:
     """Ask once, and return the code of the answer, 0 for none."""
-    reply = await account.connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=30.0)
+    reply = await account.connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=PATIENCE_SECONDS)
     return int(header_value(reply.block, b"Nats-Service-Error-Code") or 0)
 
 
@@ -100,16 +102,13 @@ async def watching(served: Served, *endpoints: str) -> AsyncIterator[list[int]]:
     assert unsent <= 2 * MAX_UNSENT_BYTES
 
 
-@pytest.mark.parametrize("verb", ["PING", "INFO", "STATS"])
-async def test_discovery_that_is_asked_without_end_is_answered_in_part(
-    innocent: Served, tmp_path: Path, verb: str
-) -> None:
+async def test_discovery_that_is_asked_without_end_is_answered_in_part(innocent: Served, tmp_path: Path) -> None:
     connection = innocent.sidecar.sidecar.connection
     async with watching(innocent, "health.get"):
-        with flood(innocent, tmp_path, f"$SRV.{verb}") as child:
+        with flood(innocent, tmp_path, "$SRV.INFO") as child:
             await child.wait_for_line("begun")
             await sings_on(innocent)
-    told = await innocent.sidecar.told_of("requests_limited", subject=f"$SRV.{verb}")
+    told = await innocent.sidecar.told_of("requests_limited", subject="$SRV.INFO")
     assert (told["client"], told["unanswered"] > 0) == ("_INBOX.flood", True)
     await innocent.sidecar.shows("requests_dropped_total", 1)
     assert innocent.sidecar.sidecar.connection is connection, "the server has not cut it off"
@@ -118,11 +117,8 @@ async def test_discovery_that_is_asked_without_end_is_answered_in_part(
 @pytest.mark.parametrize(
     ("endpoint", "kind", "body"),
     [
-        ("health.get", "one", ""),
-        ("check", "one", '{"pattern": "0 0 9 * * 1-5", "time_zone": "Europe/Dublin"}'),
-        ("check", "many", '{"pattern": "0 0 9 * * 1-5", "time_zone": "Europe/Dublin"}'),
         ("schedules.list", "one", '{"stream": "S"}'),
-        ("explain", "many", "{"),
+        ("check", "many", '{"pattern": "0 0 9 * * 1-5", "time_zone": "Europe/Dublin"}'),
     ],
 )
 async def test_while_one_client_asks_without_end_another_is_answered(
@@ -138,7 +134,7 @@ async def test_while_one_client_asks_without_end_another_is_answered(
     assert innocent.sidecar.sidecar.connection is connection, "the server has not cut it off"
 
 
-async def test_a_client_with_many_requests_in_work_does_not_keep_others_from_being_answered(innocent: Served) -> None:
+async def test_a_client_with_many_requests_leaves_others_their_places(innocent: Served) -> None:
     answered: list[int] = []
 
     async def ask_again(account: Account) -> None:
@@ -162,7 +158,7 @@ def cost(**headers: str) -> bytes:
 
 
 DEAR: dict[str, tuple[str, bytes]] = {
-    "a rare pattern": ("next", b'{"pattern": "0 0 0 29 2 1", "time_zone": "Europe/Dublin", "count": 1000}'),
+    "a rare pattern": ("schedules.next", b'{"pattern": "0 0 0 29 2 1", "time_zone": "Europe/Dublin", "count": 1000}'),
     "many headers": ("check", cost(**{"Nats-Schedule": "@every 1s"}, **{f"h{n}": "" for n in range(5_000)})),
     "deep": ("check", b'{"headers": ' + b'{"a":' * 9_000),
     "a search": (
@@ -172,50 +168,34 @@ DEAR: dict[str, tuple[str, bytes]] = {
         ).encode(),
     ),
     "names": ("streams.list", json.dumps({"streams": [f"s{n}" for n in range(6_000)]}).encode()),
+    "the content of a megabyte": ("content.get", b'{"stream": "S", "subject": "S.big"}'),
 }
 
 
-async def asked_eight_at_a_time(served: Served, endpoint: str, body: bytes) -> list[Any]:
-    """Send a request as fast as it is answered while the innocent schedule sings on; return what was answered."""
-    answered: list[Any] = []
+async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocent: Served) -> None:
+    """Each kind is sent as fast as it is answered."""
+    await innocent.schedule("big", "@every 9h", target="never", body=b"\xff" * 1_000_000)
+    answered: dict[str, int] = {}
 
-    async def ask_again(account: Account) -> None:
+    async def ask_again(account: Account, what: str) -> None:
         while True:
-            try:
-                answered.append(await code_of(account, endpoint, body))
-            except SchedulerError as error:
-                answered.append(error)
+            with suppress(NoRespondersError):  # as above
+                await code_of(account, *DEAR[what])
+                answered[what] = answered.get(what, 0) + 1
 
-    async with account_on(served.url) as account:
-        tasks = [asyncio.create_task(ask_again(account)) for _ in range(8)]
-        async with watching(served, "health.get"):
-            await sings_on(served)
-            await eventually(lambda: len(answered) >= 8, describe="the dear ones are answered too")
+    async with account_on(innocent.url) as account:
+        tasks = [asyncio.create_task(ask_again(account, what)) for what in DEAR]
+        async with watching(innocent, "health.get"):
+            await sings_on(innocent)
+            await eventually(
+                lambda: answered.keys() == DEAR.keys(),
+                within_seconds=3 * PATIENCE_SECONDS,
+                describe=lambda: f"each of the dear ones is answered: {answered}",
+            )
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return answered
-
-
-@pytest.mark.parametrize("what", DEAR)
-async def test_requests_that_cost_much_leave_fires_and_others_their_time(innocent: Served, what: str) -> None:
-    name, body = DEAR[what]
-    answered = await asked_eight_at_a_time(innocent, "schedules.next" if name == "next" else name, body)
-    assert {one for one in answered if not isinstance(one, int)} == set()
-
-
-async def test_the_content_of_a_megabyte_that_is_asked_for_without_end_leaves_fires_and_others_their_time(
-    innocent: Served,
-) -> None:
-    await innocent.schedule("big", "@every 9h", target="never", body=b"\xff" * 1_000_000)
-    wanted = json.dumps({"stream": "S", "subject": "S.big"}).encode()
-
-    async def is_known() -> bool:
-        return await code_of(innocent.account, "content.get", wanted) == 0
-
-    await eventually(is_known, describe="the sidecar knows S.big")
-    answered = await asked_eight_at_a_time(innocent, "content.get", wanted)
-    assert set(answered) <= {0, 429}
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(end) for end in ends} == {asyncio.CancelledError}
 
 
 # -- teams -------------------------------------------------------------------------------------------------------------
@@ -237,7 +217,7 @@ def team(name: str) -> ControlRule:
     )
 
 
-async def test_a_team_that_asks_without_end_leaves_the_others_their_places_and_the_fires_their_time(
+async def test_a_team_that_asks_without_end_leaves_others_their_places(
     start_server: StartServer,
 ) -> None:
     """Its requests store nothing, and cost as much as the policies that it may use."""
@@ -247,7 +227,7 @@ async def test_a_team_that_asks_without_end_leaves_the_others_their_places_and_t
     async def add(account: Account, name: str, headers: list[list[str]]) -> int:
         body = {"stream": "S", "subject": f"S.{name}.s.1", "headers": headers, "dry_run": True}
         subject = f"{FOR}.{name}.schedules.add"
-        reply = await account.connection.request(subject, json.dumps(body).encode(), deadline=30.0)
+        reply = await account.connection.request(subject, json.dumps(body).encode(), deadline=PATIENCE_SECONDS)
         return int(header_value(reply.block, b"Nats-Service-Error-Code") or 0)
 
     async def ask_again(account: Account) -> None:
@@ -259,7 +239,7 @@ async def test_a_team_that_asks_without_end_leaves_the_others_their_places_and_t
         account_on(served.url) as busy,
         account_on(served.url) as calm,
     ):
-        await served.schedule("canary", "@every 1s", target="song")
+        await served.schedule("canary", f"@every {EVERY_SECONDS}s", target="song")
         await served.wait_for("song")
         tasks = [asyncio.create_task(ask_again(busy)) for _ in range(PLENTY)]
         async with watching(served, "health.get"):

@@ -4,7 +4,6 @@ The publisher here may publish to `orders.schedules.>` and to nothing else. The 
 and, as the operator allows, into another one.
 """
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,19 +12,14 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.transport import request_json
-from nats_scheduler.engine.events import FireRefused, FireUnknown, ScheduleRejected
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG
-from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_with
 from tests.harness.permissions import PASSWORD, url_of
-from tests.harness.seeds import draws, generator
-from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_11, V2_12
-from tests.harness.waiting import eventually
+from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_12
 from tests.service.controlling import Refused, request
 
 CONFIG = f"""
@@ -37,8 +31,6 @@ accounts {{ A {{ jetstream: enabled, users: [
 """
 KEPT = 3
 """Messages on each stream that nobody here may delete."""
-BLOCKS = 40
-"""The number of blocks that a run draws."""
 PURGE = "$JS.API.STREAM.PURGE.OTHER"
 CANARY = "canary.sings"
 
@@ -158,96 +150,8 @@ async def attack(scene: Scene) -> None:
     await scene.fired(*targets)
 
 
-async def test_a_sample_lends_no_right_either(start_server: StartServer) -> None:
-    async with scene_on(start_server, V2_11) as scene:
-        scene.send("sample", f"NATS/1.0\r\nNats-Expected-A\r\nNats-Trace-Dest: {PURGE}\r\nB: 1\r\n\r\n".encode())
-        scene.send("s", scene.block("orders.due", "X-Nats-Schedule-Source: orders.schedules.sample"))
-        await scene.fired("orders.due")
-        [fire] = await scene.owner.messages("ORDERS", "orders.due")
-        assert header_value(fire.block, b"B") == b"1"
-        await scene.expect_nothing_else()
-
-
-HIDING = [b"Nats-Schedule-Junk", b"Nats-Expected-J", b"X-Nats-Schedule-J", b"A", b"A: b", b"A: b\nc", b"A: \0", b":"]
-"""The lines that may hide the one behind from a server; the first three are no part of a fire."""
-HEADERS = [
-    *[("Nats-Trace-Dest", CANARY)] * 4,
-    *[("nats-trace-dest", CANARY), ("NATS-TRACE-DEST", CANARY), ("Nats-Trace-Only", "true"), ("Nats-Trace-Hop", "1")],
-    *[("Nats-Rollup", "all"), ("Nats-Rollup", "all"), ("Nats-Stream-Source", "X 1"), ("Nats-Incr", "1")],
-    *[("Nats-Batch-Id", "x"), ("Nats-Batch-Commit", "1"), ("Nats-Marker-Reason", "Purge"), ("KV-Operation", "PURGE")],
-    *[("traceparent", "00-1-2-01"), ("Nats-Msg-Id", "x"), ("Nats-Response-Type", "x"), ("Nats-Request-Info", "{}")],
-    ("Nats-Request-Info", "Nats-RollupNats-Rollup"),
-    ("Nats-Schedule-B", "Nats-Request-InfoNats-Request-Info"),
-    ("A", "Nats-Trace-DestNats-Trace-Dest"),
-]
-
-
-REMOVED = ["Nats-Schedule-B", "Nats-Expected-J", "Nats-Request-Info", "A"]
-"""The headers that a sidecar or a server may remove from a block: behind each another header is found."""
-
-
-def drawn_chain(draw: random.Random) -> bytes:
-    """Draw headers of which each hides the next one from servers by its value, until it is removed."""
-    names = [*draw.sample(REMOVED, draw.choice([1, 2, 2, 3])), *draw.choice(HEADERS[:5] + [("Nats-Rollup", "all")] * 3)]
-    values = [f"{name}{name}" for name in names[1:-1]]
-    pairs = zip(names[:-1], [*values, names[-1]], strict=True)
-    return b"".join(f"{name}: {value}\r\n".encode() for name, value in pairs)
-
-
-def drawn_lines(draw: random.Random) -> bytes:
-    """Draw some lines that no client library would send."""
-    if draw.random() < 0.4:
-        return drawn_chain(draw)
-    lines = b""
-    for _ in range(draw.randrange(1, 5)):
-        if draw.random() < 0.7:
-            lines += draw.choice(HIDING[: draw.choice([3, len(HIDING)])]) + drawn_end(draw)
-        name, value = draw.choice(HEADERS)
-        middle = ": " if draw.random() < 0.8 else draw.choice([":", " : ", "\r\n: ", ": \t", ": Nats-Trace-Dest: "])
-        lines += f"{name}{middle}{value}".encode() + drawn_end(draw)
-    return lines
-
-
-def drawn_end(draw: random.Random) -> bytes:
-    """Draw the end of a line."""
-    return b"\r\n" if draw.random() < 0.8 else draw.choice([b"\n", b"\r", b"\r\n\r\n", b""])
-
-
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 async def test_whatever_is_stored_makes_the_server_do_nothing_more(start_server: StartServer, version: str) -> None:
-    """Neither what was possible once, nor what is drawn."""
-    draw = generator(__name__)
     async with scene_on(start_server, version) as scene:
         await attack(scene)
         await scene.expect_nothing_else()
-        for number in range(draws(BLOCKS)):
-            name, at = draw.choice(["orders", "other"]), draw.choice(["middle", "end"])
-            lines, target = drawn_lines(draw), f"{name}.due.{number}"
-            if draw.randrange(3) == 0:
-                scene.send(f"sample.{number}", b"NATS/1.0\r\n" + lines + b"\r\n\r\n")
-                lines = b"X-Nats-Schedule-Source: orders.schedules.sample.%d" % number
-            scene.send(str(number), scene.block(target, lines, at))
-        scene.send("last", scene.block("orders.due.last", "A: b"))
-        await scene.fired("orders.due.last")
-
-        async def settled() -> bool:
-            return await waiting(scene) == []
-
-        await eventually(settled, describe="all that can fire has fired")
-        assert len(await fires_of(scene)) > BLOCKS // 3
-        assert scene.running.of("ORDERS", FireUnknown) == [], "a fire was not answered"
-        await scene.expect_nothing_else()
-
-
-async def waiting(scene: Scene) -> list[str]:
-    """Return the subjects whose schedules are neither done nor refused."""
-    done = {event.schedule for event in scene.running.of("ORDERS", ScheduleRejected)}
-    done |= {event.fire.schedule for event in scene.running.of("ORDERS", FireRefused)}
-    stored = await scene.owner.messages("ORDERS", "orders.schedules.*")
-    return [one.subject for one in stored if header_value(one.block, b"X-Nats-Schedule") and one.subject not in done]
-
-
-async def fires_of(scene: Scene) -> list[StoredMessage]:
-    """Return all fires."""
-    found = await scene.owner.messages("ORDERS", "orders.due.*")
-    return found + await scene.owner.messages("OTHER", "other.due.*")

@@ -162,11 +162,11 @@ def drawn_life(draw: Random, world: BoundedWorld, stored_as: int) -> None:
     world.check(stored_as)
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_nothing_that_is_stored_fails_and_the_innocent_schedule_fires_on_its_grid(guard: bool) -> None:
-    for seed in seeds(20):
-        draw = generator(f"{guard} {seed}")
-        world = BoundedWorld(guard=guard, calendars={"closed": ""}, config=draw.choice(CONFIGS))
+def test_nothing_that_is_stored_fails_and_the_innocent_schedule_fires() -> None:
+    """Beside a server of 2.10 and one of 2.11."""
+    for seed in seeds(10):
+        draw = generator(f"sequences {seed}")
+        world = BoundedWorld(guard=seed % 2 == 0, calendars={"closed": ""}, config=draw.choice(CONFIGS))
         stored_as = world.publish(INNOCENT, {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "safe.out"})
         world.excused_until = START + SECOND // 2
         drawn_life(draw, world, stored_as)
@@ -183,12 +183,11 @@ def world_with_innocent(**more: Any) -> tuple[BoundedWorld, int]:
     return world, stored_as
 
 
-@pytest.mark.parametrize("name", [b"X-Note", b"X-Owner"])
-@pytest.mark.parametrize("prefix", [b"Nats-Schedule", b"X-Nats-Schedule"])
-def test_a_label_that_is_not_utf_8_beside_a_deadline_ends_nothing(prefix: bytes, name: bytes) -> None:
+def test_a_label_that_is_not_utf_8_beside_a_deadline_ends_nothing() -> None:
     """One such message ended its stream for ever, also after each restart."""
     world, stored_as = world_with_innocent()
-    policies = [(b"-X-Done-Within", b"1s"), (b"-X-Consumer", b"c"), (b"-" + name, b"\xff")]
+    prefix = b"X-Nats-Schedule"
+    policies = [(b"-X-Done-Within", b"1s"), (b"-X-Consumer", b"c"), (b"-X-Owner", b"\xff")]
     headers = [(prefix + short, value) for short, value in [(b"", b"@every 5s"), (b"-Target", b"t.out"), *policies]]
     labelled = world.publish("s.one", with_headers(None, headers))
     world.advance("11s")
@@ -200,7 +199,7 @@ def test_a_label_that_is_not_utf_8_beside_a_deadline_ends_nothing(prefix: bytes,
     assert {one.header("X-Nats-Schedule-X-Done-Within") for one in fires} == {"1s"}
 
 
-def test_what_is_dropped_is_decided_in_little_time_however_many_days_are_excepted() -> None:
+def test_what_is_dropped_is_decided_soon_with_many_excepted_days() -> None:
     """Each decision counted sixty times over all days, and each retry of a refused fire decides: gaps of seconds."""
     days = ",".join(str(date(2026, 1, 2) + timedelta(3 * number)) for number in range(990))
     missed = schedule("@every 1s", Nats_Schedule_X_Missed="all 1", Nats_Schedule_X_Grace="1s")
@@ -211,9 +210,9 @@ def test_what_is_dropped_is_decided_in_little_time_however_many_days_are_excepte
     assert chosen == [START + minutes * MINUTE - SECOND for minutes in range(1, 201)]
 
 
-def test_a_calendar_that_is_edited_all_the_time_leaves_no_more_to_do_than_one_edit_and_the_last_edit_counts() -> None:
+def test_a_calendar_that_is_always_edited_leaves_the_work_of_one_edit() -> None:
     """Each edit was pending for each schedule: 700 MB after 20 s."""
-    count, edits = 2_000, 300
+    count, edits = 500, 60
     numbers = range(1, count + 1)
     named = [schedule("@daily", number, f"s.{number}", Nats_Schedule_X_Except="calendar:closed") for number in numbers]
     desk = Desk(*named)

@@ -26,7 +26,7 @@ RULE = ControlRule(
     sources=("t.prices.*",),
     changes_per_minute=60_000,
 )
-REQUESTS = 80
+REQUESTS = 60
 VICTIM = "t.b.schedules.s"
 KEPT = {"t.b.due": 1, VICTIM: 1, "t.prices.gold": 1}
 """The messages of others."""
@@ -69,9 +69,7 @@ def drawn_headers(draw: Random, number: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("version", [V2_11, V2_15])
-async def test_a_schedule_of_a_team_fires_on_its_own_targets_whatever_its_headers_are(
-    start_server: StartServer, version: str
-) -> None:
+async def test_a_schedule_of_a_team_fires_on_its_own_targets_alone(start_server: StartServer, version: str) -> None:
     draw, accepted = generator(__name__), 0
     server = await start_server(version)
     async with (
