@@ -118,24 +118,6 @@ def purging(engine: NotingEngine, wakes: Wakes | None = None) -> StreamDriver:
 PURGED = PurgeConcluded("orders.s", 1)
 
 
-async def test_what_is_under_way_is_looked_at_unless_it_was_just_stepped() -> None:
-    engine = NotingEngine()
-    one = purging(engine)
-    counts = []
-    for _ in range(3):
-        one.step_if_restless()
-        counts.append(len(engine.taken))
-    assert counts == [1, 2, 3]
-    one.receive(PURGED)
-    assert one.step_if_restless(), "its turn is still to come"
-    assert len(engine.taken) == 3
-    one.step_if_due()
-    for _ in range(3):
-        assert not one.step_if_restless()
-    assert len(engine.taken) == 4
-    one.stop()
-
-
 async def test_a_drain_waits_for_what_is_in_flight_and_not_for_a_stopped_one() -> None:
     for conclude in (lambda one: one.receive(PURGED), StreamDriver.stop):
         one = purging(NotingEngine())

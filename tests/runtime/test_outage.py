@@ -1,11 +1,10 @@
 """An outage is reported when it begins, while it lasts and at its end."""
 
 from nats_scheduler.runtime.sidecar import REPORT_INTERVAL_NS, Outage
-from nats_scheduler.schedule.instants import HOUR, SECOND
-from nats_scheduler.testing.manual_clock import START, ManualClock
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.manual_clock import ManualClock
 
 HALF_A_SECOND = SECOND // 2
-NOON = START - START % HOUR
 
 
 def test_a_reason_is_told_at_once_and_again_while_it_lasts() -> None:

@@ -1,4 +1,4 @@
-"""What a service does when its instance becomes the owner of the stream or is not any more, and on its contact."""
+"""What a service does on its contact; who serves what is simulated in `tests/simulation/`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,12 +14,11 @@ from nats_scheduler.engine.stream_port import Notify
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import checkpoint_writing, stream_service
+from nats_scheduler.runtime import checkpoint_writing
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.harness.waiting import eventually
 from tests.runtime.test_driver import SilentStream
@@ -32,40 +31,13 @@ EVERY_SECOND = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: o
 INFO: dict[str, Any] = {"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "created": "2020-01-01T00:00:00Z"}
 
 
-class Fires(SilentStream):
-    """A contact that notes for which schedules a fire is begun, and answers nothing."""
+class Answering(SilentStream):
+    """A contact that finds every schedule and stores every fire, but does not deliver what it stored."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun: list[str] = []
-        self.notify: Notify
-        """Passes an input to the service."""
-
-    def __call__(self, _config: Any, notify: Notify, tasks: asyncio.TaskGroup, **_more: Any) -> "Fires":
+    def __call__(self, _config: Any, notify: Notify, tasks: asyncio.TaskGroup, **_more: Any) -> "Answering":
         """Make contact, as a `Contacts` does."""
         self.notify, self.tasks = notify, tasks
         return self
-
-    def ask(self, question: Question) -> None:
-        """Note that a fire is begun."""
-        if isinstance(question, FetchContent):
-            self.begun.append(question.schedule)
-
-    async def begins(self, number: int) -> bool:
-        """Deliver a schedule that is due now, and return whether its fire is begun."""
-        subject = f"orders.s.{number}"
-        now = format_rfc3339(SystemClock().now())  # one of long ago would be read, whichever instance has to fire it
-        block = f"NATS/1.0\r\nNats-Schedule: @at {now}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
-        self.notify(MessagesRead([StoredMessage(subject, number, 1, block, None)]))
-        self.notify(CaughtUp())
-        idle = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(idle.set_result, None)  # behind the driver's step
-        await idle
-        return subject in self.begun
-
-
-class Answering(Fires):
-    """A contact that finds every schedule and stores every fire, but does not deliver what it stored."""
 
     def publish(self, fires: Sequence[Fire]) -> None:
         """Store them."""
@@ -74,7 +46,6 @@ class Answering(Fires):
 
     def ask(self, question: Question) -> None:
         """Find the schedule."""
-        super().ask(question)
         assert isinstance(question, FetchContent)
         message = StoredMessage(question.schedule, question.sequence, 1, EVERY_SECOND, b"")
         self.notify(ContentFetched(question.schedule, question.sequence, message, None))
@@ -87,12 +58,12 @@ class Answering(Fires):
         await super().follow(after)
 
 
-class Unanswered(Fires):
+class Unanswered(Answering):
     """A contact that is lost while a request that it made waits for its answer."""
 
     async def follow(self, after: int) -> None:
         """Lose the quorum."""
-        self.asked = self.tasks.create_task(super().follow(after))
+        self.asked = self.tasks.create_task(SilentStream.follow(self, after))
         raise DeadlineError("the quorum is lost")
 
 
@@ -137,58 +108,6 @@ async def served(one: StreamService, contact: Any, bucket: Any) -> AsyncIterator
         serving.cancel()
         await asyncio.wait((serving,))
         one.end()
-
-
-async def test_one_that_hands_over_fires_on_until_the_next_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_service, "HANDOVER_OVERLAP_SECONDS", 2.0)  # a pause of the machine is shorter
-    fires, checkpoints = Fires(), Checkpoints()
-    one = await service(checkpoints)
-    async with served(one, fires, checkpoints):
-        assert await fires.begins(1)
-        nothing: Any = None  # an instance that only loses a stream requests nothing
-        assert await one.own(False, nothing, nothing)
-        assert not one.is_owner
-        assert await fires.begins(2)
-        number = 2
-
-        async def has_stopped() -> bool:
-            nonlocal number
-            number += 1
-            return not await fires.begins(number)
-
-        await eventually(has_stopped, describe="it fires no more")
-
-
-async def test_one_that_cannot_read_the_checkpoint_does_not_fire() -> None:
-    class Gone(Checkpoints):
-        async def stream(self, _name: str) -> Any:
-            return None
-
-    fires = Fires()
-    bucket: Any = Checkpoints()
-    gone: Any = Gone()
-    one = await service(bucket)
-    async with served(one, fires, bucket):
-        assert await one.own(False, bucket, bucket)
-        assert not await one.own(True, gone, gone)
-        assert not one.is_owner
-
-
-async def test_the_checkpoint_is_written_by_the_owner_only() -> None:
-    """Not on trial, when another one owns the stream, and not after it was handed over."""
-    bucket: Any = Checkpoints()
-    one = await service(bucket)
-    async with served(one, Answering(), bucket):
-        await eventually(lambda: one.is_ready)
-        one.fires_on_trial(True)
-        await one.write_checkpoint(bucket)
-        one.fires_on_trial(False)
-        one.handed_over(True)
-        await one.write_checkpoint(bucket)
-        assert bucket.written == []
-        one.handed_over(False)
-        await one.write_checkpoint(bucket)
-        assert len(bucket.written) == 1
 
 
 async def test_a_contact_that_is_lost_is_not_waited_for() -> None:
