@@ -5,13 +5,17 @@ from typing import Any, cast
 
 from nats_scheduler.engine.holding.ownership import Denied
 from nats_scheduler.engine.ownership.ability import Ability
+from nats_scheduler.engine.ownership.order import Order, order_of
 from nats_scheduler.engine.ownership.owners import NO_OWNER, Owners, Record
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.value_formats import UnknownFormatError
+from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.instance_judgement import ALL_REFUSED_LIMIT_NS, Judgement
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.this_instance import (
     INSTANCE,
     MAX_NAME_CHARS,
@@ -20,6 +24,7 @@ from nats_scheduler.runtime.this_instance import (
     Instances,
     record_of,
 )
+from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.testing.manual_clock import ManualClock
 
 ORDERS = "emulated.ORDERS"
@@ -123,9 +128,36 @@ def message(sequence: int, clock: ManualClock) -> StoredMessage:
     return StoredMessage("$KV.b.key", sequence, clock.now(), b"", b"")
 
 
+def part(owners: Owners, clock: ManualClock, registry: Any = None) -> Instances:
+    """Make the part of one instance that is not on any connection, and serves ORDERS."""
+    state, server = StreamState.from_info(INFO), Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
+    service = StreamService(state, Mode.EMULATED, server, SidecarSettings(), clock, lambda *_: None)
+    nothing: Any = None
+    return Instances(owners, registry, nothing, clock, {"ORDERS": service}, Reporter(Metrics()), nothing, nothing)
+
+
+async def test_a_stream_that_is_given_up_is_read_until_it_is_handed_over() -> None:
+    """Also if it is checked for another reason meanwhile: what is owned here would fire nowhere."""
+    clock, owners = ManualClock(), Owners("me", order=Order(0))
+    instances = part(owners, clock)
+    name = next(name for name in map(str, range(100)) if order_of(ORDERS, [name, "me"])[0] == name)
+    for one, serves in ((name, [ORDERS]), ("me", [])):
+        owners.received(one, serves, clock.monotonic(), 0)
+    assert not instances.reads(ORDERS, is_reading=False)
+    assert instances.reads(ORDERS, is_reading=True)
+    owners.given_up.add(ORDERS)
+    owners.recorded(ORDERS, Record("me", revision=1))
+    assert instances.reads(ORDERS, is_reading=True)
+    owners.recorded(ORDERS, Record(name, revision=2))
+    assert not instances.reads(ORDERS, is_reading=True)
+    owners.left(name)
+    assert instances.reads(ORDERS, is_reading=False)
+    assert instances.reads(ORDERS, is_reading=True), "it is not given up any more"
+
+
 async def test_a_hostile_neighbour_in_the_bucket_adds_little() -> None:
-    clock, owners, registry, nothing = ManualClock(), Owners("me"), Registry(), cast(Any, None)
-    instances = Instances(owners, cast(Any, registry), nothing, clock, {}, Reporter(Metrics()), nothing, nothing)
+    clock, owners, registry = ManualClock(), Owners("me"), Registry()
+    instances = part(owners, clock, registry)
     received = instances._received
     received(f"{INSTANCE}me", {"serves": []}, message(1, clock))
     unknown = UnknownFormatError("instance.x", 99, 1)

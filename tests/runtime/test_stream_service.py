@@ -110,6 +110,23 @@ async def served(one: StreamService, contact: Any, bucket: Any) -> AsyncIterator
         one.end()
 
 
+async def test_the_checkpoint_is_written_by_the_owner_only() -> None:
+    """Not on trial, when another one owns the stream, and not after it was handed over."""
+    bucket: Any = Checkpoints()
+    one = await service(bucket)
+    async with served(one, Answering(), bucket):
+        await eventually(lambda: one.is_ready)
+        one.fires_on_trial(True)
+        await one.write_checkpoint(bucket)
+        one.fires_on_trial(False)
+        one.handed_over(True)
+        await one.write_checkpoint(bucket)
+        assert bucket.written == []
+        one.handed_over(False)
+        await one.write_checkpoint(bucket)
+        assert len(bucket.written) == 1
+
+
 async def test_a_contact_that_is_lost_is_not_waited_for() -> None:
     bucket: Any = Checkpoints()
     one, contact = await service(bucket), Unanswered()
