@@ -1,5 +1,6 @@
 """What instances know of the streams that they own: who is idle, and what a record or a heartbeat says."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ from nats_scheduler.runtime.this_instance import (
 )
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.testing.manual_clock import ManualClock
+from tests.harness.waiting import one_turn
 
 ORDERS = "emulated.ORDERS"
 LAST = 7
@@ -121,6 +123,18 @@ class Registry:
     def broken(self, key: str, _reason: str) -> None:
         """Keep it."""
         self.broken_keys.append(key)
+
+
+async def test_no_stream_is_begun_before_our_first_heartbeat_is_received() -> None:
+    clock = ManualClock()
+    instances = part(Owners("me"), clock)
+    waiting = asyncio.create_task(instances.know_others())
+    await one_turn()
+    assert not waiting.done()
+    assert not instances.reads(ORDERS, is_reading=False)
+    instances._received(f"{INSTANCE}me", {"serves": []}, message(1, clock))
+    await waiting
+    assert instances.reads(ORDERS, is_reading=False)
 
 
 def message(sequence: int, clock: ManualClock) -> StoredMessage:
