@@ -1,4 +1,4 @@
-"""A stream on which commands change schedules: one of each way in which schedules are served."""
+"""A stream on which commands change schedules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from click.testing import Result
@@ -16,11 +16,6 @@ from nats_scheduler.message.stored import StoredMessage
 from tests.cli.prompt import Cli
 from tests.harness.account import Account, account_on
 from tests.harness.flagged import FLAGGED
-from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
-
-PORTABLE = "portable"
-SITES = (V2_10, V2_11, V2_12, V2_14, V2_15, PORTABLE)
-"""The versions of servers with a flagged stream, and a stream with portable headers on the newest of them."""
 
 READING = frozenset({"history", "ls", "info"})
 """Commands that change nothing."""
@@ -36,18 +31,6 @@ class Site:
     url: str
     account: Account
     stream: str
-    kind: str
-    env: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def x(self) -> str:
-        """The name of the header with the pattern of its new schedules, which begins the names of the others."""
-        return "X-Nats-Schedule" if self.kind == PORTABLE else "Nats-Schedule"
-
-    @property
-    def is_native(self) -> bool:
-        """True if the server fires."""
-        return self.kind in (V2_12, V2_14, V2_15)
 
     def subject(self, rest: str) -> str:
         """Return a subject of the stream."""
@@ -57,7 +40,7 @@ class Site:
         """Run a command about the stream, in a thread with a loop of its own; `.` begins a subject of the stream."""
         by = () if command in READING else ("--by", "ops")
         whole = [self.subject(word[1:]) if word.startswith(".") else word for word in words]
-        return await asyncio.to_thread(self.cli, command, self.stream, *whole, "--server", self.url, *by, env=self.env)
+        return await asyncio.to_thread(self.cli, command, self.stream, *whole, "--server", self.url, *by)
 
     async def done(self, command: str, *words: str) -> dict[str, Any]:
         """Run a command that must succeed; return its document."""
@@ -74,8 +57,8 @@ class Site:
 
     async def publish(self, rest: str, pattern: str, **more: str) -> int:
         """Store a schedule; more headers are named without `Nats-Schedule-`, with `_` for `-`."""
-        headers = {self.x: pattern, f"{self.x}-Target": self.subject("out")}
-        headers |= {f"{self.x}-{key.replace('_', '-')}": value for key, value in more.items()}
+        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": self.subject("out")}
+        headers |= {f"Nats-Schedule-{key.replace('_', '-')}": value for key, value in more.items()}
         return await self.account.publish(self.subject(rest), headers)
 
     async def last(self, rest: str) -> StoredMessage | None:
@@ -99,14 +82,11 @@ class Site:
 
 
 @asynccontextmanager
-async def site_on(cli: Cli, url: str, kind: str, stream: str) -> AsyncIterator[Site]:
-    """Create a stream of a kind, and remove it at the end; no sidecar runs."""
+async def site_on(cli: Cli, url: str, stream: str) -> AsyncIterator[Site]:
+    """Create a stream, and remove it at the end; no sidecar runs."""
     async with account_on(url) as account:
-        is_portable = kind == PORTABLE
-        metadata = {} if is_portable else FLAGGED
-        await account.create(stream, allow_msg_schedules=not is_portable, allow_msg_ttl=True, metadata=metadata)
-        env = {"NATS_SCHEDULER_PORTABLE_STREAMS": stream} if is_portable else {}
+        await account.create(stream, allow_msg_ttl=True, metadata=FLAGGED)
         try:
-            yield Site(cli, url, account, stream, kind, env)
+            yield Site(cli, url, account, stream)
         finally:
             await account.api.call(f"STREAM.DELETE.{stream}")

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nats_scheduler.cli.main import main
-from tests.cli.changing_site import PORTABLE, SITES, Site, site_on
+from tests.cli.changing_site import Site, site_on
 from tests.cli.prompt import Cli, Prompt, prompt_on
 from tests.conftest import SharedServer, StartServer
-from tests.harness.servers import V2_11, V2_15
+from tests.harness.servers import V2_11
 
 
 class TerminalRunner(CliRunner):
@@ -53,20 +53,9 @@ async def prompt(cli: Cli, start_server: StartServer) -> AsyncIterator[Prompt]:
         yield one
 
 
-@pytest.fixture(params=SITES)
-async def site(
-    cli: Cli, request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str
-) -> AsyncIterator[Site]:
-    """A stream of each kind, on which commands change schedules."""
-    version = V2_15 if request.param == PORTABLE else request.param
-    server = await shared_server(version)
-    async with site_on(cli, server.url, request.param, stream_name) as one:
-        yield one
-
-
 @pytest.fixture
 async def orders(cli: Cli, shared_server: SharedServer, stream_name: str) -> AsyncIterator[Site]:
-    """The same, of one kind: for what does not depend on who fires."""
+    """A stream on which commands change schedules."""
     server = await shared_server(V2_11)
-    async with site_on(cli, server.url, V2_11, stream_name) as one:
+    async with site_on(cli, server.url, stream_name) as one:
         yield one

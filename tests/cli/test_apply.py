@@ -1,6 +1,7 @@
-"""`export`, `diff` and `apply` on real servers: what is exported is applied byte for byte, and nothing twice.
+"""`export`, `diff` and `apply` on a real server: what is exported is applied byte for byte, and nothing twice.
 
-Any bytes are in `files/test_round_trip.py`, and what is in a file or a diff in `client/test_files_of_schedules.py`.
+Any bytes are in `files/test_round_trip.py`, what is in a file or a diff in `client/test_files_of_schedules.py`, and
+what is planned in `control/test_plan.py`.
 
 It tests `cli/schema_commands.py` too.
 It tests `files/planning.py` too.
@@ -9,30 +10,23 @@ It tests `files/planning.py` too.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from click.testing import Result
 
 from nats_scheduler.control.words import publishable_again
-from tests.cli.changing_site import PORTABLE, Site
-from tests.cli.prompt import FAR, NEVER
+from tests.cli.changing_site import Site
+from tests.cli.prompt import NEVER
 from tests.harness.blocks import block_of
-from tests.harness.processes import sidecar, sidecar_command
-from tests.harness.proxy import at_the, proxy_to
-from tests.harness.servers import V2_12
-from tests.harness.waiting import eventually
+from tests.harness.processes import sidecar_command
 
-BINARY = bytes(range(256)) * 40
 Stored = dict[str, tuple[bytes, bytes]]
 """The headers and the body of each schedule, by its subject."""
 
 
 async def run(site: Site, *words: str) -> Result:
     """Run a command in a thread with a loop of its own."""
-    return await asyncio.to_thread(site.cli, *words, "--server", site.url, env=site.env)
+    return await asyncio.to_thread(site.cli, *words, "--server", site.url)
 
 
 async def done(site: Site, *words: str) -> str:
@@ -53,29 +47,20 @@ async def stored(site: Site) -> Stored:
     return {one.subject: (publishable_again(one.block), one.body or b"") for one in messages}
 
 
-def schedules(site: Site) -> Stored:
-    """Return messages of all kinds, by the rest of their subjects: headers and body.
-
-    No pattern ever fires, and the server knows each: the oldest with schedules knows `@at` only.
-    """
-    out, name = site.subject("out"), site.x
-    cron, interval = (NEVER, NEVER) if site.kind == V2_12 else ("0 0 9 1 1 *", "@every 9000h")
-    usual = [(name, cron), (f"{name}-Time-Zone", "Europe/Berlin"), (f"{name}-Target", out)]
-    every = [(name, interval), (f"{name}-Target", out)]
-    return {
-        "usual": (block_of(*usual, (f"{name}-TTL", "5m"), (f"{name}-X-Owner", "billing")), b'{"order": 17}'),
-        "sorted": (block_of(("Another", "1"), *sorted(usual), (f"{name}-X-Note", "of a person")), "größer\n".encode()),
-        "order": (block_of(*usual[::-1], ("Trace", "a"), (name + "-Source", site.subject("in"))), b""),
-        "twice": (block_of(*every, ("A", "1"), ("B", b"\xff\x00"), ("A", " 2 ")), BINARY),
-        "raw": (f"NATS/1.0\r\n{name}:{NEVER}\r\n{name}-Target:{out}\r\nEmpty:\r\n\r\n".encode(), b"\x1b[2J"),
-        "portable": (block_of(("X-Nats-Schedule", NEVER), ("X-Nats-Schedule-Target", out), ("Tab", "\t")), b"a\r\nb"),
-        "paused": (block_of((f"{name}-X-Paused", NEVER), (f"{name}-Target", out), ("Trace", "é")), b"\xff"),
-        "ttl": (block_of(*every, ("Nats-TTL", "9000h")), b"two\nlines\n"),
-    }
-
-
-async def publish_all(site: Site, messages: Mapping[str, tuple[bytes, bytes]]) -> None:
-    for rest, (block, body) in messages.items():
+async def publish_some(site: Site) -> None:
+    """Store messages of all kinds."""
+    out, name = site.subject("out"), "Nats-Schedule"
+    every = [(name, "@every 9000h"), (f"{name}-Target", out)]
+    cron = [(name, "0 0 9 1 1 *"), (f"{name}-Time-Zone", "Europe/Berlin"), (f"{name}-Target", out)]
+    for rest, block, body in (
+        ("usual", block_of(*cron, (f"{name}-TTL", "5m"), (f"{name}-X-Owner", "billing")), b'{"order": 17}'),
+        ("order", block_of(*cron[::-1], ("Trace", "a"), (name + "-Source", site.subject("in"))), b""),
+        ("twice", block_of(*every, ("A", "1"), ("B", b"\xff\x00"), ("A", " 2 ")), bytes(range(256))),
+        ("raw", f"NATS/1.0\r\n{name}:{NEVER}\r\n{name}-Target:{out}\r\nEmpty:\r\n\r\n".encode(), b"\x1b[2J"),
+        ("portable", block_of(("X-Nats-Schedule", NEVER), ("X-Nats-Schedule-Target", out)), b"a\r\nb"),
+        ("paused", block_of((f"{name}-X-Paused", NEVER), (f"{name}-Target", out), ("Trace", "é")), b"\xff"),
+        ("ttl", block_of(*every, ("Nats-TTL", "9000h")), b"two\nlines\n"),
+    ):
         await site.account.publish_block(site.subject(rest), block, body)
 
 
@@ -83,68 +68,48 @@ async def empty(site: Site) -> None:
     await site.account.api.call(f"STREAM.PURGE.{site.stream}")
 
 
-async def test_what_is_exported_is_applied_onto_an_empty_stream_byte_for_byte(site: Site, tmp_path: Path) -> None:
-    await publish_all(site, schedules(site))
+async def test_what_is_exported_is_applied_byte_for_byte(orders: Site, tmp_path: Path) -> None:
+    await publish_some(orders)
+    before = await stored(orders)
     for form in ("yaml", "json"):
-        before = await stored(site)
         file = tmp_path / f"exported.{form}"
-        said = await run(site, "export", site.stream, "--output", str(file))
-        left_out = {subject for subject in before if f"{subject} is left out" in said.stderr}
-        expected = {subject: message for subject, message in before.items() if subject not in left_out}
-        assert (said.exit_code, len(expected) >= 5) == (0, True), said.output
-        text = file.read_bytes()
-        await done(site, "export", site.stream, "--output", str(file))
-        assert file.read_bytes() == text, "a second export has the same bytes"
-        await empty(site)
-        assert "added" in await done(site, "apply", str(file), "--yes")
-        assert await stored(site) == expected
-        sequence = await last_sequence(site)
-        await done(site, "diff", str(file))
-        await done(site, "apply", str(file), "--yes")
-        assert await last_sequence(site) == sequence, "nothing is stored the second time"
+        await done(orders, "export", orders.stream, "--output", str(file))
+        await empty(orders)
+        assert "added" in await done(orders, "apply", str(file), "--yes")
+        assert await stored(orders) == before
+        sequence = await last_sequence(orders)
+        await done(orders, "diff", str(file))
+        await done(orders, "apply", str(file), "--yes")
+        assert await last_sequence(orders) == sequence, "nothing is stored the second time"
 
 
-async def test_a_file_is_changed_shown_and_applied(site: Site, tmp_path: Path) -> None:
-    file, stream, out = tmp_path / "schedules.yaml", site.stream, site.subject("out")
-    spelling = f"spelling: {PORTABLE}\n" if site.kind == PORTABLE else ""
-    head = f"stream: {stream}\nowner: billing\n{spelling}schedules:\n"
+async def test_a_file_is_changed_shown_and_applied(orders: Site, tmp_path: Path) -> None:
+    file, stream, out = tmp_path / "schedules.yaml", orders.stream, orders.subject("out")
+    head = f"stream: {stream}\nowner: billing\nschedules:\n"
 
     def entry(rest: str, more: str) -> str:
-        return f"  - subject: {site.subject(rest)}\n    target: {out}\n    {more}\n"
+        return f"  - subject: {orders.subject(rest)}\n    target: {out}\n    {more}\n"
 
-    old, new = (NEVER, NEVER[:-1] + "+00:00") if site.kind == V2_12 else ("@every 9000h", "@every 8000h")
-    a, b = (f"{text.split()[0].strip('@')}: {text.split()[1]}" for text in (old, new))
-    file.write_text(head + entry("a", a) + entry("b", a))
-    shown = await run(site, "diff", str(file))
+    file.write_text(head + entry("a", "every: 9000h") + entry("b", "every: 9000h"))
+    await done(orders, "apply", str(file), "--yes", "--reason", "a test")
+    await orders.publish("theirs", NEVER, X_Owner="ops")
+    file.write_text(head + entry("b", "every: 8000h\n    paused: true"))
+    before = await stored(orders)
+    shown = await run(orders, "diff", str(file), "--prune")
     assert (shown.exit_code, shown.stdout) == (
         1,
-        f"+ {stream}  {site.subject('a')}\n    {old} → {out}\n"
-        f"+ {stream}  {site.subject('b')}\n    {old} → {out}\n"
-        f"stream {stream}: 2 to add, 0 unchanged\n",
-    )
-    assert await stored(site) == {}, "a diff changes nothing"
-    assert await done(site, "apply", str(file), "--dry-run") == shown.stdout
-    await done(site, "apply", str(file), "--yes", "--reason", "a test")
-    assert (await site.headers("a"))[f"{site.x}-X-Owner"] == "billing"
-    await site.publish("theirs", NEVER, X_Owner="ops")
-    file.write_text(head + entry("b", f"{b}\n    paused: true"))
-    shown = await run(site, "diff", str(file), "--prune")
-    assert (shown.exit_code, shown.stdout) == (
-        1,
-        f"- {stream}  {site.subject('a')}\n"
-        f"~ {stream}  {site.subject('b')}\n"
-        f"    {site.x}: {old!r} → {new!r}\n"
+        f"- {stream}  {orders.subject('a')}\n"
+        f"~ {stream}  {orders.subject('b')}\n"
+        f"    Nats-Schedule: '@every 9000h' → '@every 8000h'\n"
         f"    paused: false → true\n"
         f"stream {stream}: 1 to change, 1 to remove, 0 unchanged\n",
     )
-    assert "1 of billing in no file (--prune removes them)" in await done(site, "apply", str(file), "--yes")
-    await done(site, "apply", str(file), "--yes", "--prune")
-    assert set(await stored(site)) == {site.subject("b"), site.subject("theirs")}
-    assert (await site.headers("b"))[f"{site.x}-X-Paused"] == new
-    await done(site, "diff", str(file), "--prune")
-
-
-# -- one server is enough for these --------------------------------------------------------------------------------
+    assert await done(orders, "apply", str(file), "--prune", "--dry-run") == shown.stdout
+    assert await stored(orders) == before, "nothing is changed yet"
+    assert "1 of billing in no file (--prune removes them)" in await done(orders, "apply", str(file), "--yes")
+    await done(orders, "apply", str(file), "--yes", "--prune")
+    assert set(await stored(orders)) == {orders.subject("b"), orders.subject("theirs")}
+    await done(orders, "diff", str(file), "--prune")
 
 
 async def test_faults_name_file_line_subject_value_and_code_all_at_once(orders: Site, tmp_path: Path) -> None:
@@ -169,32 +134,9 @@ async def test_faults_name_file_line_subject_value_and_code_all_at_once(orders: 
     assert await stored(orders) == {}, "nothing is applied of a file with a fault"
 
 
-def file_of(site: Site, number: int, body: str = "") -> str:
-    entries = [
-        {"subject": site.subject(f"s.{at}"), "at": FAR, "target": site.subject("out"), "body": body}
-        for at in range(number)
-    ]
-    return json.dumps({"stream": site.stream, "owner": "test", "schedules": entries})
-
-
-async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site, tmp_path: Path) -> None:
-    """It is killed as it stores the one in the middle, of which it has no answer."""
-    file, count, stem = tmp_path / "schedules.json", 100, orders.subject("s.").encode()
-    file.write_text(file_of(orders, count))
-    before = await last_sequence(orders)
-    async with proxy_to(orders.url) as network:
-        with sidecar("apply", str(file), "--yes", "--server", network.url, folder=tmp_path) as process:
-            network.to_server.loses = at_the(count // 2, lambda subject: subject.startswith(stem), process.kill)
-            await eventually(lambda: process.exit_code is not None)
-    [added] = re.findall(r"(\d+) added", await done(orders, "apply", str(file), "--yes"))
-    assert 0 < int(added) < count
-    assert await last_sequence(orders) - before == len(await stored(orders)) == count, "each is stored once"
-    await done(orders, "diff", str(file))
-
-
 async def test_the_files_of_a_directory_and_of_standard_input_are_read(orders: Site, tmp_path: Path) -> None:
     folder = tmp_path / "schedules"
-    await publish_all(orders, schedules(orders))
+    await publish_some(orders)
     before = await stored(orders)
     await done(orders, "export", orders.stream, "--output", f"{folder}/")
     assert [one.name for one in folder.iterdir()] == [f"{orders.stream}.yaml"]

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
-from tests.cli.prompt import Cli, Prompt, prompt_on
-from tests.conftest import StartServer
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.cli.prompt import Prompt
 
 TEXT = "# Bavaria\n2026-12-25  # Christmas Day\n2026-12-27..2027-01-01\n"
 
 
-@pytest.fixture(params=[V2_10, V2_11, V2_15])
-async def any_prompt(request: pytest.FixtureRequest, cli: Cli, start_server: StartServer) -> AsyncIterator[Prompt]:
-    """The command line against a server of each kind."""
-    server = await start_server(request.param)
-    async with prompt_on(cli, server.url) as one:
-        yield one
-
-
-async def test_a_calendar_is_made_edited_shown_and_deleted(any_prompt: Prompt) -> None:
+async def test_a_calendar_is_made_edited_shown_and_deleted(prompt: Prompt) -> None:
     for line, printed in (
         ("ls", "there is no calendar: `nats-scheduler calendar set NAME DAY…` makes one\n"),
         ("set work 2026-12-25", "calendar work created, 1 day\n"),
@@ -36,10 +23,10 @@ async def test_a_calendar_is_made_edited_shown_and_deleted(any_prompt: Prompt) -
         ("show work", "2026-12-25\n2026-12-27..2027-01-01\n"),
         ("rm work 2026-12-28", "calendar work changed, 6 days\n"),
     ):
-        assert await any_prompt.shows(f"calendar {line}") == printed
-    assert "2026-12-25, 2026-12-27, 2026-12-29..2027-01-01" in await any_prompt.shows("calendar ls")
-    assert await any_prompt.shows("calendar delete work") == "calendar work deleted\n"
-    again = await any_prompt.says("calendar delete work")
+        assert await prompt.shows(f"calendar {line}") == printed
+    assert "2026-12-25, 2026-12-27, 2026-12-29..2027-01-01" in await prompt.shows("calendar ls")
+    assert await prompt.shows("calendar delete work") == "calendar work deleted\n"
+    again = await prompt.says("calendar delete work")
     assert (again.exit_code, "there is no calendar work" in again.stderr) == (1, True)
 
 

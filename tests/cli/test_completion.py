@@ -90,13 +90,6 @@ def test_only_what_each_shell_reads_as_one_word_is_offered() -> None:
 
 # -- shells ----------------------------------------------------------------------------------------------------
 
-ASK_BASH = """
-eval "$(nats-scheduler completion bash)"
-COMP_WORDS=({line}) COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
-_nats_scheduler_completion nats-scheduler
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
-STREAMS = ("SHELL_ALPHA", "SHELL_B,C")
 
 MORE_THAN_A_WORD = (
     "odd.zz$(touch${IFS}pwned)",
@@ -122,37 +115,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**clean_environment(folder), "PATH": f"{Path(sidecar_command()[0]).parent}:{os.environ['PATH']}"}
 
 
-async def offered_by_bash(folder: Path, line: str) -> list[str]:
-    """Return the line as it would be with each of the words that the script offers for its end."""
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "--norc", "-c", ASK_BASH.format(line=line)),
-        env=environment(folder),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said, errors = await process.communicate()
-    assert errors.decode() == ""
-    return [f"{line[: line.rfind(' ') + 1]}{one}" for one in said.decode().splitlines()]
-
-
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash on this machine")
-
-
-@needs_bash
-async def test_bash_completes_names_of_streams(shared_server: SharedServer, tmp_path: Path) -> None:
-    server = await shared_server(V2_11)
-    async with account_on(server.url) as account:
-        for name in STREAMS:
-            await account.create(name)
-        ask = f"nats-scheduler ls -s {server.url}"
-
-        async def is_completed() -> bool:
-            # a server that is slower than a second offers none
-            return await offered_by_bash(tmp_path, f"{ask} SHELL_B") == [f"{ask} SHELL_B,C"]
-
-        await eventually(is_completed, describe="the name is completed")
-        for name in STREAMS:
-            await account.api.call(f"STREAM.DELETE.{name}")
 
 
 @needs_bash

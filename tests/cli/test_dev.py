@@ -1,6 +1,7 @@
 """`nats-scheduler dev` as a new user runs it: real processes, the real server, the real nats CLI.
 
 What the server's process does without the command is in `runtime/test_embedded.py`.
+It tests `cli/demo.py` too.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND
 from tests.cli.prompt import Cli
 from tests.harness.nats_cli import NatsCli
-from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
-from tests.harness.servers import CACHE, V2_10, V2_11, V2_12, V2_14, V2_15, server_binary
-from tests.harness.waiting import eventually
+from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.servers import V2_10, V2_11, V2_12, server_binary
 
 pytestmark = pytest.mark.server
 
@@ -75,38 +75,6 @@ async def test_the_demo_shows_all_four_kinds_and_a_summary(tmp_path: Path) -> No
     assert dev.stderr == ""
 
 
-@pytest.mark.deep
-async def test_the_tour_on_a_server_that_fires_works_as_printed(tmp_path: Path) -> None:
-    server_binary(V2_15)
-    (cache := tmp_path / "cache" / "nats-scheduler").mkdir(parents=True)
-    (cache / "nats-server").symlink_to(CACHE)
-    home = clean_environment(tmp_path) | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NATS_SCHEDULER_WEB_PORT": "0"}
-    with sidecar("dev", "--version", "2.15", "--demo", folder=tmp_path, env=home) as dev:
-        await all_kinds(dev)
-        assert "It has message schedules: it fires for Nats-Schedule itself (native)" in dev.stdout
-        connect, *lines = dev.stdout.partition("in another terminal\n")[2].partition("\n\n")[0].splitlines()
-        there = home | {"NATS_URL": connect.removeprefix("export NATS_URL=")}
-        said = dict[str, str]()
-        for line in lines:
-            name, typed = line.split()[1], line.replace("nats-scheduler", shlex.join(sidecar_command()), 1)
-            with ChildProcess(
-                ["/bin/sh", "-c", f'cd "$0" && exec {typed}', str(tmp_path)], tmp_path, name=name, env=there
-            ) as it:
-                if name == "web":
-                    await it.wait_for_line("web_served")
-                    continue
-                assert await it.wait_for_exit() == (3 if name == "doctor" else 0), it.stderr
-                said[name] = it.stdout
-        assert set(said) == {"top", "history", "doctor", "pause", "resume", "export", "rm", "apply"}
-        assert re.search(r"^DEMO +native +[34] +0 +0 +[1-9]", said["top"], re.M)
-        assert re.search(r"^\d\d:\d\d:\d\d +\S+ m?s +DEMO +demo\.schedules\.interval$", said["top"], re.M)
-        assert re.search(r" m?s +demo\.schedules\.cron +server ", said["history"])
-        assert "target_unread" in said["doctor"]
-        assert "demo.schedules.cron" in said["apply"]
-        assert await dev.terminate() == 0
-    assert dev.stderr == ""
-
-
 async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
     (temporary := tmp_path / "tmp").mkdir()
     with sidecar("dev", "--demo", folder=tmp_path, env={"TMPDIR": str(temporary)}) as dev:
@@ -118,15 +86,6 @@ async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
     assert not is_listening(url)
     assert list(servers_on(folder)) == []
     assert list(temporary.iterdir()) == []
-
-
-@pytest.mark.deep
-async def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with sidecar("dev", "--data", str(data), folder=tmp_path) as dev:
-        await eventually(lambda: (data / "nats-server.log").exists())
-        assert await dev.interrupt() == 0
-    assert list(servers_on(data)) == []
 
 
 async def test_kept_data_goes_on_with_the_next_start_and_no_two_share_it(tmp_path: Path) -> None:
@@ -168,15 +127,7 @@ async def test_the_printed_nats_lines_work_as_pasted(tmp_path: Path, nats_cli: N
             assert await dev.terminate() == 0
         assert dev.stderr == ""
 
-    await asyncio.gather(*map(paste, (V2_10, V2_11, V2_12, V2_14)))
-
-
-async def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
-    command = f"{shlex.join(sidecar_command())} dev --demo | head -n 1"
-    with ChildProcess(["/bin/sh", "-c", command], tmp_path, env=clean_environment(tmp_path)) as pipeline:
-        assert await pipeline.wait_for_exit() == 0
-    assert "nats-server" in pipeline.stdout
-    assert pipeline.stderr == ""
+    await asyncio.gather(*map(paste, (V2_10, V2_12)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's process is found in /proc")

@@ -9,8 +9,6 @@ from nats_scheduler.cli.doctor import COLUMNS
 from tests.cli.prompt import Cli, Prompt
 from tests.doctor.scenes import emulated, unflagged
 
-INTERRUPTED = 130
-
 
 async def test_the_worst_is_printed_first_and_decides_the_exit_code(prompt: Prompt) -> None:
     none = await prompt.says("doctor ORDERS")
@@ -39,7 +37,3 @@ def test_a_server_that_is_not_reached_is_a_finding(cli: Cli) -> None:
     document = json.loads(said.stdout)
     assert (said.exit_code, document["worst"], document["server"]) == (1, "error", None)
     assert [finding["code"] for finding in document["findings"]] == ["no_server"]
-
-
-SCHEDULES = 1_000
-FAR_NS = 10**18

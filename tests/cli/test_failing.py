@@ -7,21 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.shared import FAILING
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, in_seconds, sidecar_on
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
-from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
+from tests.harness.servers import V2_11, reload_config
 from tests.harness.waiting import eventually
 
 DENIED = 403
-BUCKET = "KV_nats_scheduler"
 KEY = f"$KV.nats_scheduler.{FAILING}"
 
 Document = dict[str, Any]
@@ -44,32 +41,27 @@ def schedule(document: Document, subject: str) -> Document:
     return dict(found)
 
 
-def granted_to(version: str, targets: str) -> list[Permission]:
+def granted_to(targets: str) -> list[Permission]:
     """Return the permissions of a sidecar that may publish to these targets."""
-    granted = [one for one in permissions_of(version.rpartition(".")[0]) if one.subject != "orders.>"]
+    granted = [one for one in permissions_of("2.11") if one.subject != "orders.>"]
     return [*granted, Permission("publish", targets, ())]
 
 
 @asynccontextmanager
-async def denied(
-    cli: Cli, start_server: StartServer, version: str = V2_11, **settings: Any
-) -> AsyncIterator[tuple[Prompt, EmbeddedServer]]:
+async def denied(cli: Cli, start_server: StartServer) -> AsyncIterator[tuple[Prompt, EmbeddedServer]]:
     """Serve a stream by a sidecar that may publish to `orders.out` alone; the prompt is that of the administrator."""
-    server = await start_server(version, config=accounts([granted_to(version, "orders.out")]))
+    server = await start_server(V2_11, config=accounts([granted_to("orders.out")]))
     async with (
         prompt_on(cli, url_of(server.url, "admin-0")) as prompt,
-        sidecar_on(url_of(server.url, "sidecar-0"), **settings) as running,
+        sidecar_on(url_of(server.url, "sidecar-0")) as running,
     ):
         await prompt.account.create("ORDERS", subjects=["orders.>"])
         await running.ready("ORDERS")
         yield prompt, server
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_a_schedule_is_failing_until_its_denied_fires_are_stored(
-    cli: Cli, start_server: StartServer, version: str
-) -> None:
-    async with denied(cli, start_server, version) as (prompt, server):
+async def test_a_schedule_is_failing_until_its_denied_fires_are_stored(cli: Cli, start_server: StartServer) -> None:
+    async with denied(cli, start_server) as (prompt, server):
         before = CLOCK.now()
         await prompt.schedule("orders.s.denied", "@every 2s", "orders.denied")
         await prompt.schedule("orders.s.late", f"@at {in_seconds(1)}", "orders.late")
@@ -85,23 +77,14 @@ async def test_a_schedule_is_failing_until_its_denied_fires_are_stored(
             assert before - MINUTE < since < CLOCK.now() + MINUTE, "by the server's clock"
         fine = schedule(document, "orders.s.fine")
         assert (fine["state"], fine["failing"]) == ("waiting", None)
-
-        again = await listed_with(prompt, 2)
-        for name in ("denied", "late"):
-            assert schedule(again, f"orders.s.{name}")["failing"] == schedule(document, f"orders.s.{name}")["failing"]
-
         since = schedule(document, "orders.s.denied")["failing"]["since"].partition(".")[0]
-        expected = words(f"failing (403) for 2 failing, the server refuses their fires: code since {since}Z")
-        for line in ("ls", "ls ORDERS", "ls --wide"):
-            shown = await prompt.shows(line, columns=80)
-            assert expected - words(shown) == set(), shown
-            assert "3 schedules; 2 of them are failing\n" in shown
-            assert "--wide" in line or max(map(len, shown.splitlines())) <= 80, shown
-        wrong = await prompt.shows("ls --invalid", columns=80)
-        assert "2 failing, the server refuses their fires:" in wrong
-        assert "next fire" not in wrong
+        shown = await prompt.shows("ls")
+        assert words(f"failing (403) for 2 failing, the server refuses their fires: code since {since}Z") <= words(
+            shown
+        )
+        assert "2 failing, the server refuses their fires:" in await prompt.shows("ls --invalid")
 
-        reload_config(server, accounts([granted_to(version, "orders.>")]))
+        reload_config(server, accounts([granted_to("orders.>")]))
         after = await listed_with(prompt, 0)
         assert schedule(after, "orders.s.denied")["state"] == "waiting"
         await prompt.account.wait_for("ORDERS", "orders.late")
@@ -124,10 +107,3 @@ async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_serve
         ):
             await prompt.account.publish(KEY, body=json.dumps({name: entry}).encode())
             assert (await prompt.document("ls"))["failing"] == 0, entry
-
-
-async def shared(account: Account) -> Document:
-    """Return what the instances share."""
-    message = await account.api.message(BUCKET, last_by_subj=KEY)
-    document: Document = json.loads(message.body or b"") if message is not None else {}
-    return document

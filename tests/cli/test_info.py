@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from click.testing import Result
 
 from nats_scheduler.cli.contents import MAX_BODY_LINES
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.cli.prompt import NEVER, WRONG, Prompt, at_a_terminal
-from tests.harness.terminal import COLUMNS
+from tests.cli.prompt import Prompt
 
 DAILY = {
     "Nats-Schedule": "0 30 9 * * mon-fri",
@@ -74,32 +72,3 @@ async def test_it_shows_all_headers_and_the_body_whatever_is_in_them(prompt: Pro
     message = (await prompt.document("info ORDERS ORDERS.json"))["message"]
     assert (message["body"], message["body_complete"]) == (bodies["json"].decode(), True)
     assert {one["name"]: one["sent"] for one in message["headers"]} == {**dict.fromkeys(DAILY, False), "Kind": True}
-
-
-async def test_what_ends_it_before_its_fire_is_in_capitals(prompt: Prompt, tmp_path: Path) -> None:
-    await prompt.create(max_age=3600 * 10**9)
-    headers = {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out", "Some": " ".join(["words"] * 40)}
-    await prompt.account.publish("ORDERS.late", headers)
-    await prompt.schedule("ORDERS.soon", "@every 1m")
-    late, soon = [labelled(await prompt.says(f"info ORDERS ORDERS.{name}")) for name in ("late", "soon")]
-    assert late["removed"].endswith("by the max_age of the stream, BEFORE its next fire: it will not fire")
-    assert late["state"].startswith("expiring")
-    assert soon["removed"].partition(", and")[0].endswith("by the max_age of the stream, after its next fire")
-    async with at_a_terminal("info", "ORDERS", "ORDERS.late", "--server", prompt.url, folder=tmp_path) as terminal:
-        assert await terminal.end() == 0
-        await terminal.wait_for("it will not fire")
-        assert max(map(len, terminal.text.splitlines())) <= COLUMNS
-
-
-async def test_an_invalid_schedule_is_shown_with_the_reason(prompt: Prompt) -> None:
-    await prompt.create()
-    await prompt.account.publish("ORDERS.wrong", WRONG)
-    await prompt.account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
-    await prompt.account.publish("ORDERS.x", {"Nats-Schedule-X-Paused": "@often", "Nats-Schedule-Target": "ORDERS.out"})
-    wrong, near, paused = [labelled(await prompt.says(f"info ORDERS ORDERS.{name}")) for name in ("wrong", "near", "x")]
-    assert wrong["error"].startswith("it is rejected, and never fires: Nats-Schedule of '@often'")
-    assert "10189" in wrong["error"]
-    assert near["warning"].startswith("Nats-Schedul ")
-    assert "fires" not in wrong.keys() | near.keys()
-    assert paused["error"].startswith("it is rejected, and never fires: Nats-Schedule of '@often'")
-    assert "it is paused, and would be rejected if it was resumed" in paused["error"]

@@ -6,10 +6,8 @@ It tests `runtime/fleet.py` too.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.cli.prompt import NEVER, Prompt
 from tests.harness.account import Account, sidecar_on
@@ -18,63 +16,26 @@ from tests.harness.waiting import eventually
 KEY = f"$KV.nats_scheduler.{SETTINGS}"
 
 
-async def listed(prompt: Prompt) -> dict[str, Any]:
-    """Return the instances by their ids."""
-    value = await prompt.document("instances")
-    assert isinstance(parse_rfc3339(value["at"]), int)
-    return {one["id"]: one for one in value["instances"]}
-
-
-async def streams_listed(prompt: Prompt) -> dict[str, Any]:
-    """Return the streams by their names."""
-    return {one["stream"]: one for one in (await prompt.document("instances"))["streams"]}
-
-
 async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Prompt) -> None:
     assert "no sidecar lives on this account" in await prompt.shows("instances")
     async with sidecar_on(prompt.url):
         pass
     assert "no sidecar lives on this account" in await prompt.shows("instances"), "it left"
     account = prompt.account
-    await account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": null, "since": "soon"}')
+    alive = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}}
+    await account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(alive).encode())
     record = {"owner": "xyz", "since": "2026-03-01T12:00:00Z", "before": "abc", "reason": "idle"}
     await account.publish("$KV.nats_scheduler.owner.native.JOBS", body=json.dumps(record).encode())
 
-    async def is_silent() -> dict[str, Any] | None:
-        found = await listed(prompt)
-        return found if found["abc"]["state"] == "silent" else None
+    async def states() -> bool:
+        document = await prompt.document("instances")
+        return {one["id"]: one["state"] for one in document["instances"]} == {"abc": "silent", "xyz": "gone"}
 
-    found = await eventually(is_silent, describe="who says nothing more is silent")
-    assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["owns"]) == (None, None, [])
-    unknown = dict.fromkeys(("since", "last_heartbeat", "age_nanoseconds", "serves"))
-    about = {"since": "2026-03-01T12:00:00Z", "before": "abc", "reason": "idle"}
-    owns = [{"stream": "JOBS", "mode": "native", **about}]
-    assert found["xyz"] == {
-        "id": "xyz",
-        "state": "gone",
-        **unknown,
-        "unable": [],
-        "owns": owns,
-        "stands_by": [],
-        "standbys": None,
-    }
-    jobs = (await streams_listed(prompt))["JOBS"]
-    assert (jobs["owner"], jobs["lost_owner"], jobs["standbys"]) == (None, "xyz", [])
-    shown = (await prompt.shows("instances")).splitlines()
-    assert shown[-1] == "JOBS has no owner, since xyz is not alive: nothing fires its schedules"
-
-
-async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(prompt: Prompt) -> None:
-    async with sidecar_on(prompt.url):
-        value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}}
-        await prompt.account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(value).encode())
-        found = await listed(prompt)
-        assert found["abc"]["unable"] == [{"stream": "JOBS", "reason": "may not\x1b[2J publish"}]
-        shown = await prompt.shows("instances")
-        assert "abc cannot serve JOBS: may not\\x1b[2J publish" in shown
-
-
-# -- other commands --------------------------------------------------------------------------------------------
+    await eventually(states, describe="who says nothing more is silent, and an owner that is not there is gone")
+    assert (await prompt.shows("instances")).splitlines()[-2:] == [
+        "JOBS has no owner, since xyz is not alive: nothing fires its schedules",
+        "abc cannot serve JOBS: may not\\x1b[2J publish",
+    ]
 
 
 async def settings_published(account: Account, count: int) -> list[str]:
@@ -87,19 +48,6 @@ async def settings_published(account: Account, count: int) -> list[str]:
 
     found: list[str] = await eventually(enough, describe=f"{count} sidecars publish their settings")
     return found[:-1]
-
-
-async def test_a_sidecar_that_does_not_serve_a_stream_does_not_count_for_it(prompt: Prompt) -> None:
-    async with sidecar_on(prompt.url):
-        await prompt.account.create("NAMED", allow_msg_schedules=False)
-        await settings_published(prompt.account, 1)
-        env = {"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"}
-        document = await prompt.document("ls NAMED", env=env)
-        problem = "no sidecar that is running serves the stream: nothing fires the schedules of NAMED"
-        assert (document["streams"][0]["sidecars"], document["streams"][0]["problem"]) == (0, problem)
-        warning = "portable_streams is set for this command, and the running sidecars have another value"
-        assert document["warnings"] == [warning]
-        assert f"nats-scheduler: warning: {warning}" in (await prompt.says("ls NAMED", env=env)).stderr
 
 
 async def test_lists_go_by_the_settings_of_the_sidecar_that_runs(prompt: Prompt) -> None:

@@ -15,7 +15,6 @@ import click
 import pytest
 from packaging.requirements import Requirement
 
-from nats_scheduler.cli.demo import to_try
 from nats_scheduler.cli.main import COMMANDS, main
 from nats_scheduler.extras import PACKAGES, missing
 from nats_scheduler.version import VERSION
@@ -84,12 +83,6 @@ def test_the_packages_that_are_looked_for_are_those_of_the_extra() -> None:
         assert missing(extra) == []
         found = {distributions[package][0].lower().replace("_", "-") for package in packages}
         assert found == names - {"nats-scheduler"}
-
-
-def test_the_demo_says_what_to_install_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "nats-scheduler web" in to_try()
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert "nats-scheduler web  # first: pip install '.[web]' in a clone of nats-scheduler" in to_try()
 
 
 # -- `nats-scheduler web`: what it needs, and what it refuses, before anything is served -----------------------------

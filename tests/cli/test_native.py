@@ -18,8 +18,8 @@ from tests.conftest import StartServer
 from tests.harness.servers import V2_15
 
 OF_NO_SERVER = frozenset({"completion", "service", "advisories", "settings", "files", "explain", "check"})
-ELSEWHERE = frozenset({"run", "dev", "web", "watch", "calendar"})
-"""What serves or follows is tested where it is ended, and calendars belong to portable schedules alone."""
+ELSEWHERE = frozenset({"run", "dev", "web", "watch"})
+"""What serves or follows is tested where it is ended."""
 DAY = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
 NO_POLICY = "it has policies without effect where the server itself fires, since no server knows them: X-Limit 1"
 NOT_FIRED = "no sidecar is running: nothing fires the schedules of S with X-Nats-Schedule"
@@ -68,6 +68,10 @@ def table(folder: Path) -> tuple[Said, ...]:
         Said(("export", "S"), ("- subject: S.s", "spelling: portable")),
         Said(("diff", file), ("1 to change",), 1),
         Said(("apply", file, "--yes"), ("1 edited",)),
+        Said(("diff", file), ("1 unchanged",)),
+        Said(("stream", "add", str(folder / "stream.json")), ("stream ORDERS created",)),
+        Said(("calendar", "set", "work", "2026-12-25"), ("created",)),
+        Said(("calendar", "ls"), ("2026-12-25",)),
         Said(("rm", "S", EVERY), ("removed",)),
     )
 
@@ -83,6 +87,8 @@ async def test_each_command_works_beside_no_sidecar(cli: Cli, start_server: Star
         await prompt.account.wait_for("S", "S.more", 2)
         file = {"stream": "S", "schedules": [{"subject": LIMITED, "at": "2199-01-01T00:00:00Z", "target": "S.out"}]}
         (tmp_path / "schedules.yaml").write_text(json.dumps(file))
+        added = {"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_msg_schedules": True}
+        (tmp_path / "stream.json").write_text(json.dumps(added))
         for words, texts, code in table(tmp_path):
             said = await prompt.says(words[0], *words[1:])
             whole = said.stdout + said.stderr

@@ -54,11 +54,3 @@ def test_settings_that_cannot_be_used_end_with_2_and_show_no_secret(cli: Cli) ->
         "nats-scheduler: error: connection.password of ********** ($NATS_PASSWORD): expected user to be set too",
         "nats-scheduler: error: window of 0 (--window): expected a whole number from 1 to 8192",
     ]
-
-
-def test_warnings_go_to_standard_error(cli: Cli, tmp_path: Path) -> None:
-    context = tmp_path / "c.json"
-    context.write_text('{"jetstream_event_prefix": "E"}')
-    shown = cli("settings", "show", "--context", str(context))
-    assert "jetstream_event_prefix is not used" in shown.stderr
-    assert json.loads(cli("settings", "show", "--context", str(context), "--json").stdout)["warnings"]

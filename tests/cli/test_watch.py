@@ -57,29 +57,6 @@ async def test_fires_and_faults_are_lines_for_people(prompt: Prompt, tmp_path: P
         assert process.stderr == ""
 
 
-async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(prompt: Prompt, tmp_path: Path) -> None:
-    async with sidecar_on(prompt.url) as running:
-        await prompt.account.create("ORDERS")
-        await running.ready("ORDERS")
-        with watching(prompt.url, tmp_path, "--json --filter ORDERS.wanted.*") as process:
-            await first_of(process, "stream")
-            for place in ("other", "wanted"):
-                await prompt.schedule(f"ORDERS.{place}.wrong", "@often")
-                await prompt.schedule(f"ORDERS.{place}.s", "@every 1s")
-            first, advisory = await first_of(process, "fire"), await first_of(process, "advisory")
-            assert await process.interrupt() == 0
-    assert {fire["schedule"] for fire in events(process.stdout, "fire")} == {"ORDERS.wanted.s"}
-    assert {one["schedule"] for one in events(process.stdout, "advisory")} == {"ORDERS.wanted.wrong"}
-    assert set(first) == {
-        *("event", "stream", "schedule", "target", "kind", "fire_time", "stored", "lateness_nanoseconds"),
-    }
-    fire_time, stored = parse_rfc3339(first["fire_time"]), parse_rfc3339(first["stored"])
-    assert isinstance(fire_time, int)
-    assert isinstance(stored, int)
-    assert first["lateness_nanoseconds"] == stored - fire_time
-    assert advisory["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
-
-
 async def test_fires_of_a_native_server_are_followed(cli: Cli, start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_14)
     async with prompt_on(cli, server.url) as prompt:
