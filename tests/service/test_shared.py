@@ -9,8 +9,6 @@ import pytest
 
 from nats_scheduler.control.errors import NoRespondersError
 from nats_scheduler.engine.ownership.order import order_of
-from nats_scheduler.observe.documents import instant_of
-from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.service.micro import UNAVAILABLE
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
@@ -119,21 +117,6 @@ async def test_the_owner_answers_whoever_is_asked(start_server: StartServer) -> 
                 assert [one["subject"] for one in page["schedules"]] == [f"{name}.s.{n}" for n in range(SCHEDULES)]
                 known = await pair.answer("schedules.get", stream=name, subject=f"{name}.s.0")
                 assert (known["owner"], known["owner_answered"], known["instance"]) == (owner, True, owner)
-        name, subject = pair.streams[0], f"{pair.streams[0]}.large"
-        config = (await pair.account.api.stream(name))["config"]
-        await pair.account.api.update_stream({**config, "max_msg_size": 500})
-        headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": f"{name}.out"}
-        await pair.account.publish(subject, headers, b"x" * 350)
-
-        async def failing() -> list[str]:
-            page = await pair.answer("schedules.list", stream=name, state="failing")
-            return [one["subject"] for one in page["schedules"]]
-
-        assert await eventually(failing, describe="it fails") == [subject]
-        for _ in range(8):
-            known = await pair.answer("schedules.get", stream=name, subject=subject)
-            assert (known["instance"], known["schedule"]["state"]) == (pair.ids[0], "failing")
-            assert await failing() == [subject]
 
 
 async def test_allowed_responses_are_enough_to_answer(start_server: StartServer) -> None:
@@ -170,91 +153,6 @@ async def test_the_service_comes_back_with_the_next_connection(start_server: Sta
                 return (after["instance"], after["ready"]) == (before["instance"], True)
 
             await eventually(is_back, describe="the same instance is ready again")
-
-
-FIRES = 12
-"""Fires of each of the two streams."""
-WHEN_SETTLED = HANDOVER_OVERLAP_SECONDS + 1
-"""Seconds from when both know who owns what until only the owner fires."""
-
-
-async def fire(pair: Pair) -> None:
-    """Let both sidecars fire, and wait until they have counted it.
-
-    While a stream gets another owner, both fire for it: these fires are due after that.
-    """
-    for name in pair.streams:
-        headers = {"Nats-Schedule": f"@at {in_seconds(WHEN_SETTLED)}", "Nats-Schedule-Target": f"{name}.out"}
-        for number in range(FIRES):
-            await pair.account.publish(f"{name}.now.{number}", headers)
-
-    async def are_counted() -> bool:
-        parts = [await alone(pair, instance) for instance in pair.ids]
-        return all(fires_in(minutes) == len(recent) == FIRES for minutes, recent in parts)
-
-    await eventually(are_counted, describe=f"each counts its {FIRES} fires")
-
-
-async def alone(pair: Pair, instance: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what one sidecar did: its minutes, and its last fires."""
-    activity = await answered(pair.account.connection, f"activity.list.{instance}")
-    recent = await answered(pair.account.connection, f"fires.recent.{instance}", {"limit": 200})
-    assert (activity["instance"], activity["unanswered"]) == (instance, [])
-    return activity["minutes"], recent["fires"]
-
-
-def fires_in(minutes: list[dict[str, Any]]) -> int:
-    return sum(one["fires"] for one in minutes)
-
-
-def totals(minutes: list[dict[str, Any]]) -> tuple[list[int], int]:
-    """Return the histogram of all minutes, and the greatest lateness."""
-    columns = zip(*(one["lateness"] for one in minutes), strict=True)
-    return [sum(column) for column in columns], max(one["lateness_max_nanoseconds"] for one in minutes)
-
-
-def in_order(fires: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return which fires these are, in their order."""
-    return [(one["stream"], one["sequence"]) for one in fires]
-
-
-async def test_the_minutes_and_last_fires_of_both_are_added_up(
-    start_server: StartServer,
-) -> None:
-    async with pair_on(start_server) as pair:
-        await fire(pair)
-
-        async def add_up() -> bool:
-            parts = [await alone(pair, instance) for instance in pair.ids]
-            for instance in pair.ids:
-                whole = await pair.by(instance, "activity.list")
-                if whole["unanswered"] or fires_in(whole["minutes"]) != 2 * FIRES:
-                    return False
-                assert totals(whole["minutes"]) == totals([one for minutes, _recent in parts for one in minutes])
-                recent = await pair.by(instance, "fires.recent", limit=200)
-                both = {fire for _minutes, fires in parts for fire in in_order(fires)}
-                assert (set(in_order(recent["fires"])), recent["unanswered"]) == (both, [])
-                stored = [instant_of(one["stored"]) for one in recent["fires"]]
-                assert stored == sorted(stored, reverse=True)
-                few = await pair.by(instance, "fires.recent", limit=3)
-                assert in_order(few["fires"]) == in_order(recent["fires"][:3])
-                of_one = await pair.by(instance, "fires.recent", stream=pair.streams[0], filter="*.now.*")
-                assert {one["stream"] for one in of_one["fires"]} == {pair.streams[0]}
-            return True
-
-        await eventually(add_up, describe="what both did is added up")
-        leaving, stays = pair.sidecars[0].sidecar, pair.ids[1]
-        ours, _recent = await alone(pair, stays)
-        leaving.stop()
-        # A request that reaches it while it ends has no answer.
-        await eventually(lambda: leaving.connection is None, describe="it has ended")
-
-        async def has_left() -> bool:
-            answer = await answered(pair.account.connection, "activity.list")
-            is_alone = answer["instance"] == stays and not answer["unanswered"]
-            return is_alone and fires_in(answer["minutes"]) == fires_in(ours)
-
-        await eventually(has_left, describe="the one that stays answers alone")
 
 
 async def test_who_does_not_answer_is_named(start_server: StartServer) -> None:

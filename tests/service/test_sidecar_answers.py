@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.sidecar_answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, AnswerState, health_of
+from nats_scheduler.service.sidecar_answers import HEALTH, MAX_REQUESTS, Answers, AnswerState, health_of
 from nats_scheduler.testing.manual_clock import START
 from tests.harness.waiting import eventually
 
@@ -105,42 +104,6 @@ async def test_only_some_requests_are_in_work_at_once() -> None:
         assert len(sidecar.waiting) == min(answered + MAX_REQUESTS, number)
         sidecar.waiting[answered].set_result(ANSWER)
     assert [part.data for part in await asyncio.gather(*asking)] == [ANSWER] * number
-
-
-class AheadLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock is ahead."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead
-
-
-def test_the_pause_before_asking_again_grows_with_the_cost() -> None:
-    with asyncio.Runner(loop_factory=AheadLoop) as runner:
-        runner.run(asked_again_after_a_pause())
-
-
-async def asked_again_after_a_pause() -> None:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, AheadLoop)
-    usual = replace(HEALTH, pause_factor=PAUSE_FACTOR)
-    silence = DeadlineError("silence")
-    for question, outcome, factor in ((usual, ANSWER, PAUSE_FACTOR), (usual, silence, 1), (HEALTH, ANSWER, 1)):
-        sidecar = Sidecar()
-        asking = asyncio.create_task(sidecar.answers.get(question, patience=None))
-        await sidecar.asked()
-        loop.ahead += 1_000  # longer than an answer is fresh in any case, and than this test takes
-        sidecar.give(outcome)
-        await asking
-        loop.ahead += 1_000 * factor - 500
-        await sidecar.answers.get(question, patience=None)
-        assert sidecar.waiting == [], outcome
-        loop.ahead += 1_000 * factor
-        again = asyncio.create_task(sidecar.answers.get(question, patience=None))
-        await sidecar.asked()
-        sidecar.give(ANSWER)
-        assert (await again).data == ANSWER
 
 
 async def test_a_question_from_before_a_change_is_asked_again() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Generator, Iterable, Iterator
-from itertools import pairwise, repeat
+from itertools import repeat
 from math import inf
 
 import pytest
@@ -10,13 +10,9 @@ import pytest
 from nats_scheduler.service import turns
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import (
-    BEGINNINGS_APART_SECONDS,
-    REUSE_LIMIT_SECONDS,
-    SHORT_WORK_SECONDS,
     SLICE_SECONDS,
     SPARE_SECONDS,
     Turns,
-    reusable,
 )
 
 
@@ -45,29 +41,6 @@ def steps(count: int, name: str, seen: list[str]) -> Generator[None, None, str]:
     return name
 
 
-async def test_works_take_turns_and_each_returns_its_result() -> None:
-    seen: list[str] = []
-    shared = Turns(Fires())
-    results = await asyncio.gather(*(shared.run(steps(20, name, seen)) for name in "ab"))
-    assert results == ["a", "b"]
-    assert seen.index("b") < 20, "b begins before a is finished"
-    assert len(seen) == 40
-
-
-async def test_the_loop_does_other_work_between_two_slices() -> None:
-    seen: list[str] = []
-    loop = asyncio.get_running_loop()
-
-    def other() -> None:
-        seen.append("other")
-        loop.call_soon(other)
-
-    other()
-    await Turns(Fires()).run(steps(20, "work", seen))
-    first, last = seen.index("work"), len(seen) - 1 - seen[::-1].index("work")
-    assert "other" in seen[first:last]
-
-
 async def test_no_slice_is_done_beside_a_burst_or_a_near_fire() -> None:
     seen: list[str] = []
 
@@ -89,27 +62,6 @@ async def test_no_slice_is_done_beside_a_burst_or_a_near_fire() -> None:
     assert await never_pauses.run(steps(3, "work", [])) == "work", "a request gets its answer"
 
 
-async def test_changes_begin_one_after_the_other_and_not_while_a_burst_lasts() -> None:
-    loop, began = asyncio.get_running_loop(), list[float]()
-    seen: list[bool] = []
-
-    def bursts() -> Iterator[bool]:
-        for lasts in (True, True, False):
-            assert began == []
-            seen.append(lasts)
-            yield lasts
-
-    shared = Turns(Fires(bursts()))
-
-    async def change() -> None:
-        await shared.begin()
-        began.append(loop.time())
-
-    await asyncio.gather(*(change() for _ in range(4)))
-    assert seen == [True, True, False]
-    assert all(later - earlier >= BEGINNINGS_APART_SECONDS * 0.99 for earlier, later in pairwise(began))
-
-
 async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "WORK_LIMIT_SECONDS", 0.05)
     shared = Turns(Fires())
@@ -118,26 +70,3 @@ async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert refused.value.code == 503
     monkeypatch.undo()
     assert await shared.run(steps(1, "next", [])) == "next", "the others go on"
-
-
-class StillLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock goes on only when the test says so."""
-
-    now = 1_000.0
-
-    def time(self) -> float:
-        return self.now
-
-
-def test_a_result_is_reusable_for_ten_times_as_long_as_its_work_took() -> None:
-    with asyncio.Runner(loop_factory=StillLoop) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, StillLoop)
-
-        async def work(takes: float) -> str:
-            loop.now += takes
-            return "result"
-
-        for takes, kept in ((0.5, 5.0), (20.0, REUSE_LIMIT_SECONDS), (SHORT_WORK_SECONDS / 2, 0.0)):
-            result, seconds = runner.run(reusable(work(takes)))
-            assert (result, round(seconds, 6)) == ("result", kept)

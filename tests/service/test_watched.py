@@ -48,26 +48,13 @@ async def test_the_fires_of_the_last_hour_come_newest_first(watched: Asked) -> N
     assert first["lateness_nanoseconds"] >= 0
     await answer_with(watched, "fires.recent", 2, stream="A")
     await answer_with(watched, "fires.recent", 1, stream="A", filter="A.t.>")
-    newest = await answer_with(watched, "fires.recent", 2, limit=2)
-    assert newest["fires"] == recent["fires"][:2]
 
     activity = await answer_with(watched, "activity.list", 3)
     assert (activity["bounds_seconds"], activity["unanswered"]) == (list(LATENESS_BUCKETS_SECONDS), [])
     assert len(activity["minutes"]) == 60
     assert activity["minutes"] == sorted(activity["minutes"], key=lambda one: one["from"])
-    await answer_with(watched, "activity.list", 2, stream="A")
-    assert len((await watched.answer("activity.list", minutes=2))["minutes"]) == 2
-    me = watched.running.sidecar.instance
-    assert (await answer_with(watched, f"activity.list.{me}", 1, stream="B"))["instance"] == me
     expected = "stream 'C' is not served: one that streams.list names is expected"
     assert await watched.refusal("activity.list", stream="C") == Refusal(404, expected)
-
-    await watched.account.api.call("STREAM.DELETE.B")
-    await eventually(lambda: "B" not in watched.running.sidecar.served, describe="B is gone")
-    await answer_with(watched, "activity.list", 1, stream="B")
-    await answer_with(watched, "activity.list", 3)
-    assert [one["stream"] for one in (await watched.answer("fires.recent"))["fires"]] == ["A", "B", "A"]
-    assert (await watched.answer("timeline.list"))["complete"]
 
 
 async def test_the_fires_of_the_next_hour(watched: Asked) -> None:
@@ -78,9 +65,6 @@ async def test_the_fires_of_the_next_hour(watched: Asked) -> None:
     assert answer["complete"]
     assert len(answer["minutes"]) == 60
     assert [one["subject"] for one in answer["soonest"]] == ["A.s.1", "B.every", "A.s.2"]
-    longer = await answer_with(watched, "timeline.list", 4, minutes=120)
-    minutes = {one["from"] for one in longer["minutes"]}
-    assert minutes >= {one["from"] for one in answer["minutes"][1:]}, "the first minute may have passed"
     alone = await answer_with(watched, "timeline.list", 1, stream="B")
     assert [one["subject"] for one in alone["soonest"]] == ["B.every"]
     assert (await watched.refusal("timeline.list", stream="C")).code == 404

@@ -3,10 +3,7 @@
 It tests `service/watched_stream.py` too.
 """
 
-import asyncio
-import gc
 import re
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -15,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.engine.holding.table import Table
 from nats_scheduler.engine.inputs import NOTHING_SETTLED
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
@@ -27,12 +23,11 @@ from nats_scheduler.service import watched_stream, watched_streams
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import Turns
 from nats_scheduler.service.watched_streams import WatchedStreams
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.cluster import running_cluster
-from tests.harness.permissions import accounts, permissions_of, url_of
-from tests.harness.servers import NATIVE_VERSIONS, V2_12, V2_15
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
+from tests.harness.servers import V2_15
+from tests.harness.waiting import PATIENCE_SECONDS
 
 
 @dataclass
@@ -55,8 +50,6 @@ class Asking:
 
     account: Account
     name: str
-    repeats: bool
-    """True if the server takes repeating schedules."""
     schedules: WatchedStreams
     is_burst: bool = False
     """True if nothing may be read at the moment."""
@@ -113,15 +106,15 @@ Begin = Callable[..., Awaitable[Asking]]
 
 @pytest.fixture
 async def ask_on(shared_server: SharedServer, stream_name: str) -> AsyncIterator[Begin]:
-    """Make a stream on a server of a version, and ask about it."""
+    """Make a stream on a server that schedules, and ask about it."""
     stack = AsyncExitStack()
 
-    async def begin(version: str = V2_15, **config: Any) -> Asking:
-        account = await stack.enter_async_context(account_on((await shared_server(version)).url))
+    async def begin(**config: Any) -> Asking:
+        account = await stack.enter_async_context(account_on((await shared_server(V2_15)).url))
         await account.create(stream_name, **config)
         schedules = schedules_of(account, Fires(lambda: asking.is_burst))
         await stack.enter_async_context(schedules.opened())
-        asking = Asking(account, stream_name, version != V2_12, schedules)
+        asking = Asking(account, stream_name, schedules)
         account.connection.subscribe(
             f"$JS.API.CONSUMER.CREATE.{stream_name}.*", lambda subject, *_: asking.requests.append(subject.decode())
         )
@@ -132,18 +125,13 @@ async def ask_on(shared_server: SharedServer, stream_name: str) -> AsyncIterator
 
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
-@pytest.mark.parametrize("version", NATIVE_VERSIONS)
-async def test_the_answer_is_what_is_stored_whatever_happened_before(
-    ask_on: Begin, version: str, retention: str
-) -> None:
-    asking = await ask_on(version, retention=retention, allow_msg_ttl=True)
+async def test_the_answer_is_what_is_stored_whatever_happened_before(ask_on: Begin, retention: str) -> None:
+    asking = await ask_on(retention=retention, allow_msg_ttl=True)
     assert await asking.agrees() == set()
     first = {name: await asking.schedule(name) for name in ("at.1", "at.2", "at.3", "at.4", "at.5")}
-    expected = set(first)
-    if asking.repeats:
-        await asking.schedule("cron", "0 0 0 1 1 *")
-        await asking.schedule("every", "@every 3h")
-        expected |= {"cron", "every"}
+    await asking.schedule("cron", "0 0 0 1 1 *")
+    await asking.schedule("every", "@every 3h")
+    expected = {*first, "cron", "every"}
     assert await asking.agrees() == expected
     newest = await asking.schedule("at.1", f"@at {in_seconds(7200)}")  # the server removes the version before
     await asking.delete(first["at.2"])
@@ -163,7 +151,7 @@ async def test_the_answer_is_what_is_stored_whatever_happened_before(
 
 
 async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin) -> None:
-    asking = await ask_on(V2_15)
+    asking = await ask_on()
     connection = asking.account.connection
     await asking.schedules_are_stored(3)
 
@@ -173,40 +161,6 @@ async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin) -> None:
 
     pulls = connection.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{asking.name}.>", end)
     assert await asking.subjects() == {"s.0", "s.1", "s.2"}
-
-
-async def test_a_repeating_schedule_has_the_announced_fire(ask_on: Begin) -> None:
-    asking = await ask_on(V2_15)
-    await asking.schedule("every", "@every 1.4s")
-    before = await asking.asked()
-    assert [one.next_fire for one in before] == [one.next_fire for one in await asking.read()]
-    await asking.account.wait_for(asking.name, asking.subject("out"), 2)
-
-    async def agree() -> bool:
-        """Return whether both say the same, unless it fired in between."""
-        return await asking.asked() == await asking.read()
-
-    await eventually(agree, describe="both say when it fires next")
-    assert before[0].next_fire != (await asking.asked())[0].next_fire
-
-
-async def test_only_what_is_new_is_read_again_until_nobody_asks(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = await ask_on()
-    await asking.schedules_are_stored(100)
-    answers = await asyncio.gather(*(asking.asked() for _ in range(10)))
-    assert [len(answer) for answer in answers] == [100] * 10
-    assert len(asking.requests) == 1, "ten requesters, and the stream was read once"
-    await asyncio.gather(*(asking.asked() for _ in range(10)))
-    await asking.schedules.release_idle()
-    await asking.asked()
-    assert len(asking.requests) == 1, "nothing was stored, so nothing is read"
-    await asking.schedule("new")
-    assert len(await asking.asked()) == 101
-    assert len(asking.requests) == 2
-    monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
-    await asking.schedules.release_idle()
-    await asking.asked()
-    assert len(asking.requests) == 3, "it was released"
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
@@ -245,48 +199,6 @@ async def test_the_schedules_of_a_stream_that_was_made_anew_are_read_anew(ask_on
     await asking.account.create(asking.name)  # and this time nobody asks in between
     await asking.schedules_are_stored(7, "newest")
     assert await asking.agrees() == {f"newest.{number}" for number in range(7)}
-
-
-async def test_a_limit_of_the_stream_that_changed_counts_at_once(ask_on: Begin) -> None:
-    asking = await ask_on()
-    await asking.schedule("hourly", "@every 1h")
-    assert [one.ends for one in await asking.asked()] == [None]
-    config = (await asking.account.api.stream(asking.name))["config"]
-    await asking.account.api.update_stream({**config, "max_age": 1_800_000_000_000})
-    (one,) = await asking.asked()
-    assert one.ends == one.stored_at + 1_800_000_000_000
-    assert [one] == await asking.read()
-
-
-def tables() -> int:
-    """Return the number of tables that are open."""
-    return sum(is_open(one) for one in gc.get_objects() if isinstance(one, sqlite3.Connection))
-
-
-def is_open(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.total_changes  # noqa: B018 - it raises if the connection is closed
-    except sqlite3.ProgrammingError:
-        return False
-    return True
-
-
-async def test_what_is_released_is_freed_also_when_frozen(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the collector has visited is frozen (`runtime.garbage_collector`), and it finds no cycle there later."""
-    asking = await ask_on()
-    await asking.schedules_are_stored(300)
-    view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENCE_SECONDS)
-    before = tables()
-    gc.freeze()
-    try:
-        monkeypatch.setattr(watched_streams, "IDLE_LIMIT_SECONDS", -1.0)
-        await asking.schedules.release_idle()
-        assert view.counts(CLOCK.now()).answer().total == 300, "a request still has a view of it"
-        del view
-        await asking.schedules.release_idle()
-    finally:
-        gc.unfreeze()
-    assert tables() == before - 1
 
 
 async def test_a_stream_with_too_many_schedules_is_refused(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,27 +265,3 @@ async def test_in_a_cluster_an_answer_contains_what_was_acknowledged(tmp_path: P
                 expected.discard(f"O.s.{number}")
             view, _ = await asked[number % 2].read("O", FiredBy.SERVER, PATIENCE_SECONDS)
             assert {one.subject for one in view.page(CLOCK.now()).answer().schedules} == expected
-
-
-async def test_a_missing_permission_is_an_error_of_the_request(start_server: StartServer) -> None:
-    """All that is needed is what the sidecar needs on a native stream anyway."""
-    granted = permissions_of("native")
-    less = [one for one in granted if one.subject != "$JS.API.CONSUMER.CREATE.*.*"]
-    server = await start_server(V2_15, config=accounts([granted, less]))
-    for number in range(2):
-        async with (
-            account_on(url_of(server.url, f"admin-{number}")) as admin,
-            account_on(url_of(server.url, f"sidecar-{number}")) as user,
-        ):
-            await admin.create("ORDERS", subjects=["orders.>"])
-            headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "orders.out"}
-            await admin.publish("orders.one", headers)
-            schedules = schedules_of(user)
-            async with schedules.opened():
-                reading = schedules.read("ORDERS", FiredBy.SERVER, PATIENCE_SECONDS)
-                if number == 0:
-                    view, _ = await reading
-                    assert view.counts(CLOCK.now()).answer().total == 1
-                else:
-                    with pytest.raises(ForbiddenError, match=r"CONSUMER\.CREATE"):
-                        await reading
