@@ -7,15 +7,12 @@ The rule: a test needs nothing but the fixture `side`. A module of tests provide
 Schedules are written with the portable headers and a time that never comes: no server of the suite fires them.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pytest
 
-from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.current import read_current
+from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit, remove
 from nats_scheduler.control.errors import (
     AlreadyExistsError,
@@ -239,33 +236,6 @@ class StoreContract:
         again = await backfill(side.store, side.stream, side.subject(), round_to_second(at), until)
         assert again.kind is Kind.UNCHANGED
 
-    async def test_ten_replicas_may_add_the_same_schedule_at_once(self, side: Side) -> None:
-        async def one() -> Change:
-            return await add(side.store, side.stream, side.subject(), side.block(), BODY)
-
-        kinds = [change.kind for change in await asyncio.gather(*(one() for _ in range(10)))]
-        assert sorted(kinds) == [Kind.ADDED] + [Kind.UNCHANGED] * 9
-        assert len(await side.messages(side.subject())) == 1
-
-    async def test_no_edit_of_many_editors_is_lost(self, side: Side) -> None:
-        """Each editor reads a number and writes the next one: the last number says how many edits were stored."""
-        await add(side.store, side.stream, side.subject(), side.block(Count="0"), BODY)
-        served = await side.store.served(side.stream)
-
-        async def count() -> None:
-            stored = 0
-            while stored < 5:
-                last = await self._last(side)
-                assert read_current(last, served) is not None, "every version is a valid schedule"
-                counted = Edit(set=[(b"Count", b"%d" % (_count(last) + 1))])
-                with suppress(ConflictError):
-                    await edit(side.store, side.stream, side.subject(), counted, expected=last.sequence)
-                    stored += 1
-
-        await asyncio.gather(*(count() for _ in range(6)))
-        found = await current(side.store, served, side.subject())
-        assert _count(found.message) == 30
-
     async def _last(self, side: Side) -> StoredMessage:
         last = await side.store.last(side.stream, side.subject())
         assert last is not None
@@ -277,8 +247,3 @@ def fire_block(schedule: str, identity: str) -> bytes:
     following = format_rfc3339(4_000_000_000 * SECOND)
     names = {"X-Nats-Scheduler": schedule, "X-Nats-Schedule-Next": following, "Nats-Msg-Id": identity}
     return block_to_send(names)
-
-
-def _count(message: StoredMessage) -> int:
-    lines = dict(line.split(b": ", 1) for line in message.block.split(b"\r\n") if b": " in line)
-    return int(lines[b"Count"])

@@ -3,7 +3,6 @@
 It tests `control/requests.py` too.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
@@ -15,7 +14,6 @@ from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add, remove
 from nats_scheduler.control.errors import (
     ConflictError,
-    ForbiddenError,
     NoAnswerError,
     NoRespondersError,
     NotFoundError,
@@ -34,13 +32,12 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import SharedServer
 from tests.control.contract import NEVER, StoreContract
 from tests.control.server_side import ServerSide, account_with
 from tests.control.world import fire_block, instant
 from tests.harness.account import CLOCK, Account, account_on
-from tests.harness.blocks import block_to_send
-from tests.harness.servers import ALL_VERSIONS, V2_11, V2_15
+from tests.harness.servers import ALL_VERSIONS, V2_15
 
 
 async def store_of(account: Account, *portable: str) -> ScheduleStore:
@@ -196,55 +193,3 @@ async def test_another_message_under_the_same_sequence_is_not_deleted(side: Serv
     unseen = first._replace(sequence=1_000)
     assert await ended(store.delete(side.stream, unseen)) is UnknownOutcomeError, "the leader may be behind"
     assert await sequences(side) == [first.sequence]
-
-
-async def test_a_delete_and_an_edit_at_once_undo_nothing(side: ServerSide) -> None:
-    """Either the edit is stored and stays, or the delete came first and the edit finds its schedule changed."""
-    other = side.block("@every 1h")
-    for _ in range(20):
-        stored = await put(side, expected=(await sequences(side) or [0])[-1])
-        removed, written = await asyncio.gather(
-            ended(side.store.delete(side.stream, stored)),
-            ended(side.store.publish(side.stream, side.subject(), other, b"edited", expected=stored.sequence)),
-        )
-        left = [message.body for message in await side.messages(side.subject())][-1:]
-        assert (left, written, removed) in (([b"edited"], None, ConflictError), ([], ConflictError, None))
-
-
-async def test_schedules_of_a_native_server_are_edited_in_the_same_way(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    async with account_on((await shared_server(V2_15)).url) as account:
-        await account.create(stream_name)
-        store, subject, target = await store_of(account), f"{stream_name}.s", f"{stream_name}.out"
-        headers = block_to_send({"Nats-Schedule": NEVER, "Nats-Schedule-Target": target})
-        first = await store.publish(stream_name, subject, headers, b"", expected=0)
-        assert await ended(store.publish(stream_name, subject, headers, b"", expected=0)) is ConflictError
-        second = await store.publish(stream_name, subject, headers, b"", expected=first.sequence)
-        wrong = block_to_send({"Nats-Schedule": "@often", "Nats-Schedule-Target": target})
-        with pytest.raises(RefusedError) as raised:
-            await store.publish(stream_name, subject, wrong, b"", expected=second.sequence)
-        assert raised.value.code == 10189
-        last = await store.last(stream_name, subject)
-        assert last is not None
-        await store.delete(stream_name, last)
-        assert await account.messages(stream_name, subject) == []
-
-
-@pytest.mark.server
-async def test_a_user_without_permission_is_refused(start_server: StartServer) -> None:
-    config = """
-    accounts { A { jetstream: enabled, users [
-        { user: all, password: p }
-        { user: reader, password: p, permissions { publish { deny: ["S.s", "$JS.API.STREAM.PURGE.>"] } } }
-    ] } }"""
-    server = await start_server(V2_11, config=config)
-    async with account_on(server.url, user="all", password="p") as owner:  # noqa: S106
-        await owner.create("S", allow_msg_schedules=False)
-        side = ServerSide(owner, await store_of(owner), "S")
-        stored = await put(side)
-        async with account_on(server.url, user="reader", password="p") as reader:  # noqa: S106
-            store = await store_of(reader)
-            publish = store.publish("S", "S.s", side.block(), b"", expected=stored.sequence)
-            assert await ended(publish) is ForbiddenError
-            assert await ended(store.delete("S", stored)) is ForbiddenError

@@ -5,7 +5,6 @@ import pytest
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import NotFoundError, NotPossibleError
 from nats_scheduler.control.standing import current
-from nats_scheduler.control.store import matching
 from nats_scheduler.control.store_port import Served
 from nats_scheduler.message.dialect import PORTABLE
 from tests.control.world import NEVER, SUBJECT, World, block
@@ -60,11 +59,3 @@ async def test_a_spelling_that_nothing_fires_is_named() -> None:
         assert read_current(world.last(), dormant) is None
         with pytest.raises(NotPossibleError, match="has Nats-Schedule, and nothing fires"):
             await current(world.store, dormant, SUBJECT)
-
-
-async def test_more_than_are_wanted_are_refused(world: World) -> None:
-    for number in range(3):
-        world.put(block(), subject=f"S.{number}")
-    assert len(await matching(world.store, "S", most=3)) == 3
-    with pytest.raises(NotPossibleError, match="more than 2 schedules of stream S match >"):
-        await matching(world.store, "S", most=2)

@@ -11,16 +11,15 @@ import pytest
 
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.edits import add, edit, edit_latest, remove
-from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotFoundError, SchedulerError
+from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotFoundError
 from nats_scheduler.control.fire_requests import fire
 from nats_scheduler.control.past import MAX_READ_FOR_END
 from nats_scheduler.control.pausing import pause
-from nats_scheduler.control.standing import SETTLING_LIMIT_NS, SETTLING_WAITS_SECONDS, opened
+from nats_scheduler.control.standing import SETTLING_WAITS_SECONDS, opened
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block, fire_block, instant
 from tests.harness.blocks import block_of
 
@@ -68,14 +67,6 @@ async def test_the_next_schedule_is_added_in_place_of_one_that_has_fired(replace
         change = await added(world, replace=replace)
     assert (change.kind, change.before, change.after) == (Kind.ADDED, sequence, world.last().sequence)
     assert world.last().body == b"next"
-
-
-async def test_it_is_added_too_if_the_purge_comes_between() -> None:
-    world, sequence = overdue()
-    fired(world, sequence)
-    world.store.wire.interruptions.append(partial(world.stream.purge, SUBJECT))
-    change = await added(world)
-    assert (change.kind, change.before, change.after) == (Kind.ADDED, None, world.last().sequence)
 
 
 async def test_nothing_and_the_fired_sequence_are_both_as_expected() -> None:
@@ -191,27 +182,6 @@ async def test_a_schedule_whose_time_is_to_come_is_looked_for_nowhere() -> None:
         await added(world)
 
 
-async def test_what_is_still_to_fire_is_not_waited_for() -> None:
-    limited = {"Nats_Schedule_X_Limit": "20"}
-    for pattern, seconds, more in ((ONCE, 9.5, {}), ("@every 2s", 10, {}), ("@every 2s", 10, limited)):
-        world, _sequence = overdue(pattern, seconds=seconds, more=more, retention="workqueue")
-        with pytest.raises(AlreadyExistsError):
-            await added(world)
-        assert world.store.wire.waits == []
-
-
-async def test_what_was_stored_on_its_target_before_it_is_not_read() -> None:
-    world = World()
-    for _ in range(MAX_READ_FOR_END + 1):
-        world.put(b"", b"", "S.out")
-    world.put(block(ONCE))
-    world.after(10)
-    world.put(b"", b"", "S.out")
-    with pytest.raises(AlreadyExistsError):
-        await added(world)
-    assert world.store.wire.waits == [], "all that may be its fire was read"
-
-
 async def test_paused_and_native_schedules_are_what_they_say() -> None:
     world, _sequence = overdue(seconds=0)
     await pause(world.store, "S", SUBJECT)
@@ -247,36 +217,9 @@ async def test_where_its_fire_may_be_gone_the_purge_is_waited_for(how: str) -> N
     assert world.store.wire.waits == list(SETTLING_WAITS_SECONDS[:2])
 
 
-async def test_an_unreadable_target_stream_means_waiting_for_the_purge() -> None:
-    world = World()
-    world.put(block(ONCE, "X-").replace(b"X-Nats-Schedule-Target: S.out", b"X-Nats-Schedule-X-Target: jobs.run"))
-    world.after(10)
-    world.store.wire.waited_for.append(partial(world.stream.purge, SUBJECT))
-    assert (await added(world)).kind is Kind.ADDED
-
-
-@pytest.mark.parametrize("how", GONE)
-async def test_what_is_not_purged_in_time_counts_as_unfired(how: str) -> None:
-    world, sequence = overdue(**GONE[how])
+async def test_what_is_not_purged_in_time_counts_as_unfired() -> None:
+    world, sequence = overdue(retention="workqueue")
     with pytest.raises(AlreadyExistsError) as raised:
         await added(world)
     assert (raised.value.sequence, world.last().sequence) == (sequence, sequence)
     assert world.store.wire.waits == list(SETTLING_WAITS_SECONDS)
-
-
-async def test_what_is_long_overdue_is_not_waited_for() -> None:
-    for late, waits in ((0, len(SETTLING_WAITS_SECONDS)), (SETTLING_LIMIT_NS / SECOND + 1, 0)):
-        world, _sequence = overdue(seconds=10 + late, retention="workqueue")
-        assert (await remove(world.store, "S", SUBJECT)).kind is Kind.REMOVED
-        assert len(world.store.wire.waits) == waits
-        world, _sequence = overdue(seconds=10 + late, retention="workqueue")
-        assert (await added(world, replace=True)).kind is Kind.EDITED
-        assert len(world.store.wire.waits) == waits
-
-
-async def test_a_failed_read_after_a_removal_says_it_is_removed() -> None:
-    world, _sequence = overdue()
-    world.store.wire.read_faults.extend([None, None, None, Fault.NO_ANSWER])
-    with pytest.raises(SchedulerError, match="it is removed"):
-        await remove(world.store, "S", SUBJECT)
-    assert world.stream.last(SUBJECT) is None

@@ -13,11 +13,9 @@ from nats_scheduler.control.change_advisory import change_advisory
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.errors import (
     ConflictError,
-    ForbiddenError,
     NotPossibleError,
     RefusedError,
     RejectedError,
-    UnknownOutcomeError,
 )
 from nats_scheduler.control.fire_requests import NOTHING_MISSING, PORTABLE_NAMES, backfill, fire
 from nats_scheduler.control.past import StoredRange, known_from, stored_fires
@@ -112,17 +110,6 @@ async def test_a_fire_whose_answer_is_lost_is_stored_once() -> None:
         assert world.store.recorded == [change]
 
 
-async def test_a_fire_that_is_never_answered_is_unknown(world: World) -> None:
-    world.put(block())
-    world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
-    with pytest.raises(UnknownOutcomeError):
-        await fire(world.store, "S", SUBJECT)
-    world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
-    world.store.wire.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
-    with pytest.raises(UnknownOutcomeError):
-        await fire(world.store, "S", SUBJECT)
-
-
 async def test_a_fire_by_request_lends_no_right(world: World) -> None:
     world.put(block(A="b\r\nNats-Expected-J\r\nNats-Trace-Dest: x", Nats_Trace_Only="true", Nats_Request_Info="{}"))
     assert (await fire(world.store, "S", SUBJECT)).kind is Kind.FIRED
@@ -147,29 +134,12 @@ async def test_what_cannot_be_fired_is_refused() -> None:
 
 
 async def test_a_dry_run_fires_nothing(world: World) -> None:
-    world.put(block())
-    change = await fire(world.store, "S", SUBJECT, dry_run=True)
-    assert (change.kind, fires_in(world), world.store.recorded) == (Kind.FIRED, [], [])
-
-
-async def test_a_dry_run_of_a_fire_needs_the_permission_for_the_target(world: World) -> None:
-    world.put(block("@every 1h"))
+    hourly(world, Missed="skip")
     world.after(3 * 3600)
-    world.store.wire.forbidden.add("S.out")
-    with pytest.raises(ForbiddenError, match=r"S\.out"):
-        await fire(world.store, "S", SUBJECT, dry_run=True)
-    with pytest.raises(ForbiddenError, match=r"S\.out"):
-        await filled(world, NOON, world.time, dry_run=True)
-
-
-async def test_a_target_in_another_stream_is_fired_there(world: World) -> None:
-    world.store.wire.add_stream({"name": "JOBS", "subjects": ["jobs.>"]})
-    headers = block(NEVER, "X-").replace(b"X-Nats-Schedule-Target: S.out", b"X-Nats-Schedule-X-Target: jobs.run")
-    world.put(headers)
-    await fire(world.store, "S", SUBJECT)
-    (stored,) = world.store.wire.streams["JOBS"].messages()
-    assert header_value(stored.block, b"X-Nats-Scheduler") == SUBJECT.encode()
-    assert b"Nats-Expected" not in stored.block
+    fired = await fire(world.store, "S", SUBJECT, dry_run=True)
+    missing = await filled(world, NOON, world.time, dry_run=True)
+    assert (fired.kind, missing.kind, hours(missing)) == (Kind.FIRED, Kind.BACKFILLED, [1, 2])
+    assert (fires_in(world), world.store.recorded) == ([], [])
 
 
 # -- backfills: only what is missing and settled is stored -----------------------------------------------------------
@@ -216,16 +186,6 @@ async def test_left_out_fires_are_stored_with_their_own_identity(world: World) -
     assert world.store.recorded == [change]
 
 
-async def test_it_stores_nothing_again_after_the_duplicate_window(world: World) -> None:
-    sequence = hourly(world)
-    world.after(4.5 * 3600)
-    own_fire(world, sequence, NOON + 4 * HOUR)
-    await filled(world, NOON, world.time)
-    world.after(24 * 3600)
-    own_fire(world, sequence, NOON + 28 * HOUR)
-    assert hours(await filled(world, NOON, NOON + 5 * HOUR)) == [5]
-
-
 async def test_what_the_sidecar_may_still_store_is_left_to_it() -> None:
     cases: list[tuple[dict[str, str], list[int], list[int]]] = [
         ({}, [], [1, 2, 3]),  # the sidecar makes up the latest one, 16:00
@@ -247,12 +207,6 @@ async def test_what_the_sidecar_may_still_store_is_left_to_it() -> None:
         assert any(f"{left} fire time" in note for note in change.notes) == bool(left), policy
 
 
-async def test_a_fire_within_its_grace_is_not_settled(world: World) -> None:
-    hourly(world, Missed="skip", Grace="30m")
-    world.after(4.25 * 3600)
-    assert hours(await filled(world, NOON, world.time)) == [1, 2, 3]
-
-
 async def test_a_server_has_settled_what_lies_before_its_last_fire() -> None:
     world = World(is_native=True)
     hourly(world)
@@ -269,15 +223,6 @@ async def test_a_server_has_settled_what_lies_before_its_last_fire() -> None:
     assert identities == {beside_identity(SUBJECT, 1, NOON + n * HOUR).encode() for n in (2, 3)}
     again = await filled(world, NOON, world.time)
     assert again.kind is Kind.UNCHANGED
-
-
-async def test_what_was_missed_while_paused_can_be_filled_in(world: World) -> None:
-    hourly(world)
-    await pause(world.store, "S", SUBJECT)
-    world.after(3.5 * 3600)
-    change = await filled(world, NOON, world.time)
-    assert hours(change) == [1, 2, 3]
-    assert (await filled(world, NOON, world.time)).kind is Kind.UNCHANGED
 
 
 async def test_earlier_times_are_its_own_only_with_an_anchor(world: World) -> None:
@@ -321,35 +266,6 @@ async def test_what_cannot_be_filled_in_is_refused(world: World) -> None:
     hourly(world, Except="calendar:holidays")
     with pytest.raises(NotPossibleError, match="holidays"):
         await filled(world, NOON, world.time)
-
-
-async def test_a_stream_that_removes_what_was_consumed_is_refused() -> None:
-    world = World(retention="workqueue")
-    hourly(world, Missed="skip")
-    world.after(3 * 3600)
-    with pytest.raises(NotPossibleError, match="nothing shows"):
-        await filled(world, NOON, world.time)
-
-
-async def test_what_the_stream_does_not_show_any_more_is_left_out() -> None:
-    world = World(max_age=2 * HOUR)
-    hourly(world, Missed="skip")
-    world.put(b"", subject="S.first")
-    world.after(3600)
-    sequence = hourly(world, Missed="skip", Anchor=format_rfc3339(NOON))
-    world.after(1.5 * 3600)
-    assert sequence > 1
-    change = await filled(world, NOON, world.time)
-    assert hours(change) == [2]
-    assert any("the stream does not show what was stored then" in note for note in change.notes)
-
-
-async def test_a_dry_run_fills_nothing_in(world: World) -> None:
-    hourly(world, Missed="skip")
-    world.after(3 * 3600)
-    change = await filled(world, NOON, world.time, dry_run=True)
-    assert (change.kind, hours(change)) == (Kind.BACKFILLED, [1, 2])
-    assert (fires_in(world), world.store.recorded) == ([], [])
 
 
 async def test_what_a_sidecar_stores_meanwhile_is_not_stored_twice(world: World) -> None:

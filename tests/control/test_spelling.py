@@ -114,15 +114,3 @@ def test_an_edit_that_sets_what_the_server_does_not_do_is_refused() -> None:
         refused = f"the server fires this schedule, and {reason}: replace the schedule"
         with pytest.raises(NotPossibleError, match=refused):
             check_edit(served, edited(BEFORE, edit), edit, NOW)
-
-
-def test_what_an_edit_leaves_as_it_is_does_not_count() -> None:
-    for served, edit in (
-        (NATIVE, edit_of("-X-Note: 3", "-Source: S.in", ": @every 5m")),
-        (NATIVE, edit_of(": @every 1.4s")),
-        (NATIVE, edit_of(": @daily", "-Time-Zone: Africa/Cairo")),
-        (AT_ONLY, edit_of("-Target: S.other")),
-        (AT_ONLY, edit_of(unset=("-X-Jitter", "-Source"))),
-        (AT_ONLY, edit_of(": @at 2210-01-01T00:00:00Z")),
-    ):
-        check_edit(served, edited(BEFORE, edit), edit, NOW)

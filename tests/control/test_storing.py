@@ -17,17 +17,15 @@ from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
-    NotFoundError,
     NotPossibleError,
     RefusedError,
-    RejectedError,
     SchedulerError,
     UnknownOutcomeError,
 )
 from nats_scheduler.control.fire_requests import fire
 from nats_scheduler.control.pausing import pause
 from nats_scheduler.control.store_port import Served
-from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
+from nats_scheduler.control.storing import MAX_ATTEMPTS
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.paused import paused_block
@@ -58,15 +56,6 @@ async def test_an_edit_whose_answer_is_lost_is_stored_once() -> None:
             assert (change.before, change.after) == (first, first + 1)
             assert [one.sequence for one in world.stream.messages(SUBJECT)] == [first, first + 1]
             assert world.store.recorded == [change]
-
-
-async def test_an_edit_that_is_never_answered_is_unknown(world: World) -> None:
-    first = world.put(block())
-    world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
-    with pytest.raises(UnknownOutcomeError):
-        await edit(world.store, "S", SUBJECT, SET)
-    assert world.last().sequence == first
-    assert world.store.recorded == []
 
 
 async def test_an_edit_that_another_one_may_have_replaced_is_unknown(world: World) -> None:
@@ -101,28 +90,6 @@ async def test_a_leader_that_is_behind_is_not_another_client() -> None:
             world.store.wire.faults.extend([Fault.BEHIND] * times)
             change = await operation(world.store, "S", SUBJECT, *more)
             assert (change.after, world.store.recorded) == (world.last().sequence, [change])
-
-
-async def test_a_schedule_that_is_removed_meanwhile_is_a_conflict() -> None:
-    for operation in UNLIKE_REMOVAL:
-        world = World()
-        world.put(block())
-        world.store.wire.interruptions.append(partial(world.stream.purge, SUBJECT))
-        with pytest.raises(ConflictError) as raised:
-            await operation(world.store, "S", SUBJECT, *OPERATIONS[operation])
-        assert raised.value.sequence == 0
-        assert world.store.recorded == []
-
-
-async def test_a_leader_without_the_schedule_is_no_other_client() -> None:
-    for operation in UNLIKE_REMOVAL:
-        world = World()
-        world.put(block())
-        world.store.wire.faults.append(Fault.BEHIND)
-        world.store.wire.unseen.extend([False, True])
-        change = await operation(world.store, "S", SUBJECT, *OPERATIONS[operation])
-        assert change.kind is not Kind.UNCHANGED
-        assert not world.store.wire.unseen, "it was read again"
 
 
 REFUSALS: dict[Fault, type[SchedulerError]] = {
@@ -189,21 +156,6 @@ async def test_what_is_due_already_may_have_fired_before_it_is_looked_for() -> N
                 await add(world.store, "S", SUBJECT, words, b"")
 
 
-async def test_a_removal_after_another_one_finds_nothing(world: World) -> None:
-    world.put(block())
-    found = world.last()
-    world.stream.purge(SUBJECT)
-    with pytest.raises(NotFoundError):
-        await delete_message(world.store, "S", found)
-
-
-async def test_a_removal_that_is_never_answered_is_unknown(world: World) -> None:
-    world.put(block())
-    world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
-    with pytest.raises(UnknownOutcomeError):
-        await remove(world.store, "S", SUBJECT)
-
-
 async def test_a_removal_that_is_not_answered_leaves_a_later_edit(world: World) -> None:
     world.put(block())
     world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
@@ -219,21 +171,6 @@ async def test_a_subject_that_is_none_or_of_another_stream_is_refused(world: Wor
             await add(world.store, "S", subject, block(), b"")
     with pytest.raises(NotPossibleError, match="not a subject of stream S"):
         await add(world.store, "S", "other.s", block(), b"")
-
-
-async def test_a_stream_that_moves_messages_is_refused() -> None:
-    world = World(subject_transform={"src": "S.>", "dest": "T.>"})
-    with pytest.raises(NotPossibleError, match="subject_transform"):
-        await add(world.store, "S", SUBJECT, block(), b"")
-
-
-async def test_a_message_that_is_no_schedule_or_would_be_rejected_is_refused() -> None:
-    served = await World().store.served("S")
-    with pytest.raises(NotPossibleError, match="no Nats-Schedule"):
-        check_schedule(served, SUBJECT, b"NATS/1.0\r\nA: 1\r\n\r\n", b"", 0)
-    with pytest.raises(RejectedError) as raised:
-        check_schedule(served, SUBJECT, block(Nats_Schedule_TTL="5m"), b"", 0)
-    assert raised.value.code == 10166, "that of the server"
 
 
 # -- a schedule that is stored again keeps its fire times ----------------------------------------------------------

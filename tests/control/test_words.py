@@ -58,27 +58,6 @@ def test_what_is_no_header_or_would_not_be_found_is_refused() -> None:
             edited(before, edit)
 
 
-TARGET, TTL = b"Nats-Schedule-Target", b"Nats-Schedule-TTL"
-HIDING = 2 * TTL
-"""A value behind which no server finds the header."""
-
-
-def test_a_value_that_hides_a_header_is_refused() -> None:
-    for before, edit, by in (
-        (block_of((TARGET, HIDING)), Edit(set=[(TTL, b"5m")]), TARGET),
-        (block_of((TARGET, b"s"), (TTL, b"5m")), Edit(set=[(TARGET, HIDING)]), TARGET),
-        (block_of((b"A", HIDING), (TTL, b"5m")), Edit(set=[(TTL, b"6m")]), b"A"),
-    ):
-        with pytest.raises(RejectedError) as refused:
-            edited(before, edit)
-        assert str(refused.value).startswith(
-            f"{by.decode()} of {HIDING.decode()!r} hides {TTL.decode()} from the server"
-        )
-    hidden = block_of((TARGET, HIDING), (TTL, b"5m"))
-    assert edited(hidden, Edit(set=[(b"A", b"1")])) == block_of((TARGET, HIDING), (TTL, b"5m"), (b"A", b"1"))
-    assert edited(hidden, Edit(set=[(TARGET, b"s"), (TTL, b"6m")])) == block_of((TARGET, b"s"), (TTL, b"6m"))
-
-
 def test_patterns_are_compared_by_what_they_mean() -> None:
     same = {
         (b"@every 1h", b"@every 60m"): True,
