@@ -112,7 +112,7 @@ async def test_one_schedule_and_what_is_known_of_it(asked: Asked) -> None:
     assert misnamed["misnamed"]["headers"][0]["header"] == "Nats-Schedul"
 
 
-async def test_next_fires_of_a_schedule(asked: Asked) -> None:
+async def test_the_next_fires_of_a_schedule_are_answered(asked: Asked) -> None:
     today = datetime.now(UTC).date()
     day, after = today + timedelta(days=2), today + timedelta(days=3)
     await asked.schedule("O.short", "@every 2h", Nats_TTL="5h")

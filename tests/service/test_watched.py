@@ -57,7 +57,7 @@ async def test_the_fires_of_the_last_hour_come_newest_first(watched: Asked) -> N
     assert await watched.refusal("activity.list", stream="C") == Refusal(404, expected)
 
 
-async def test_the_fires_of_the_next_hour(watched: Asked) -> None:
+async def test_the_fires_of_the_next_hour_are_answered(watched: Asked) -> None:
     await watched.schedule("A.s.1", at(0.5))
     await watched.schedule("A.s.2", f"@at {in_seconds(7000)}")
     await watched.schedule("B.every", "@every 40m")

@@ -1,26 +1,19 @@
 """The pages that change native schedules in a real Chromium: keys, typing, no scripts, a phone."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
 
-from nats_scheduler.observe.address import bound, url_of
-from nats_scheduler.observe.listener import serve
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.web.rendering import address
 from tests.harness.account import Account, account_on
-from tests.harness.browser import ENTER, SPACE, TAB, Browser, browser_in, browser_programs
+from tests.harness.browser import ENTER, TAB, Browser, browser_in, browser_programs
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_15, server_binary
 from tests.harness.waiting import eventually
-from tests.web.browsing import browsing
 from tests.web.test_browser import ALL_RULES, accessibility_faults
 from tests.web.test_request_checks import CONTROL_TOKEN
 
@@ -111,7 +104,7 @@ async def test_a_schedule_is_paused_by_keys_alone(desk: Desk) -> None:
     await browser.run("document.querySelector('[name=author]').focus()")
     await browser.press(*"Ada", TAB, *"stocktaking", ENTER)
     await browser.until(SUBMITTED, "1 done, 0 refused")
-    assert await accessibility_faults_on(browser) == []
+    assert await accessibility_faults(browser, *ALL_RULES) == []
     assert b"X-Paused" in await desk.block("O.keys")
     await browser.run("location.reload()")
     await browser.until(SUBMITTED, "1 done, 0 refused")
@@ -119,28 +112,6 @@ async def test_a_schedule_is_paused_by_keys_alone(desk: Desk) -> None:
     await browser.run("history.back()")
     await browser.until(SUBMITTED, "Pause?")
     assert await browser.run("return location.pathname") == "/change", "and neither does Back"
-    assert await browser.console() == []
-
-
-async def test_what_is_selected_stays_so_while_the_list_updates_itself(desk: Desk) -> None:
-    browser = desk.browser
-    for name in ("a", "b", "d"):
-        await desk.add(f"O.chosen.{name}")
-    boxes = "document.querySelectorAll('#live [name=one]')"
-    await desk.open("/schedules?stream=O&filter=chosen&order=subject")
-    await browser.until(f"return {boxes}.length === 3")
-    for place in (0, 2):
-        await browser.run(f"{boxes}[given[0]].focus()", place)
-        await browser.press(SPACE)
-    await desk.account.publish("O.chosen.c", {**MORNING, "Nats-Schedule-Target": "O.out"})
-    await browser.until(f"return {boxes}.length === 4", describe="the list has the new one")
-    assert await browser.run(f"return [...{boxes}].map((one) => one.checked)") == [True, False, False, True]
-    assert await accessibility_faults_on(browser) == []
-    await browser.run("document.querySelector('#live [form=chosen][value=pause]').focus()")
-    await browser.press(ENTER)
-    await browser.until(SUBMITTED, "Pause?")
-    shown = await browser.run("return [...document.querySelectorAll('main a.subject')].map((one) => one.innerText)")
-    assert shown == ["O.chosen.a", "O.chosen.d"]
     assert await browser.console() == []
 
 
@@ -170,20 +141,6 @@ async def test_it_works_without_scripts(desk: Desk) -> None:
         await browser.run("document.querySelector('button[value=store]').focus()")
         await browser.press(ENTER)
         await browser.until(SUBMITTED, "1 done, 0 refused")
-        await desk.open(address("/edit", stream="O", subject="O.plain"))
-        await browser.run("document.querySelector('#builder summary').focus()")
-        await browser.press(ENTER)
-        await fill(browser, build_time="06:15", build_zone="Asia/Tokyo")
-        await browser.run("document.body.dataset.before = 'yes'")
-        await browser.press(ENTER)  # the first button is that of the preview, also here
-        await browser.until("return !document.body.dataset.before && document.readyState === 'complete'")
-        assert await browser.run("return document.querySelector('#builder').open"), "what is not written is shown"
-        assert await browser.run("return document.querySelector('[name=build_time]').value") == "06:15"
-        await browser.run("document.querySelector('button[value=pattern]').focus()")
-        await browser.press(ENTER)
-        await browser.until(SUBMITTED, "every day at 06:15 in Tokyo. Nothing is stored yet.")
-        filled = "return ['pattern', 'time_zone'].map((name) => document.querySelector(`[name=${name}]`).value)"
-        assert await browser.run(filled) == ["0 15 6 * * *", "Asia/Tokyo"]
     finally:
         await browser.devtools("Emulation.setScriptExecutionDisabled", value=False)
     assert b"Nats-Schedule: 0 0 7 * * *" in await desk.block("O.plain")
@@ -200,64 +157,14 @@ async def test_the_pages_are_accessible_also_in_the_dark(desk: Desk) -> None:
         address("/content", **one),
     ):
         await desk.open(path)
-        assert await accessibility_faults_on(browser) == [], path
+        assert await accessibility_faults(browser, *ALL_RULES) == [], path
         assert await browser.console() == [], path
         try:
             await browser.prefer(prefers_color_scheme="dark")
-            assert await accessibility_faults_on(browser, "color-contrast") == [], path
+            assert await accessibility_faults(browser, "color-contrast") == [], path
             await browser.size(PHONE, 800, is_phone=True)
             await desk.open(path)
             assert await browser.run("return document.documentElement.scrollWidth") <= PHONE, path
         finally:
             await browser.prefer(prefers_color_scheme="light")
             await browser.size(1280, 900)
-
-
-async def test_a_form_is_sent_once_however_often_it_is_clicked(desk: Desk) -> None:
-    browser = desk.browser
-    await desk.open("/add?stream=O")
-    counting = """
-        window.sent = []; window.asked = 0; window.most = 0; window.ended = 0;
-        addEventListener("submit", (event) => { sent.push(!event.defaultPrevented); event.preventDefault(); });
-        const real = window.fetch;
-        window.fetch = async (...given) => {
-            most = Math.max(most, ++asked);
-            try { return await real(...given); } finally { asked--; ended++; }
-        };
-        const input = document.querySelector("[name=ttl]");
-        const type = () => input.dispatchEvent(new Event("input", { bubbles: true }));
-        window.setTimeout = ((later) => (call, wait) => later(call, wait === 400 ? 0 : wait))(window.setTimeout);
-        for (let number = 0; number < 8; number++) { type(); await new Promise((go) => setTimeout(go, 0)); }
-    """
-    await browser.run(counting)
-    await browser.until("return ended >= 2 && asked === 0", describe="the first is asked for, and what was typed last")
-    assert await browser.run("return most") == 1
-    await browser.run(
-        "const go = document.querySelector('main .go'); go.formNoValidate = true; go.click(); go.click();"
-    )
-    assert await browser.run("return sent") == [True, False]
-
-
-async def accessibility_faults_on(browser: Browser, *rules: str) -> list[object]:
-    """Return what axe finds wrong with the page that is open, by all rules unless some are given."""
-    return [*await accessibility_faults(browser, *(rules or ALL_RULES))]
-
-
-async def test_a_browser_says_where_a_form_comes_from(tmp_path: Path) -> None:
-    """A browser has no TLS here: what is seen is the `Origin` from which the page knows of it."""
-    browser_programs()
-    origins: list[str | None] = []
-    async with browsing("nats://127.0.0.1:1", token=CONTROL_TOKEN) as page, browser_in(tmp_path) as browser:
-
-        async def seen(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "http" and scope["method"] == "POST":
-                origins.append(Headers(scope=scope).get("origin"))
-            await page.app(scope, receive, send)
-
-        stop = asyncio.Event()
-        with bound("127.0.0.1", 0, "web") as listening:
-            serving = asyncio.create_task(serve(seen, listening, stop))
-            await sign_in(browser, url_of(listening))
-            assert origins == [url_of(listening)]
-            stop.set()
-            await serving

@@ -1,17 +1,7 @@
 """A page whose changes the sidecars would refuse says so, and says nothing of what it does not know."""
 
-from functools import partial
-
 from nats_scheduler.service.schemas import HealthAnswer
-from nats_scheduler.settings.control_rules import ControlRule
 from nats_scheduler.web.control_check import MAX_NAMED, refusal_of
-from tests.conftest import StartServer
-from tests.harness.account import sidecar_on
-from tests.harness.waiting import eventually
-from tests.web.browsing import Browsing, browsing
-from tests.web.test_request_checks import controllers
-
-NOTICE = 'class="notice">Changes are refused by sidecar'
 
 
 def health(name: str, *rules: str, allows: bool = False) -> HealthAnswer:
@@ -43,31 +33,3 @@ def test_what_is_not_known_is_not_said() -> None:
     for rule in (None, "shop"):
         assert refusal_of([], rule) == ""
         assert refusal_of([older], rule) == ""
-
-
-async def is_without(page: Browsing, text: str) -> bool:
-    """Return whether the overview does not show a text."""
-    return text not in await page.get("/")
-
-
-async def test_the_page_says_it_as_long_as_it_is_so(start_server: StartServer) -> None:
-    server = await start_server()
-    rule = ControlRule(name="shop", streams=["S"], may=["pause"], subjects=["S.>"])
-    async with (
-        browsing(server.url, controllers=controllers()) as page,
-        browsing(server.url) as reading,
-        browsing(server.url, controllers=controllers(rule="shop")) as of_a_rule,
-    ):
-        for one in (page, of_a_rule):
-            await one.shows("/", "No sidecar answers")
-            assert "refused" not in await one.get("/")
-        async with sidecar_on(server.url) as running:
-            instance = running.sidecar.instance
-            await page.shows("/schedules", f"{NOTICE} {instance}: set allow_control there.")
-            await of_a_rule.shows("/", "No sidecar has the rule &#39;shop&#39; of web_control_rule")
-            assert NOTICE not in await reading.shows("/", "All is well"), "it changes nothing anyway"
-            async with sidecar_on(server.url, allow_control=True, control_rules=(rule,)) as second:
-                await page.shows("/instances", f"{NOTICE} {instance}", second.sidecar.instance)
-                await eventually(partial(is_without, of_a_rule, "of web_control_rule"))
-        async with sidecar_on(server.url, allow_control=True):
-            await eventually(partial(is_without, page, NOTICE))

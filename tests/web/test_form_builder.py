@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from nats_scheduler.web.change_pages import Form
-from nats_scheduler.web.form_builder import PATTERN, POLICY, Builder, builder_in, builder_of
-from nats_scheduler.web.pattern_builder import NONE_CHOSEN, Choices
+from nats_scheduler.web.form_builder import PATTERN, POLICY, Builder, builder_in
 
 TYPED = {"pattern": "@every 1h", "time_zone": "", "policies": "note: kept", "target": "O.out"}
 CHOSEN = {
@@ -59,11 +58,3 @@ def test_what_is_wrong_leaves_the_fields_and_the_choices_as_they_are() -> None:
         assert (builder.choices, builder.policy, builder.value) == (
             *(sent(**given).choices, sent(**given).policy, sent(**given).value),
         )
-
-
-def test_a_form_begins_with_the_choices_of_its_pattern() -> None:
-    assert builder_of(TYPED, "adr51") == Builder(Choices("every", number="1", unit="hours"))
-    assert not builder_of(TYPED, "adr51").is_open
-    crontab = {**TYPED, "pattern": "30 9 * * *", "policies": "Syntax: crontab"}
-    assert builder_of(crontab, "portable").choices == Choices("day", time="09:30")
-    assert builder_of(crontab, "adr51").choices == NONE_CHOSEN

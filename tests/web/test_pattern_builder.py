@@ -1,21 +1,17 @@
 """The choices of a person and the patterns that they stand for: there and back, at clock changes, and hostile texts."""
 
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.cron_syntax import Syntax
-from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import At, Pattern, parse_pattern
+from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 from nats_scheduler.web.pattern_builder import (
     KINDS,
     MONTH_NAMES,
-    NONE_CHOSEN,
     UNITS,
     WEEKDAY_NAMES,
     Built,
@@ -48,14 +44,10 @@ def faults(kind: str, syntax: Syntax | None = None, **chosen: Any) -> dict[str, 
     ("kind", "chosen", "pattern", "words"),
     [
         ("every", {"number": "5", "unit": "minutes"}, "@every 5m", "every 5 minutes, counted from the time"),
-        ("every", {"number": "007", "unit": "seconds"}, "@every 7s", "every 7 seconds, counted"),
         ("every", {"number": "2", "unit": "days"}, "@every 48h", "every 2 days, counted"),
         ("day", {"time": "9:30"}, "0 30 9 * * *", "every day at 09:30 in UTC"),
-        ("day", {"time": "23:59:58", "zone": BERLIN}, "58 59 23 * * *", "every day at 23:59:58 in Berlin"),
         ("week", {"time": "09:30", "weekdays": tuple(WEEKDAY_NAMES)[:5]}, "0 30 9 * * mon-fri", "every weekday at"),
         ("week", {"time": "09:30", "weekdays": ("sun", "wed")}, "0 30 9 * * wed,sun", "Wednesday and Sunday at 09:30"),
-        ("week", {"time": "09:30", "weekdays": tuple(WEEKDAY_NAMES)}, "0 30 9 * * *", "every day at 09:30"),
-        ("month", {"time": "00:00", "day": "1"}, "0 0 0 1 * *", "at 00:00"),
         ("year", {"time": "08:00", "day": "24", "month": "dec"}, "0 0 8 24 dec *", "24 December at 08:00"),
         ("year", {"time": "08:00", "day": "29", "month": "feb"}, "0 0 8 29 feb *", "every leap year on 29 February"),
     ],
@@ -66,15 +58,6 @@ def test_choices_stand_for_a_pattern(kind: str, chosen: dict[str, Any], pattern:
     assert words in found.words
 
 
-def test_what_a_person_may_not_expect_is_said() -> None:
-    said = {day: built("month", time="9:00", day=day).notes for day in ("28", "29", "30", "31")}
-    assert said["28"] == ()
-    assert {said[day] for day in ("29", "30", "31")} == {
-        (f"a month without a day {day} has no fire",) for day in (29, 30, 31)
-    }
-    assert "24 hours here, also where a clock changes" in built("every", number="1", unit="days").notes[0]
-
-
 def test_a_skipped_local_time_is_refused_and_a_double_one_noted() -> None:
     skipped = faults("once", date="2027-03-28", time="02:30", zone=BERLIN)
     assert skipped == {
@@ -82,36 +65,9 @@ def test_a_skipped_local_time_is_refused_and_a_double_one_noted() -> None:
         "where the clock goes forward over it"
     }
     assert "time" in faults("once", date="2011-12-30", time="12:00", zone="Pacific/Apia"), "a day that was left out"
-    for time, is_there in {"01:59:59": True, "02:00": False, "02:59:59": False, "03:00": True}.items():
-        found = build(Choices("once", date="2027-03-28", time=time, zone=BERLIN))
-        assert isinstance(found, Built) == is_there, time
     twice = built("once", date="2027-10-31", time="02:30", zone=BERLIN)
     assert twice.pattern == "@at 2027-10-31T02:30:00+02:00"
     assert "the second is @at 2027-10-31T02:30:00+01:00" in twice.notes[0]
-    for time, is_twice in {"01:59:59": False, "02:00": True, "02:59:59": True, "03:00": False}.items():
-        assert bool(built("once", date="2027-10-31", time=time, zone=BERLIN).notes) == is_twice, time
-
-
-@settings(max_examples=draws(200))
-@given(st.sampled_from(ZONES[1:]), st.datetimes(datetime(1971, 1, 1), datetime(2090, 1, 1)))  # noqa: DTZ001
-def test_one_fire_is_when_the_standard_library_says(zone: str, local: datetime) -> None:
-    local = local.replace(microsecond=0)
-    found = build(Choices("once", date=f"{local:%Y-%m-%d}", time=f"{local:%H:%M:%S}", zone=zone))
-    instant = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
-    if instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None) != local:
-        assert isinstance(found, Wrong)
-        return
-    assert isinstance(found, Built)
-    at = parse_pattern(found.pattern)
-    assert isinstance(at, At)
-    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at.instant // SECOND) == instant
-
-
-def test_a_crontab_gets_a_pattern_of_five_fields_and_no_seconds() -> None:
-    assert built("week", Syntax.CRONTAB, time="9:30", weekdays=("mon",)).pattern == "30 9 * * mon"
-    assert built("day", Syntax.QUARTZ, time="9:30:15").pattern == "15 30 9 * * *"
-    expected = "expected no seconds beside a policy Syntax: crontab, whose patterns have none"
-    assert expected in faults("day", Syntax.CRONTAB, time="9:30:15")["time"]
 
 
 HOSTILE = st.one_of(
@@ -137,7 +93,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=draws(400))
+@settings(max_examples=draws(150))
 @given(
     st.sampled_from([*KINDS, "", "x"]),
     st.fixed_dictionaries({one.name: HOSTILE for one in fields(Choices) if one.name not in ("kind", "weekdays")}),
@@ -160,7 +116,7 @@ def test_any_text_is_refused_or_is_a_pattern(
     assert isinstance(pattern, Pattern)
 
 
-@settings(max_examples=draws(200))
+@settings(max_examples=draws(80))
 @given(
     st.sampled_from(list(KINDS)),
     st.fixed_dictionaries(
@@ -197,38 +153,9 @@ def test_what_was_built_has_choices_that_build_the_same(
     [
         ("@every 1h30m", "", Choices("every", number="90", unit="minutes")),
         ("@daily", BERLIN, Choices("day", time="00:00", zone=BERLIN)),
-        ("@weekly", "", Choices("week", time="00:00", weekdays=("sun",))),
         ("0 30 9 ? * 1-5", "", Choices("week", time="09:30", weekdays=tuple(WEEKDAY_NAMES)[:5])),
-        ("15 30 9 31 * *", "", Choices("month", time="09:30:15", day="31")),
-        ("@yearly", "", Choices("year", time="00:00", day="1", month="jan")),
         ("@at 2026-12-24T09:30:00+01:00", "", Choices("once", date="2026-12-24", time="08:30")),
     ],
 )
 def test_a_pattern_that_is_stored_is_shown_as_choices(pattern: str, zone: str, choices: Choices) -> None:
     assert choices_of(pattern, zone) == choices
-
-
-CRON = st.tuples(
-    *(st.sampled_from(one.split()) for one in ("0 15 * 0,30", "0 30 */15 +05", "0 9 * 9-17", "* ? 1 31 1,15 */2 ,")),
-    *(st.sampled_from(one.split()) for one in ("* 1 feb jan-dec */3 1-12", "* ? mon 0 1-5 sat,sun */2")),
-).map(" ".join)
-
-
-@settings(max_examples=draws(300))
-@given(st.one_of(CRON, st.text(max_size=60)), st.sampled_from((*ZONES, "Nowhere")))
-def test_a_pattern_has_choices_that_fire_when_it_does_or_none(text: str, zone: str) -> None:
-    choices, pattern = choices_of(text, zone), parse_pattern(text, zone or None)
-    if choices == NONE_CHOSEN:
-        return
-    found = build(choices)
-    assert isinstance(found, Built)
-    again = parse_pattern(found.pattern, found.time_zone or None)
-    assert isinstance(pattern, Pattern)
-    assert isinstance(again, Pattern)
-    fire = 0
-    for _ in range(20):
-        following = pattern.next_fire(fire, 0)
-        assert following == again.next_fire(fire, 0)
-        if following is None:
-            return
-        fire = following

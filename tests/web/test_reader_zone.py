@@ -12,7 +12,7 @@ from tests.web.browsing import TOKEN, browsing
 from tests.web.test_request_checks import NOWHERE
 
 LOCAL = '<span class="local">'
-WRONG = ["Europe/Atlantis", "../../etc/passwd", "Local", "x" * 500, "Europe/Berlin\r\nSet-Cookie: a=b", "<b>", "ä"]
+WRONG = ["Europe/Atlantis", "../../etc/passwd", "Europe/Berlin\r\nSet-Cookie: a=b"]
 
 
 async def test_it_stands_beside_the_times_in_utc(start_server: StartServer) -> None:

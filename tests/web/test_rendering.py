@@ -4,8 +4,7 @@ from markupsafe import Markup
 
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.observe.documents import PastFireDocument
-from nats_scheduler.observe.times import clock_text, distance_text, lateness_text, plural, utc_text
-from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.web.charts import (
     day_of,
@@ -13,35 +12,6 @@ from nats_scheduler.web.charts import (
 from nats_scheduler.web.rendering import templates, visible
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
-
-
-def test_numbers_and_times_have_a_unit_and_the_digits_that_matter() -> None:
-    lateness = {
-        None: "–",
-        0: "0.00 ms",
-        840 * MICROSECOND: "0.84 ms",
-        -2 * MILLISECOND: "−2.00 ms",
-        12_400 * MICROSECOND: "12 ms",
-        1_340 * MILLISECOND: "1.3 s",
-        125 * SECOND: "2m5s",
-        3 * DAY: "3d0h",
-    }
-    assert {one: lateness_text(one) for one in lateness} == lateness
-    distances = {
-        0: "now",
-        -999 * MILLISECOND: "now",
-        SECOND: "in 1s",
-        200 * SECOND: "in 3m20s",
-        -90 * SECOND: "1m30s ago",
-        59 * MINUTE + 59 * SECOND: "in 59m",
-        3 * HOUR: "in 3h0m",
-        50 * HOUR: "in 2d2h",
-    }
-    assert {away: distance_text(NOON + away, NOON) for away in distances} == distances
-    assert utc_text(NOON + 500 * MICROSECOND) == "2026-03-01 12:00:00"
-    assert utc_text(NOON + 5 * MILLISECOND) == "2026-03-01 12:00:00.005"
-    assert (clock_text(NOON), clock_text(None)) == ("12:00:00", "–")
-    assert (plural(1, "schedule"), plural(1200, "schedule")) == ("1 schedule", "1,200 schedules")
 
 
 def test_a_template_shows_the_texts_of_others_escaped_and_visible() -> None:

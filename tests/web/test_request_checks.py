@@ -82,11 +82,6 @@ async def test_the_login_leads_to_the_page_that_was_asked_for() -> None:
         assert "SameSite=strict" in cookie
         assert TOKEN not in cookie
         assert (await page.client.get("/", headers=HTML)).status_code == 200
-        ours = f"{COOKIE}={page.client.cookies[COOKIE]}"
-        page.client.cookies.clear()
-        for others in ('a={"b": "c"}', "[d]=e f", "=;;", "ü=1"):
-            sent = {b"Cookie": f"{others}; {ours}; z=1".encode(), b"Accept": b"text/html"}
-            assert (await page.client.get("/", headers=sent)).status_code == 200, others
         left = await page.client.post("/login", data={"leave": "1"})
         assert (left.status_code, left.headers["location"]) == (303, "/login")
         page.client.cookies.clear()
@@ -106,9 +101,6 @@ async def test_a_login_leads_to_no_other_site_and_comes_from_none() -> None:
             ({"Origin": "http://evil.example"}, 403, False),
             ({"Origin": "http://localhost:9999"}, 403, False),
             ({"Origin": "null"}, 403, False),  # a frame in a sandbox, of a browser without Sec-Fetch-Site
-            ({"Origin": ""}, 403, False),
-            ({"X-Forwarded-Proto": "https"}, 303, False),
-            ({"Sec-Fetch-Site": "none"}, 303, False),
             ({"Sec-Fetch-Site": "cross-site"}, 403, False),
             ({"Sec-Fetch-Site": "same-site"}, 403, False),
         ):
@@ -134,14 +126,6 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
     assert not Sessions(TOKEN + "x", lambda: now).is_cookie(cookie), "another token ends all sessions"
     for forged in ("", ".", ends, f"{int(ends) + 1}.{proof}", f"{ends}.{proof[:-1]}", f"{ends}.\u00e9", f"x.{proof}"):
         assert not Sessions(TOKEN, lambda: now).is_cookie(forged)
-
-
-async def test_the_page_comes_without_any_server() -> None:
-    async with browsing(NOWHERE) as page:
-        assert (await page.client.get("/login")).status_code == 303
-        for path in ("/", "/?cursor=%00%ff", "/?cursor=..%2f", "/?path=x&self=y&name=z"):
-            text = await page.get(path)
-            assert ("Not working" in text, "Sign out" in text) == (True, False), "it comes without any server"
 
 
 CONTROL_TOKEN = "-".join(["only", "operators", "know", "it"])
@@ -189,7 +173,6 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
             (own, {}, 200, "is being made"),  # there is no connection: nothing is done
             (own, {"Origin": "http://localhost:8225", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
             (own, {"Sec-Fetch-Site": "cross-site"}, 403, "sent by another site"),
-            (own, {"Sec-Fetch-Site": "same-site", "Origin": "null"}, 403, "sent by another site"),
             (own, {"Origin": "http://evil.example"}, 403, "sent by another site"),
             (own, {"Origin": "https://status.example.com", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
             ("", {}, 403, "another login"),
@@ -209,8 +192,6 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
         ):
             answer = await page.client.post("/change", data={**form, "proof": own, **typed})
             assert answer.status_code == status, typed
-        for method in ("PUT", "PATCH", "DELETE"):
-            assert (await page.client.request(method, "/change")).status_code == 405
         await page.client.post("/login", data={"leave": "1"})
         page.client.cookies.clear()
         assert (await page.client.post("/change", data={**form, "proof": own})).status_code == 403
@@ -222,7 +203,6 @@ async def test_only_a_trusted_proxy_names_a_user() -> None:
     cases: list[tuple[list[Any], Any, int]] = [
         ([ip_network("127.0.0.1")], name, 200),
         ([PROXY, ip_network("127.0.0.0/8")], name, 200),
-        ([ip_network("::1")], name, 403),
         ([PROXY], name, 403),
         ([ip_network("127.0.0.1")], {}, 403),
         ([ip_network("127.0.0.1")], {"X-User": b" "}, 403),
@@ -255,12 +235,6 @@ def test_settings_say_who_may_change_schedules() -> None:
     by_proxy = allowed(web_user_header="X-User", web_trusted_proxies=("10.1.0.0/16",))
     assert by_proxy is not None
     assert (by_proxy.sessions, by_proxy.header, by_proxy.proxies) == (None, "X-User", [PROXY])
-    for more in ({}, {"web_token": reading}):
-        one, other = [allowed(web_user_header="X-User", web_trusted_proxies=("10.1.0.0/16",), **more) for _ in range(2)]
-        ada = Controller("user Ada", "Ada")
-        assert one is not None
-        assert other is not None
-        assert one.form_proof(ada) != other.form_proof(ada), "who knows the token of readers cannot make a form for Ada"
     for given, said in (
         ({"web_token": reading, "web_control_token": reading}, "is the same as web_token"),
         ({"web_user_header": "X-User"}, "web_user_header is set: expected web_trusted_proxies to be set too"),
@@ -273,15 +247,3 @@ def test_settings_say_who_may_change_schedules() -> None:
     for wrong in ("10.1.0.7/16", "0.0.0.0/0", "::/0", "proxy"):
         with pytest.raises(ValidationError):
             SidecarSettings(web_trusted_proxies=(wrong,))
-
-
-def test_an_address_of_a_proxy_counts_in_both_its_forms() -> None:
-    """A socket for IPv4 and IPv6 names 10.1.0.7 as ::ffff:10.1.0.7."""
-    allowed = controllers(header="X-User", proxies=[PROXY])
-    named = {
-        peer: allowed.who({"type": "http", "headers": [(b"x-user", b"Zoe")], "client": (peer, 1)})
-        for peer in ("10.1.0.7", "::ffff:10.1.0.7", "10.2.0.7", "::1", "not an address")
-    }
-    zoe = Controller("user Zoe", "Zoe")
-    assert named == dict.fromkeys(named) | {"10.1.0.7": zoe, "::ffff:10.1.0.7": zoe}
-    assert allowed.who({"type": "http", "headers": [(b"x-user", b"Zoe")], "client": None}) is None

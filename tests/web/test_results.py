@@ -1,7 +1,5 @@
 """The results of forms: found by the login that they are for, as long as they are kept, and no more of them."""
 
-from typing import Any
-
 from nats_scheduler.web.results import KEPT_SECONDS, MAX_RESULTS, MAX_ROWS, FormRow, Result, Results
 
 ADA, BOB = "login ada", "login bob"
@@ -27,12 +25,3 @@ def test_the_oldest_of_too_many_results_is_dropped() -> None:
     assert [results.result(ADA, name) is None for name in names] == [True] + [False] * MAX_RESULTS
     long = results.keep(ADA, result(MAX_ROWS))
     assert [name for name in (*names, long) if results.result(ADA, name)] == [long]
-
-
-def test_fires_that_were_stored_count_as_schedules_do() -> None:
-    answer: Any = {"fires": ["2026-01-31T09:00:00Z"] * 999}
-    long = Result("Store missed fires", "O", [FormRow("O.s", 7, None, answer)])
-    assert long.size == 1_000
-    results = Results(lambda: 0.0)
-    names = [results.keep(ADA, long) for _ in range(MAX_ROWS // 1_000 + 1)]
-    assert [results.result(ADA, name) is None for name in names] == [True] + [False] * (MAX_ROWS // 1_000)

@@ -66,7 +66,7 @@ def subjects(text: str) -> list[str]:
     return [unescape(found) for _, found in SUBJECT.findall(text)]
 
 
-async def test_all_is_well(scene: Scene) -> None:
+async def test_the_overview_says_that_all_is_well(scene: Scene) -> None:
     text = await scene.page.shows("/", "<title>All is well · Overview", "served by 1 instance")
     assert 'href="/schedules?stream=O"' in text
     assert "O.s.1</bdi>" in text, "what fires next"
@@ -80,25 +80,17 @@ async def test_all_is_well(scene: Scene) -> None:
 async def test_schedules_are_searched_and_listed_soonest_first(scene: Scene) -> None:
     found = {
         "filter=O.s.*": ["O.s.1", "O.s.3", "O.s.5", "O.s.7", "O.s.9"],
-        "kind=cron&filter=O.*": ["O.cron"],
-        "target=O.morning": ["O.cron"],
-        "state=waiting&filter=O.s.3": ["O.s.3"],
         "filter=.s.&order=subject": ["O.s.1", "O.s.3", "O.s.5", "O.s.7", "O.s.9"],
         "filter=ron&target=morn": ["O.cron"],
     }
     for query, listed in found.items():
         assert subjects(await scene.page.shows(f"/schedules?stream=O&{query}", f"{listed[0]}</bdi>")) == listed
-    assert subjects(await scene.page.shows("/schedules?stream=O&state=ended", "No schedule is as you search.")) == []
     await scene.page.shows("/schedules?stream=O&filter=s.", "<strong>5 found</strong> among ", "soonest first")
-    assert subjects(await scene.page.shows("/schedules?stream=O&owner=nobody", "<strong>0 found</strong>")) == []
 
 
 async def test_what_cannot_be_searched_is_said(scene: Scene) -> None:
     for query, sentence in (
         ("stream=O&filter=*..b", "a subject such as &#39;orders.&gt;&#39; is expected"),
-        ("stream=O&state=sleeping", "state"),
-        ("stream=O&order=age", "order of &#39;age&#39;"),
-        (f"stream=O&filter={'x' * 300}", "contains of"),
         ("stream=NONE", "is not served"),
         ("stream=O&cursor=%ff", "the cursor of another page is expected"),
     ):
@@ -108,30 +100,16 @@ async def test_what_cannot_be_searched_is_said(scene: Scene) -> None:
     await scene.page.get("/schedule")
 
 
-async def test_pages_follow_each_other_by_cursor(scene: Scene) -> None:
-    for number in range(60):
-        await scene.add(f"O.many.{number}", f"@at {in_seconds(100_000 + number)}")
-    await scene.page.shows("/schedules?stream=O&filter=O.many.59", "O.many.59</bdi>")
-    first = await scene.page.shows("/schedules?stream=O&filter=O.many.*", "Next page", "O.many.49</bdi>")
-    following = re.search(r'rel="next" href="([^"]+)"', first)
-    assert following
-    second = await scene.page.shows(unescape(following[1]), "O.many.59</bdi>")
-    assert subjects(first) + subjects(second) == [f"O.many.{number}" for number in range(60)]
-    assert "First page" in second
-    assert "Next page" not in second
-
-
 async def test_a_fired_schedule_shows_when_and_how_late(scene: Scene) -> None:
     await scene.add("O.every", "@every 1s", "O.tick")
     await scene.account.wait_for("O", "O.tick", 2)
     text = await scene.page.shows("/schedule?stream=O&subject=O.every", "O.tick</bdi>", 'data-key="fire-')
     assert re.search(r'class="late[^"]*">[0-9.,]+ m?s', text)
     await scene.page.shows("/fires?stream=O&filter=O.every", "O.every</bdi>")
-    await scene.page.shows("/fires?filter=O.none", "Nothing like this has fired")
     await scene.page.shows("/", "O.every</bdi>", "Lateness in the last hour", "/min</span>")
 
 
-async def test_the_reason_of_a_rejection(scene: Scene) -> None:
+async def test_a_rejection_is_shown_with_its_reason(scene: Scene) -> None:
     await scene.page.shows("/schedule?stream=O&subject=O.invalid", "Rejected: it never fires", "@every soon")
     await scene.page.shows("/schedule?stream=O&subject=O.misnamed", "Nats-Schedul is no header of a schedule")
     listed = await scene.page.shows("/rejected?stream=O", "O.invalid</bdi>", "O.misnamed</bdi>")
@@ -140,12 +118,11 @@ async def test_the_reason_of_a_rejection(scene: Scene) -> None:
 
 
 async def test_what_is_sent_is_a_page_of_its_own(scene: Scene) -> None:
-    headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "O.sent", "Kind": "<i>order</i>"}
-    await scene.account.publish("O.sending", headers, b'{"order":{"id":7}}')
-    text = await scene.page.shows("/content?stream=O&subject=O.sending", "What O.sending sends", "18 bytes", "JSON")
-    assert "<bdi>{</bdi>\n<bdi>  &#34;order&#34;: {</bdi>\n<bdi>    &#34;id&#34;: 7</bdi>" in text
-    assert re.search(r"<bdi>&lt;i&gt;order&lt;/i&gt;</bdi></td><td[^>]*>yes</td>", text)
-    assert re.search(r"<bdi>@every 1s</bdi></td><td[^>]*><span[^>]*>no</span></td>", text)
+    headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "O.sent", "Kind": "<i>order\u202e</i>"}
+    await scene.account.publish("O.sending", headers, b'{"order":{"id":"<b>"}}')
+    text = await scene.page.shows("/content?stream=O&subject=O.sending", "What O.sending sends", "22 bytes", "JSON")
+    assert "<bdi>    &#34;id&#34;: &#34;&lt;b&gt;&#34;</bdi>" in text
+    assert re.search(r"<bdi>&lt;i&gt;order\\u202e&lt;/i&gt;</bdi></td><td[^>]*>yes</td>", text)
     [message] = await scene.account.wait_for("O", "O.sent")
     story = await scene.page.shows(
         "/schedule?stream=O&subject=O.sending", f'fire={message.sequence}&amp;fire_stream=O"'
@@ -153,37 +130,8 @@ async def test_what_is_sent_is_a_page_of_its_own(scene: Scene) -> None:
     assert 'href="/content?stream=O&amp;subject=O.sending"' in story
     assert "order" not in story, "the page of the schedule shows no body"
     fire = await scene.page.get(f"/content?stream=O&subject=O.sending&fire={message.sequence}&fire_stream=O")
-    for shown in (
-        f"Fire {message.sequence} of <bdi>O.sending",
-        "O.sent</bdi>",
-        "&#34;id&#34;: 7",
-        "Nats-Scheduler</bdi>",
-    ):
+    for shown in (f"Fire {message.sequence} of <bdi>O.sending", "O.sent</bdi>", "Nats-Scheduler</bdi>"):
         assert shown in fire
-    await scene.account.publish("O.sourced", {**headers, "Nats-Schedule-Source": "O.last"}, b"")
-    await scene.page.shows("/content?stream=O&subject=O.sourced", "copy the last message on", "O.last", "It is empty.")
-    await scene.page.shows("/schedule?stream=O&subject=O.invalid", '"/content?stream=O&amp;subject=O.invalid"')
-
-
-async def test_hostile_content_is_text(scene: Scene) -> None:
-    """The longest of them has a page that is not much longer than what is shown of it."""
-    bodies = {
-        "markup": b"</pre><script>alert(1)</script>\r\n&amp;",
-        "marks": "\u202e\u2066\x1b[2J\x00\u200b".encode(),
-        "binary": bytes(range(256)) * 3_000,
-        "deep": b"[" * 500_000,
-        "many lines": b"\n" * 900_000,
-        "wide": b"x" * 900_000,
-    }
-    for number, body in enumerate(bodies.values()):
-        more = {f"H{place}": "<b>\u202e" + "v" * 50 for place in range(700)}
-        headers = {"Nats-Schedule": f"@at {in_seconds(5_000)}", "Nats-Schedule-Target": "O.out", **more}
-        await scene.account.publish(f"O.content.{number}", headers, body)
-        text = await scene.page.shows(f"/content?stream=O&subject=O.content.{number}", "and 202 more", "&lt;b&gt;")
-        assert len(text) < 300_000
-        assert ("<script>alert" in text, "<b>" in text) == (False, False)
-        unseen = {one for one in text if not one.isprintable()}
-        assert unseen == {"\n"}, unseen
 
 
 HOSTILE = (
