@@ -167,23 +167,6 @@ async def test_what_cannot_be_stored_there_is_refused(side: ServerSide) -> None:
     assert await ended(store.publish(stream, "nobody.listens", block, b"", expected=0)) is NoRespondersError
 
 
-async def test_what_the_stream_forbids_is_refused_or_done_otherwise(side: ServerSide) -> None:
-    small = await side_with(side, "small", max_msg_size=300)
-    with pytest.raises(RefusedError) as raised:
-        await small.store.publish(small.stream, small.subject(), small.block(), bytes(1_000), expected=0)
-    assert raised.value.code == 10054
-    unpurged, last = await side_with(side, "unpurged", deny_purge=True), None
-    for hours in (1, 2, 3):
-        last = await put(unpurged, f"@every {hours}h", expected=0 if last is None else last.sequence)
-    assert last is not None
-    await unpurged.store.delete(unpurged.stream, last)
-    assert await sequences(unpurged) == [], "each version is deleted"
-    kept = await side_with(side, "kept", deny_purge=True, deny_delete=True)
-    stored = await put(kept)
-    assert await ended(kept.store.delete(kept.stream, stored)) is RefusedError
-    assert await sequences(kept) == [stored.sequence]
-
-
 async def test_another_message_under_the_same_sequence_is_not_deleted(side: ServerSide) -> None:
     """As after a restore, or if the stream was created anew: the sequences begin again."""
     first, store = await put(side), side.store

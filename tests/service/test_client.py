@@ -26,7 +26,7 @@ from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
+from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, ask
 
 MESSAGES: dict[str, dict[str, str]] = {
@@ -198,18 +198,3 @@ async def test_after_a_request_without_an_answer_nothing_is_asked(
     async with stand_in(url) as sidecar, account_on(url, inbox_prefix="INBOX") as account:
         assert await found(ServiceClient(account.connection, always).modes()) is None
         assert sidecar.asked == [], "sidecars do not answer to such an inbox"
-
-
-async def test_a_repeated_request_passes_over_a_stopped_sidecar(shared_server: SharedServer) -> None:
-    """It gets the first request, and another sidecar the second."""
-    async with account_on((await shared_server(V2_11)).url) as account:
-        replies: list[str] = []
-
-        def answer_later(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
-            replies.append(reply.decode())
-            if len(replies) > 1:
-                account.connection.publish(replies[-1], b'{"ready": true}')
-
-        account.connection.subscribe("nats_scheduler.v1.health", answer_later)
-        assert await client.ask(account.connection, "health", {}, PATIENCE_SECONDS) == {"ready": True}
-        assert len(set(replies)) == 2

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nats_scheduler.control.errors import DeadlineError, NoRespondersError
 from nats_scheduler.control.transport import Reply
 from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES
 from nats_scheduler.service.instance_questions import Questions
 from nats_scheduler.service.micro import (
     CONFLICT,
-    FLOOD_REQUESTS,
     CountedEndpoint,
     MicroService,
     ServiceError,
@@ -50,11 +48,6 @@ class Trial:
     numbers: Iterator[int] = field(default_factory=itertools.count)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    pauses: int = 0
-    """How often a subscription was ended for a moment."""
-
-    def limited(self, _refused: int, _dropped: int, pauses: int, _client: str, _subject: str) -> None:
-        self.pauses += pauses
 
     async def wait(self, body: bytes) -> bytes:
         self.begun += 1
@@ -108,7 +101,7 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
         few, many = RequestPlaces(2, 1, 2, budget), RequestPlaces(32, 32, 32, budget)
         endpoints = [served("wait", few, found.wait), served("echo", many, echo), served("refuse", few, refuse)]
         identity = {"name": NAME, "id": str(found.number), "version": "1.0.0"}
-        service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail, found.limited)
+        service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
         found.task = asyncio.create_task(service.serve())
         await replied(account.connection, f"tested.{found.number}.echo", b"{}")
         yield found
@@ -149,25 +142,6 @@ async def test_an_ended_connection_is_not_taken_for_a_refusal(trial: Trial) -> N
 
     await eventually(is_gone, describe="nothing subscribes any more")
     assert await questions.ask(subject("echo"), b"{}") is None
-
-
-async def test_a_flooded_subscription_rests_and_goes_on(trial: Trial) -> None:
-    subject, connection = f"tested.{trial.number}.echo", trial.account.connection
-
-    async def has_paused() -> bool:
-        for _ in range(4 * FLOOD_REQUESTS):
-            connection.publish(subject, b"", reply="_INBOX.flood")
-        return trial.pauses > 0
-
-    await eventually(has_paused, describe="a subscription is ended for a moment")
-
-    async def is_answered() -> bool:
-        try:
-            return (await connection.request(subject, b"[]", deadline=1.0)).body == b"[]"
-        except (NoRespondersError, DeadlineError):  # it rests, or drops what is too much
-            return False
-
-    await eventually(is_answered, describe="it is answered again")
 
 
 IMPORTS = """

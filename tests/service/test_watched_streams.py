@@ -30,18 +30,18 @@ from tests.harness.servers import V2_15
 from tests.harness.waiting import PATIENCE_SECONDS
 
 
-@dataclass
-class Fires:
-    """The fires meanwhile: none, or a burst."""
+class NoFires:
+    """No fires meanwhile."""
 
-    is_burst: Callable[[], bool] = lambda: False
+    def is_burst(self) -> bool:
+        return False
 
     def spare_seconds(self) -> float:
         return 60.0
 
 
-def schedules_of(account: Account, fires: Fires | None = None) -> WatchedStreams:
-    return WatchedStreams(account.connection, account.api, CLOCK.now, Turns(fires or Fires()))
+def schedules_of(account: Account) -> WatchedStreams:
+    return WatchedStreams(account.connection, account.api, CLOCK.now, Turns(NoFires()))
 
 
 @dataclass
@@ -51,8 +51,6 @@ class Asking:
     account: Account
     name: str
     schedules: WatchedStreams
-    is_burst: bool = False
-    """True if nothing may be read at the moment."""
     requests: list[str] = field(default_factory=list)
     """The consumers that were created on the stream."""
 
@@ -94,9 +92,9 @@ class Asking:
         api, connection = self.account.api, self.account.connection
         return list((await read_schedules(connection, api, state, Mode.NATIVE, NOTHING_SETTLED, CLOCK.now)).schedules)
 
-    async def refused(self, within: float = PATIENCE_SECONDS) -> str:
+    async def refused(self) -> str:
         with pytest.raises(ServiceError) as refused:
-            await self.schedules.read(self.name, FiredBy.SERVER, within)
+            await self.schedules.read(self.name, FiredBy.SERVER, PATIENCE_SECONDS)
         assert refused.value.code == 503
         return refused.value.sentence
 
@@ -112,7 +110,7 @@ async def ask_on(shared_server: SharedServer, stream_name: str) -> AsyncIterator
     async def begin(**config: Any) -> Asking:
         account = await stack.enter_async_context(account_on((await shared_server(V2_15)).url))
         await account.create(stream_name, **config)
-        schedules = schedules_of(account, Fires(lambda: asking.is_burst))
+        schedules = schedules_of(account)
         await stack.enter_async_context(schedules.opened())
         asking = Asking(account, stream_name, schedules)
         account.connection.subscribe(
@@ -163,15 +161,8 @@ async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin) -> None:
     assert await asking.subjects() == {"s.0", "s.1", "s.2"}
 
 
-@pytest.mark.parametrize("retention", ["workqueue", "interest"])
-async def test_no_consumer_is_created_where_it_would_do_harm(
-    ask_on: Begin, retention: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asking = await ask_on(retention=retention)
-    if retention == "interest":
-        wanted = {"name": "app", "ack_policy": "explicit", "durable_name": "app"}
-        request = {"stream_name": asking.name, "config": wanted}
-        await asking.account.api.call(f"CONSUMER.DURABLE.CREATE.{asking.name}.app", request)
+async def test_no_consumer_is_created_where_it_would_do_harm(ask_on: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = await ask_on(retention="workqueue")
     await asking.schedules_are_stored(40)
     for number in range(40):
         await asking.account.publish(asking.subject(f"ordinary.{number % 3}"))
@@ -227,23 +218,6 @@ async def test_a_stream_with_too_many_schedules_is_refused(ask_on: Begin, monkey
     assert await asking.refused() == sentence
     assert len(asking.requests) == reads, "it is refused at once, and not read again for that"
     await asking.account.api.call(f"STREAM.DELETE.{other}")
-
-
-async def test_who_does_not_wait_learns_how_far_is_read(ask_on: Begin) -> None:
-    asking = await ask_on()
-    asking.is_burst = True  # nothing is read while a burst lasts, so this is not a matter of time
-    await asking.schedules_are_stored(300)
-    reached = f"stream '{asking.name}' is being read, and sequence 0 of 0 is reached: ask again"
-    assert await asking.refused(0.01) == reached
-    asking.is_burst = False
-    assert len(await asking.asked()) == 300
-    assert len(asking.requests) == 1, "the reading went on for who asked again"
-    asking.is_burst = True
-    await asking.schedule("new")
-    view, through = await asking.schedules.read(asking.name, FiredBy.SERVER, 0.01)
-    assert (view.counts(CLOCK.now()).answer().total, through) == (300, 300), "what was read a moment ago, and how far"
-    asking.is_burst = False
-    assert len(await asking.asked()) == 301
 
 
 @pytest.mark.server
