@@ -228,6 +228,17 @@ async def test_an_edit_that_would_be_rejected_or_is_none_is_refused(world: World
     assert world.last().sequence == sequence
 
 
+async def test_another_version_than_expected_is_a_conflict(world: World) -> None:
+    first, second = world.put(block()), world.put(block("@every 1h"))
+    for change in (
+        partial(edit, world.store, "S", SUBJECT, Edit(body=b"new")),
+        partial(pause, world.store, "S", SUBJECT),
+    ):
+        with pytest.raises(ConflictError) as raised:
+            await change(expected=first)
+        assert raised.value.sequence == second
+
+
 async def test_what_else_begins_anew_is_said() -> None:
     world = World(allow_msg_ttl=True)
     world.put(block("0 0 5 * * *", Nats_Schedule_X_Limit="3", Nats_TTL="1h"))

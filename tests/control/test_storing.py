@@ -58,6 +58,16 @@ async def test_an_edit_whose_answer_is_lost_is_stored_once() -> None:
             assert world.store.recorded == [change]
 
 
+async def test_what_is_never_answered_is_unknown() -> None:
+    for operation, more in OPERATIONS.items():
+        world = World()
+        first = world.put(block())
+        world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
+        with pytest.raises(UnknownOutcomeError):
+            await operation(world.store, "S", SUBJECT, *more)
+        assert (world.last().sequence, world.store.recorded) == (first, [])
+
+
 async def test_an_edit_that_another_one_may_have_replaced_is_unknown(world: World) -> None:
     world.put(block())
     world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)

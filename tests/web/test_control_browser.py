@@ -152,9 +152,7 @@ async def test_the_pages_are_accessible_also_in_the_dark(desk: Desk) -> None:
     one = {"stream": "O", "subject": "O.look"}
     for path in (
         *(address("/schedule", **one), "/schedules?stream=O", address("/edit", **one), "/add?stream=O"),
-        *(address("/change", do=do, **one) for do in ("pause", "resume", "fire", "edit", "remove")),
-        *("/change?do=resume&stream=O", "/change?do=remove&stream=O&filter=O.none", "/changes?stream=O"),
-        address("/content", **one),
+        *(address("/change", do="pause", **one), "/change?do=remove&stream=O", "/changes?stream=O"),
     ):
         await desk.open(path)
         assert await accessibility_faults(browser, *ALL_RULES) == [], path

@@ -31,6 +31,18 @@ async def test_the_page_keeps_what_it_shows_and_recovers(start_server: StartServ
             await page.shows("/", "<title>All is well")
 
 
+async def test_a_lost_connection_is_shown_and_made_again(start_server: StartServer) -> None:
+    server = await start_server()
+    async with browsing(server.url) as page:
+        async with sidecar_on(server.url):
+            await page.shows("/", "All is well")
+        await server.stop()
+        await page.shows("/", "The connection to NATS is lost", "What you see is from")
+        await server.start()
+        async with sidecar_on(server.url):
+            await page.shows("/", "<title>All is well")
+
+
 async def test_an_update_is_compressed_and_leaves_out_what_the_page_has(start_server: StartServer) -> None:
     server = await start_server()
     async with sidecar_on(server.url) as running, account_on(server.url) as account, browsing(server.url) as page:
