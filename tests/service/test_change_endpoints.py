@@ -1,5 +1,6 @@
 """The endpoints that change schedules on real servers: what they do, what they refuse, and that nothing is lost."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -107,6 +108,7 @@ WRONG: list[tuple[str, object, int, str]] = [
     ("add", {"stream": "O", "subject": "elsewhere", "headers": far()}, 422, "not a subject of stream O"),
     ("edit", {"stream": "O", "subject": "O.s", "unset": ["Nats-Schedule"]}, 422, "it would be no schedule"),
     ("add", {"stream": "O", "subject": "O.s", "headers": [["a", ""]] * 1001}, 400, "at most 1000 items"),
+    ("edit", b'{"stream": "O", "subject": "O.s", "body": "\\ud800"}', 400, "in UTF-8"),
     ("edit", b'{"stream": "O", "subject": "O.s", "body": "\xff"}', 400, "in UTF-8"),
     ("fire", {"stream": "O", "subject": "O.s", "fire_time": "now"}, 400, "fire_time of 'now': a time such as"),
     ("backfill", {"stream": "O", "subject": "O.s", **RANGE}, 422, "one fire time"),
@@ -188,6 +190,16 @@ def test_each_error_of_an_operation_has_a_code() -> None:
 
     of_operations = {kind for kind in kinds(SchedulerError) if kind.__module__ == SchedulerError.__module__}
     assert [kind for kind in of_operations - {SchedulerError} if not issubclass(kind, tuple(CODES))] == []
+
+
+@pytest.mark.parametrize("controlled", [V2_11], indirect=True)
+async def test_a_draining_sidecar_refuses_and_changes_nothing(controlled: Controlled) -> None:
+    added = await controlled.change("add", headers=far())
+    asked = asyncio.create_task(controlled.refusal("remove"))
+    controlled.running.sidecar.stop()  # nothing has been sent yet
+    refused = await asked
+    assert (refused.code, "asking again is safe" in refused.sentence) == (503, True)
+    assert (await controlled.stored()).sequence == added["sequence"]
 
 
 async def test_a_sidecar_that_stood_still_does_no_old_request(start_server: StartServer, tmp_path: Path) -> None:
