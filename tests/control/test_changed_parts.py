@@ -133,7 +133,7 @@ def test_a_change_is_read_back_as_it_was() -> None:
     assert read_change(body_of(fired)) == fired
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(15))
 @given(st.text(), st.text(max_size=5), st.lists(st.text(), max_size=3))
 def test_whatever_an_author_writes_is_printable_and_bounded(name: str, reason: str, notes: list[str]) -> None:
     wild = replace(CHANGE, author=Author(name, reason + "\x1b[2J\udcff\n"), notes=tuple(notes))

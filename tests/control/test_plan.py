@@ -226,7 +226,7 @@ async def test_the_edit_of_another_client_is_not_lost() -> None:
         assert (await world.found()).pattern == "@every 3h"
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(20))
 @given(st.lists(st.sampled_from([None, *Fault]), max_size=4), st.integers(0, 3))
 async def test_whatever_goes_wrong_another_apply_finishes(faults: list[Fault | None], done: int) -> None:
     world = World()

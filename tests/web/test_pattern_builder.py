@@ -93,7 +93,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=draws(150))
+@settings(max_examples=draws(60))
 @given(
     st.sampled_from([*KINDS, "", "x"]),
     st.fixed_dictionaries({one.name: HOSTILE for one in fields(Choices) if one.name not in ("kind", "weekdays")}),
@@ -116,7 +116,7 @@ def test_any_text_is_refused_or_is_a_pattern(
     assert isinstance(pattern, Pattern)
 
 
-@settings(max_examples=draws(80))
+@settings(max_examples=draws(40))
 @given(
     st.sampled_from(list(KINDS)),
     st.fixed_dictionaries(
