@@ -1,4 +1,4 @@
-"""The Markdown files: links lead somewhere, one sentence per line; the figures of the README are those of the pages."""
+"""The Markdown files: links lead somewhere, and the figures of the README are those of the pages."""
 
 import re
 from functools import cache
@@ -9,9 +9,6 @@ from tests.house.sources import ROOT, markdown_files, place
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)[^)]*\)|!\[[^\]]*\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.M)
 FENCE = re.compile(r"^( *)(```+|~~~+)([^\n]*)\n(.*?)^ *\2 *$", re.M | re.S)
-SECOND_SENTENCE = re.compile(r"[a-z0-9`)*\"'][.!?] +(?=[A-Z`*\[])")
-ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|approx)\.")
-
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -52,19 +49,6 @@ def test_a_link_inside_the_repository_leads_somewhere() -> None:
         inside = [link for link in links if not re.match(r"[a-z]+:", link)]
         lost += [f"{place(document)}: {link}" for link in inside if not leads_somewhere(link, document)]
     assert lost == []
-
-
-def test_each_sentence_has_its_own_line() -> None:
-    crowded = []
-    for document in markdown_files():
-        for number, line in enumerate(prose(document).splitlines(), 1):
-            if line.lstrip().startswith(("|", "#", ">")):
-                continue
-            line = re.sub(r"^\s*\d+\. ", "", line)
-            text = ABBREVIATIONS.sub(lambda short: short[1], re.sub(r"`[^`]*`", "code", line))
-            if SECOND_SENTENCE.search(text):
-                crowded.append(f"{place(document)}:{number}: {line.strip()}")
-    assert crowded == []
 
 
 def shell_blocks(document: Path) -> list[str]:

@@ -1,18 +1,13 @@
-"""The page of the architecture: the files that a fire enters, and the table of the machine; and what a folder has."""
+"""The table of the machine on the page of the architecture is that of `engine/firing/machine.py`."""
 
 import re
-import sys
-from pathlib import Path
-from types import FrameType
 
 from nats_scheduler.engine.firing import machine
 from nats_scheduler.engine.firing.machine import TABLE, Event
 from nats_scheduler.engine.holding.flight import Stage
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.house.sources import PACKAGE, ROOT, modules, source
+from tests.house.sources import ROOT
 
 PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text()
-FILE = re.compile(r"`((?:[a-z]+/)+\w+\.py)\b")
 SHORT_FORMS = ("PASSED", "ADVANCED", "SENT", "FIRED")
 """Sets of stages that have a name in the machine, and in the table of the page."""
 
@@ -22,33 +17,6 @@ Cells = dict[tuple[Stage, Event], tuple[str, frozenset[Stage]]]
 def section(heading: str) -> str:
     """Return what stands on the page under a heading, up to the next one."""
     return re.split(r"^#+ ", PAGE.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def entered_by_a_fire() -> set[str]:
-    """Return the files of the engine that an `@at` enters from its publication to its purge."""
-    entered: set[str] = set()
-    world = ScheduleWorld()
-
-    def note(frame: FrameType, event: str, _arg: object) -> None:
-        if event == "call":
-            entered.add(frame.f_code.co_filename)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        world.publish("s.one", {"Nats-Schedule": "@at 2026-01-01T00:30:00Z", "Nats-Schedule-Target": "t.out"})
-        world.advance("31m")
-    finally:
-        sys.setprofile(before)
-    assert len(world.generated) == 1
-    paths = [Path(name) for name in entered if name.startswith(str(PACKAGE / "engine"))]
-    return {path.relative_to(PACKAGE).as_posix() for path in paths}
-
-
-def test_a_fire_enters_the_files_that_its_path_names() -> None:
-    named = {name for name in FILE.findall(section("The path of a fire")) if name.startswith("engine/")}
-    assert len(named) > 5
-    assert sorted(named - entered_by_a_fire()) == []
 
 
 def stages_in(cell: str) -> frozenset[Stage]:
@@ -81,16 +49,3 @@ def test_the_short_forms_of_the_page_are_those_of_the_machine() -> None:
     assert {name: stages_in(told[name]) for name in SHORT_FORMS} == {
         name: getattr(machine, name) for name in SHORT_FORMS
     }
-
-
-def test_each_folder_of_the_engine_says_what_is_in_it() -> None:
-    folders = [
-        PACKAGE / "engine",
-        *(path for path in (PACKAGE / "engine").iterdir() if (path / "__init__.py").exists()),
-    ]
-    assert len(folders) > 5
-    for folder in folders:
-        told = re.findall(r"^- `([\w.]+/?)`: \S", source(folder / "__init__.py"), re.MULTILINE)
-        there = [path.name for path in modules(folder) if path.parent == folder and path.name != "__init__.py"]
-        there += [f"{path.name}/" for path in folder.iterdir() if path in folders]
-        assert sorted(told) == sorted(there), folder.name
