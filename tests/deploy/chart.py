@@ -7,7 +7,6 @@ Limit: a setting that the chart sets itself, from another value or from a Secret
 
 import copy
 import json
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -121,13 +120,6 @@ def _below(path: str, node: dict[str, Any], default: Any) -> Iterator[tuple[str,
         own = (default or {}).get(name)
         if form != path.rpartition(".")[2] or "." not in path or (own and own != values()[form].get(name)):
             yield from _below(f"{path}.{name}", child, own)
-
-
-def example() -> dict[str, Any]:
-    """Return the values that the page shows as an example."""
-    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-    read: dict[str, Any] = yaml.safe_load(text)
-    return read
 
 
 def derived_table() -> str:

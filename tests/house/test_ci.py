@@ -1,19 +1,21 @@
 """`.ci/run` runs the second command of the README and the deep tier, and the workflows of the forge run the same."""
 
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.harness.deploy_tools import actionlint
 from tests.house.sources import ROOT
 from tests.house.test_documents import shell_blocks
-from tests.house.test_style import LINTERS
+from tests.house.test_style import LINTERS, TOOL_SECONDS
 
 SCRIPT = ROOT / ".ci" / "run"
 FORGE = ROOT / ".github"
 TO_INSTALL = shell_blocks(ROOT / "README.md")[1].rpartition(" && ")[0]
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 OF_A_FORGE = ("helm registry login ", "helm push ", "gh release create ")
 """Commands that publish, which nobody types."""
 
@@ -53,4 +55,10 @@ def test_a_workflow_has_only_the_rights_that_it_names() -> None:
 @pytest.mark.server
 @pytest.mark.deep
 def test_actionlint_has_nothing_against_the_workflows() -> None:
-    assert actionlint(ROOT) == ""
+    found = shutil.which("actionlint")
+    if found is None and shutil.which("go") is None:
+        pytest.skip("neither actionlint nor Go is on the path")
+    files = sorted((FORGE / "workflows").iterdir())
+    command = [*([found] if found else ["go", "run", ACTIONLINT]), *files]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+    assert (answer.returncode, answer.stdout) == (0, ""), answer.stderr

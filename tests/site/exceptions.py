@@ -8,9 +8,7 @@ import re
 
 INSTALLED = "it installs into the machine, and needs root and systemd: tests/deploy/test_deploy_files.py reads the unit"
 NEEDS_DOCKER = "it needs an engine of Docker: tests/deploy/test_image.py builds and runs the image where there is one"
-NEEDS_KUBERNETES = (
-    "it needs a cluster: tests/deploy/test_chart_rendering.py renders the chart, and checks what comes out"
-)
+NEEDS_KUBERNETES = "it needs a cluster: tests/deploy/test_chart.py renders the chart, and checks what comes out"
 THE_SUITE = "it is the suite, or a part of it, that this test is in"
 HOURS = "it takes minutes to hours of all cores: the tests of the same folder run a little of it"
 
