@@ -26,45 +26,34 @@ TABLE = """
 Absent {J}
     connected{A} 1x40 stale | connected{job="other", instance="c"} 1x240
   - a restart that takes a minute and a half: connected{A} 1x40 stale _x4 1x200
-  - it runs, and is not connected: connected{A} 0x240
 TargetDown {A}
     up{A} 1x10 0x230 | up{B} 1x240 | connected{B} 1x240
-  - a machine starts again within nine minutes: TWO | up{A} 1x10 0x35 1x200
   - a target of another program: TWO | up{job="web", instance="a"} 0x240
 Restarts {A}
     TWO | process_start_time_seconds{A} 100x20 200x20 300x20 400x20 500x160
   - three restarts: TWO | process_start_time_seconds{A} 100x20 200x20 300x20 400x180
-  - another program: TWO | process_start_time_seconds{job="web", instance="a"} 1x20 2x20 3x20 4x20 5x160
 NotConnected {J}
     connected{A} 1x40 0x200 | connected{B} 1x40 0x200
-  - a server restarts within 45 s: connected{A} 1x40 0x2 1x200
   - one of two: connected{A} 0x240 | connected{B} 1x240
 InstanceNotConnected {A}
     connected{A} 0x240 | connected{B} 1x240
-  - four minutes: connected{A} 1x40 0x16 1x200 | connected{B} 1x240
   - all of them, which is NatsSchedulerNotConnected: connected{A} 0x240 | connected{B} 0x240
 Reconnects {A}
     connections_total{A} 1x40 2x8 3x8 4x8 5x8 6x8 7x8 8x8 9x200
-  - one a day: connections_total{A} 10x40 11x200
   - restarts of the sidecar: connections_total{A} 1x40 _x2 1x40 _x2 1x40 _x2 1x200
 StreamNotReady {J, S}
     TWO | stream_ready{A, S} 0x240 | stream_ready{B, S} 0x240
   - one of two: TWO | stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240
-  - a minute: TWO | stream_ready{A, S} 1x40 0x5 1x200
 NoOwner {J, S}
     stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240 | stream_owner{A, S} 1x240 | stream_owner{B, S} 0x240
   - scrapes between which it gets another owner: READY | stream_owner{A, S} 1x40 0x200 | stream_owner{B, S} 0x41 1x199
-  - nothing is served, and so nothing is owned: stream_owner{A, S} 0x240
 SeveralOwners {J, S}
     READY | stream_owner{A, S} 1x240 | stream_owner{B, S} 1x240
   - scrapes between which it gets another owner: READY | stream_owner{A, S} 1x41 0x199 | stream_owner{B, S} 0x40 1x200
-  - one that is cut off: stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240 | stream_owner{A, S} 1x240 |
-        stream_owner{B, S} 1x240
 StreamDormant {J, S}
     stream_mode{A, S, mode="dormant"} 1x240 | stream_mode{B, S, mode="dormant"} 1x240
 Unable {A}
     streams_unable{A} 2x240
-  - a denial that ended: streams_unable{A} 0x40 1x16 0x200
 Unserved {A}
     streams_unserved{A} 2x240
   - streams that get the flag: streams_unserved{A} 0x40 1x4 0x200
@@ -72,25 +61,19 @@ VersionsDiffer {J} at 390m
     build_info{A, version="1", server_version="2.11.11"} 1x1600 |
         build_info{B, version="2", server_version="2.11.11"} 1x1600
   - an upgrade that takes an hour: build_info{A, version="1"} 1x240 stale | build_info{B, version="2"} 1x1600
-  - two versions of the server: build_info{A, version="1", server_version="2.11.11"} 1x1600 |
-        build_info{B, version="1", server_version="2.12.8"} 1x1600
 Overdue {J, S}
     oldest_overdue_age_seconds{A, S} 0x40 0+15x200 | schedules_overdue{A, S} 0x40 5x200 |
         schedules_failing{A, S} 3x240 | stream_ready{A, S} 1x240
-  - only what the server refuses: oldest_overdue_age_seconds{A, S} 0+15x240 | schedules_overdue{A, S} 5x240 |
-        schedules_failing{A, S} 5x240 | stream_ready{A, S} 1x240
   - an instance that is cut off, whose schedules the other one fires: oldest_overdue_age_seconds{A, S} 0+15x240 |
         schedules_overdue{A, S} 5x240 | schedules_failing{A, S} 0x240 | stream_ready{A, S} 0x240 |
         oldest_overdue_age_seconds{B, S} 0x240 | schedules_overdue{B, S} 0x240 | schedules_failing{B, S} 0x240 |
         stream_ready{B, S} 1x240
 OverdueGrows {J, S}
     READY | schedules_overdue{A, S} 0+1x240 | schedules_overdue{B, S} 0+3x240
-  - as many as before: READY | schedules_overdue{A, S} 0x40 700x200
   - bursts every five minutes: READY | schedules_overdue{A, S} (100 500 0x17)*12
 FiresLate {J, S}
     fire_lateness_seconds{A, S} 0+90x120, 0+100x120 | fire_lateness_seconds{B, S} 0+90x120, 0+100x120
   - one burst of 20,000 that takes a second: fire_lateness_seconds{A, S} 0+1x240, 0+1x40 20040+1x200
-  - one late fire of 200: fire_lateness_seconds{A, S} 0+200x240, 0+201x240
 FiresVeryLate {J, S}
     fire_lateness_seconds{A, S} 0+90x120, 0+90x120, 0+100x120
   - fires that are late by a second: fire_lateness_seconds{A, S} 0+90x120, 0+100x120
@@ -100,7 +83,6 @@ FiresRefused {J, S}
 NothingStored {J, S}
     schedules_failing{A, S} 0x40 10x200 | fires_total{A, S} 0+1x40 40x200
   - others are stored: schedules_failing{A, S} 0x40 10x200 | fires_total{A, S} 40x240 | fires_total{B, S} 0+1x240
-  - nine in a stream where little fires: schedules_failing{A, S} 9x240 | fires_total{A, S} 40x240
 FiresDropped {J, S, code="10077"}
     fires_dropped_total{A, S, code="10077"} 0x100 1x140
   - a sidecar with an old one restarts: fires_dropped_total{A, S, code="10077"} 7x100 _x2 0x140
@@ -113,39 +95,27 @@ SchedulesRejected {J, S, code="10189"}
     schedules_rejected_total{A, S, code="10189"} 0x100 1x140 | schedules_rejected_total{B, S, code="10189"} 0x240
 SchedulesEndEarly {J, S, reason="max_age"}
     schedules_end_early_total{A, S, reason="max_age"} 0x100 1x140
-  - none: schedules_end_early_total{A, S, reason="max_age"} 3x240
 SchedulesLost {J, S, reason="limits"}
     schedules_ended_total{A, S, reason="limits"} 0x100 1x140
-  - schedules that fire, are replaced, deleted or cancelled: schedules_ended_total{A, S, reason="fired"} 0+50x240 |
-        schedules_ended_total{A, S, reason="replaced"} 0+50x240 |
-        schedules_ended_total{A, S, reason="overwritten"} 0+50x240 |
-        schedules_ended_total{A, S, reason="removed"} 0+50x240 |
-        schedules_ended_total{A, S, reason="expired"} 0+50x240 |
-        schedules_ended_total{A, S, reason="cancelled"} 0+50x240 |
-        schedules_ended_total{A, S, reason="exhausted"} 0+50x240
+  - schedules that fire, or are replaced: schedules_ended_total{A, S, reason="fired"} 0+50x240 |
+        schedules_ended_total{A, S, reason="replaced"} 0+50x240
 ReplacedUnfired {J, S}
     schedules_replaced_unfired_total{A, S} 0x100 1x140
-  - schedules that are replaced as it is meant: schedules_replaced_unfired_total{A, S} 3x240
 Silent {J, S, cause="dropped"}
     schedules_silent_total{A, S, cause="dropped"} 0x100 1x140
-  - an instance that had reported some before: schedules_silent_total{A, S, cause="dropped"} 3x240 |
-        schedules_silent_total{A, S, cause="not_stored"} 3x240
 PurgesFail {J, S} at 50m
     purges_failed_total{A, S} 0x10 0+1x230 | expiries_failed_total{A, S} 0x240
   - purges while a leader is elected: purges_failed_total{A, S} 0x40 200x200 | expiries_failed_total{A, S} 0x240
 PurgeBacklog {J, S}
     purges_pending{A, S} 0x10 900x230 | purges_pending{B, S} 0x10 900x230
   - a burst of 100,000: purges_pending{A, S} 0x40 60000 0x200
-  - a thousand `@at` a second: purges_pending{A, S} 1000x240
 Overloaded {A}
     overloaded{A} 0x40 1x200
-  - four minutes: overloaded{A} 0x40 1x16 0x200
 EventLoopLate {A}
     event_loop_lateness_seconds{A} 0+28x240, 0+30x240
   - the machine stood still once, for a while: event_loop_lateness_seconds{A} 0+30x240, 0+30x40 1240+30x200
 ClockOff {A}
     clock_offset_seconds{A} -1.5x240
-  - nine tenths of a second: clock_offset_seconds{A} 0.9x240
   - a clock that is set after ten minutes: clock_offset_seconds{A} 30x40 0x200
 FailuresNotKept {A}
     failures_not_kept_total{A} 0+1x240
@@ -154,29 +124,22 @@ CanaryAbsent {J}
     TWO | canary_missed_total{A} 0x40 0+1x200 | canary_fires_total{A} 0+1x40 40x200
   - that of the other one fires: TWO | canary_missed_total{A} 0x40 0+1x200 | canary_fires_total{A} 0+1x40 40x200 |
         canary_fires_total{B} 0+1x240 | canary_missed_total{B} 0x240
-  - three are missed in a failover: TWO | canary_missed_total{A} 0x40 3x200 |
-        canary_fires_total{A} 0+1x40 40x3 41+1x200
 CanaryMissed {A} at 50m
     canary_missed_total{A} 0+0.2x240
   - three in a failover: canary_missed_total{A} 0x40 3x200
 CanaryLate {A}
     canary_lateness_seconds{A} 0+0.8x240, 0+1x240
   - one of twenty: canary_lateness_seconds{A} 0+19x240, 0+20x240
-  - two in a burst: canary_lateness_seconds{A} 0+1x240, 0+1x40 42+1x200
 FiresSkipped {J, S} at 50m
     fires_skipped_total{A, S, policy="X-Missed"} 0+1x240 | fires_skipped_total{B, S, policy="X-Missed"} 0x240
   - one outage: fires_skipped_total{A, S, policy="X-Missed"} 0x40 900x200
-  - what overlaps: fires_skipped_total{A, S, policy="X-Overlap"} 0+1x240
 FiresTimedOut {J, S} at 50m
     fires_timed_out_total{A, S} 0x2 0+1x240
   - one, which takes too long: fires_timed_out_total{A, S} 0x40 1x200
-  - one every 50 minutes: fires_timed_out_total{A, S} 0x20 1x199 2x20
 FiresNotDone {J, S}
     fires_not_done_total{A, S} 0x100 1x140 | fires_not_done_total{B, S} 0x240
-  - they were reported long ago, and the sidecar restarts: fires_not_done_total{A, S} 3x40 0x200
 Blocked {J, S}
     oldest_blocked_age_seconds{A, S} 21300+15x240 | oldest_blocked_age_seconds{B, S} 0x240
-  - work that takes an hour: oldest_blocked_age_seconds{A, S} 0+15x240
   - it ends after six hours: oldest_blocked_age_seconds{A, S} 21300+15x30 0x200
 """
 
@@ -200,10 +163,9 @@ def labels_of(text: str) -> str:
 def series_of(text: str) -> Series:
     """Read the series of a situation."""
     found: Series = {}
-    for part in (TOGETHER.get(one, one) for one in text.split(" | ")):
-        if " | " in part:
-            found |= series_of(part)
-            continue
+    for short, whole in TOGETHER.items():
+        text = text.replace(short, whole)
+    for part in text.split(" | "):
         read = re.fullmatch(r"(\w+)\{(.*)\} ([^{}]+)", part)
         assert read is not None, f"{part!r} is no series"
         name, labels = read[1] if read[1] in NOT_OURS else f"nats_scheduler_{read[1]}", labels_of(read[2])
