@@ -3,11 +3,8 @@
 import email
 import os
 import tarfile
-import time
-import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +15,6 @@ from tests.release.building import ROOT, build, copied_tree
 pytestmark = pytest.mark.server
 
 OTHER_TIME = 1_000_000_000
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 Built = dict[tuple[str, int], Path]
 
 
@@ -33,9 +29,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     for folder in (second / "nats_scheduler", second / "nats_scheduler" / "client"):
         (folder / "__pycache__").mkdir()
         (folder / "__pycache__" / "left.cpython-311.pyc").write_bytes(b"left from an import")
-    one, other = ((copy / "nats_scheduler" / "version.py").stat() for copy in (first, second))
-    assert one.st_mode != other.st_mode
-    assert other.st_mtime == OTHER_TIME < one.st_mtime <= time.time()
     return {
         (kind, number): build(copy, tmp_path_factory.mktemp(f"{kind}-{number}"), kind)
         for kind in ("wheel", "sdist")
@@ -43,9 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     }
 
 
-def test_two_builds_are_the_same_bytes_and_the_source_distribution_builds_the_same_wheel(
-    built: Built, tmp_path: Path
-) -> None:
+def test_two_builds_have_the_same_bytes_also_from_the_sources(built: Built, tmp_path: Path) -> None:
     for kind in ("wheel", "sdist"):
         first, second = built[kind, 0], built[kind, 1]
         assert first.name == second.name
@@ -64,25 +55,15 @@ def files_in(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
-def files_of(folder: Path) -> set[str]:
-    """Return the files of a folder of the package, as a wheel names them."""
-    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(ROOT).as_posix() for path in found}
-
-
 def test_the_wheel_has_all_of_the_package_and_nothing_else(built: Built) -> None:
-    whole = files_in(built["wheel", 0])
-    assert whole == files_of(PACKAGE)
-    assert {"nats_scheduler/py.typed", "nats_scheduler/web/templates/overview.html"} <= whole
-    assert {Path(name).suffix for name in files_of(PACKAGE / "web" / "static")} >= {".css"}
+    there = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert files_in(built["wheel", 0]) == {path.relative_to(ROOT).as_posix() for path in there}
 
 
-def test_the_metadata_are_those_of_this_version_which_no_other_file_says(built: Built) -> None:
+def test_the_metadata_are_those_of_this_version(built: Built) -> None:
     with zipfile.ZipFile(built["wheel", 0]) as archive:
         folder = f"nats_scheduler-{VERSION}.dist-info"
         metadata = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
         licences = {entry for entry in archive.namelist() if entry.startswith(f"{folder}/licenses/")}
     assert (metadata["Version"], metadata["License-Expression"]) == (VERSION, "Apache-2.0")
     assert licences == {f"{folder}/licenses/LICENSE", f"{folder}/licenses/NOTICE"}
-    assert "nats-scheduler" in str(metadata.get_payload())
-    assert (PROJECT["dynamic"], "version" in PROJECT) == (["version"], False)

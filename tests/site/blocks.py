@@ -18,7 +18,7 @@ from tests.site.exceptions import RUN_BY_OTHER_TESTS
 
 START = ("README.md", "CONTRIBUTING.md", "docs/start.md")
 TUTORIALS = ("docs/tutorials/",)
-HOW_TO = ("docs/operating/", "docs/coming-from/")
+HOW_TO = ("docs/operating/",)
 """The beginnings of the names of pages whose commands are typed; a group is followed at the same time as others."""
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 NAMED = re.compile(r"\bas `([\w.-]+)`:$")

@@ -48,6 +48,8 @@ PROGRAMS = re.compile(r"(?:^|[|(]\s*|&& )(nats|jq|curl|openssl|promtool)\s", re.
 """The programs that the pages use and a machine may lack."""
 SHORTER = "--for 12s"
 """The time for which the demo runs instead: all that the page shows has fired by then."""
+LATER = ("--after 20s", "--after 20m")
+"""A time before which a reader has typed the next commands, however busy the machine is."""
 ADDED = re.compile(r"^stream (\w+) created", re.M)
 """The line about a stream that was made; a person takes longer for the next command than the sidecars to divide it."""
 YES = "y\n"
@@ -178,7 +180,7 @@ class Reader:
         """Write the addresses of this machine into a text of the page."""
         text = SERVERS.sub(self.machine.url, INSTALLED_PROGRAMS.sub("", text))
         text = text.replace("--port 4222", f"--port {self.machine.port}")
-        text = text.replace("--for 20s", SHORTER)
+        text = text.replace("--for 20s", SHORTER).replace(*LATER)
         text = text.replace("--web-address 0.0.0.0", "--web-address 127.0.0.1")
         return text.replace("127.0.0.1:9464", f"127.0.0.1:{self.machine.metrics_port}")
 

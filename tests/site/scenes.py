@@ -62,7 +62,6 @@ SCENES = {
     "CONTRIBUTING.md": NOTHING,
     "docs/start.md": NOTHING,
     "docs/start.md ## 2. Look at a server that fires": Scene(version=V2_15, has_sidecar=False, schedules=(MORNING,)),
-    "docs/coming-from/README.md": EMPTY,
     "docs/operating/changing.md": Scene(streams=(ORDERS, FAILURES)),
     "docs/operating/graduate.md": UPGRADED,
     "docs/operating/monitoring.md": Scene(
