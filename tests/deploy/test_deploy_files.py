@@ -39,7 +39,7 @@ def understood(words: list[str]) -> None:
     command.make_context(command.name, list(words))
 
 
-def test_the_commands_of_the_files_and_of_the_page_are_those_of_the_program() -> None:
+def test_the_program_knows_the_commands_in_the_files() -> None:
     given = [compose()["scheduler"]["command"], compose()["web"]["command"], beside()["args"]]
     given += [[command] for command in UNITS.values()]
     for line in "\n".join(shell_blocks(ROOT / "docs" / "operating" / "deploy.md")).replace("\\\n", " ").splitlines():
@@ -51,7 +51,7 @@ def test_the_commands_of_the_files_and_of_the_page_are_those_of_the_program() ->
         understood(["run", "--no-such-flag"])
 
 
-def test_the_variables_of_the_files_are_those_of_the_program() -> None:
+def test_the_program_knows_the_variables_in_the_files() -> None:
     known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
     named = {*image_variables(), *(one["name"] for one in beside()["env"])}
     named |= {name for service in ("scheduler", "web") for name in compose()[service]["environment"]}
@@ -81,7 +81,7 @@ def test_the_image_is_built_of_pinned_parts() -> None:
     assert [line for line in fetching if "--require-hashes" not in line] == []
 
 
-def test_compose_runs_each_service_of_ours_without_rights_and_with_time_to_drain() -> None:
+def test_compose_gives_no_rights_and_leaves_time_to_drain() -> None:
     services: list[dict[str, Any]] = [compose()["scheduler"], compose()["web"]]
     for service in services:
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])

@@ -64,7 +64,7 @@ def test_prometheus_can_parse_each_query_of_the_dashboard(tmp_path: Path) -> Non
 
 
 @pytest.mark.server
-def test_prometheus_reads_the_rules_and_the_example_of_its_configuration(tmp_path: Path) -> None:
+def test_prometheus_reads_the_rules_and_its_configuration(tmp_path: Path) -> None:
     """Without the job for pods: a Prometheus may be built without Kubernetes, as Debian's is."""
     config = yaml.safe_load(SCRAPES.read_text("utf-8"))
     config["rule_files"] = [str(SCRAPES.parent / name) for name in config["rule_files"]]

@@ -35,9 +35,7 @@ def configuration() -> str:
     return filled.replace(SCHEDULER, f"{SCHEDULER}, permissions: {limited}")
 
 
-async def test_each_team_has_what_the_page_gives_it_and_nothing_of_another(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_each_team_has_its_own_and_nothing_of_another(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11, config=configuration())
     file = tmp_path / "sidecar.json"
     file.write_text(FILES["sidecar.json"])

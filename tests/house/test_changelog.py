@@ -9,7 +9,7 @@ TEXT = (ROOT / "CHANGELOG.md").read_text("utf-8")
 IMAGE = re.compile(r"\bnats-scheduler:(\d+\.\d+\.\d+)")
 
 
-def test_the_newest_changes_come_first_and_each_release_has_its_date() -> None:
+def test_the_newest_release_comes_first_and_each_has_its_date() -> None:
     unreleased, *released = re.findall(r"^## (.+)", TEXT, re.M)
     assert unreleased == "Unreleased"
     found = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) - \d{4}-\d{2}-\d{2}", heading) for heading in released]

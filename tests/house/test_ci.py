@@ -30,7 +30,7 @@ def steps() -> list[dict[str, Any]]:
     return [step for one in workflows().values() for job in one["jobs"].values() for step in job.get("steps", ())]
 
 
-def test_ci_runs_the_second_command_of_the_readme_and_the_deep_tier() -> None:
+def test_ci_runs_the_command_of_the_readme_and_the_deep_tier() -> None:
     lines = [line.strip() for line in SCRIPT.read_text("utf-8").splitlines()]
     assert shell_blocks(ROOT / "README.md")[1] in lines
     assert {".venv/bin/pytest -m deep", TO_INSTALL.replace("[test]", "[test,deep]")} <= set(lines)

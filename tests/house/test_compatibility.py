@@ -79,7 +79,7 @@ def test_each_clause_is_shown_by_a_test() -> None:
     assert sorted(marks()) == sorted(clauses())
 
 
-def test_a_difference_that_a_comparison_passes_over_is_one_that_the_document_names() -> None:
+def test_a_difference_that_is_passed_over_is_documented() -> None:
     unnamed = [
         f"{where}: {clause} is said to be the same {column}"
         for clause, column, where in allowances()

@@ -28,7 +28,7 @@ def test_each_promise_is_held_by_a_test_or_a_figure() -> None:
     assert all(len(row) == 2 for row in rows())
 
 
-def test_each_promise_and_each_surprise_of_the_readme_stands_in_the_table() -> None:
+def test_each_promise_of_the_readme_stands_in_the_table() -> None:
     text = (ROOT / "README.md").read_text("utf-8").partition("## What it promises")[2]
     promised = re.findall(r"^(?:\||-) \*\*(.+?)\.?\*\*", text, re.M)
     assert len(promised) == len(set(promised)) == 10

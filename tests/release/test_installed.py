@@ -39,7 +39,7 @@ def program(installed: Installed, *arguments: str) -> Any:
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-async def test_the_sidecar_of_an_installation_fires_what_its_client_stores(
+async def test_an_installed_sidecar_fires_what_its_client_stores(
     start_server: StartServer, distributions: dict[str, Path], tmp_path: Path, version: str
 ) -> None:
     """With its status page; nothing is imported of the checkout."""
@@ -66,7 +66,7 @@ async def test_the_sidecar_of_an_installation_fires_what_its_client_stores(
 
 
 @pytest.mark.parametrize("of_nats_py", OF_NATS_PY)
-async def test_without_extras_it_is_the_client_and_says_what_to_install_for_all_else(
+async def test_without_extras_it_is_the_client_and_says_what_to_install(
     start_server: StartServer, distributions: dict[str, Path], tmp_path: Path, of_nats_py: str
 ) -> None:
     """With the newest Python that is here."""

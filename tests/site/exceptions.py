@@ -41,7 +41,7 @@ INSTALLED_PROGRAMS = re.compile(r"(?<![\w/])\.venv/bin/")
 
 RUN_BY_OTHER_TESTS = {
     "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows_and_each_schedule_fires_once",
-    "docs/operating/security.md": "test_each_team_has_what_the_page_gives_it_and_nothing_of_another",
+    "docs/operating/security.md": "test_each_team_has_its_own_and_nothing_of_another",
 }
 """Pages of programs that tests of their rooms run; their commands are parts of the programs, or install."""
 
