@@ -12,6 +12,7 @@ import click
 import pytest
 
 from nats_scheduler.cli.main import main
+from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
 from nats_scheduler.settings.fields import FILE_VARIABLE, setting_fields
 from nats_scheduler.settings.load import load_settings
 from tests.deploy.files import DEPLOY, DOCKERFILE, ROOT, STREAMS, beside, compose, image_variables
@@ -71,6 +72,13 @@ def test_the_settings_of_the_unit_are_taken_as_they_are(tmp_path: Path) -> None:
     settings = load_settings({"no_context": True}, environment, Path(environment[FILE_VARIABLE]))
     assert settings.streams_folder == tmp_path / "streams"
     assert settings.metrics_port == json.loads(moved)["metrics_port"]
+
+
+def test_an_example_does_not_end_schedules_by_its_limits() -> None:
+    for file in STREAMS.glob("*.json"):
+        config = json.loads(file.read_text("utf-8"))
+        rules = StreamRules.from_config(config)
+        assert (rules.max_age, rules.evicts, config[FLAG], check_create(config)) == (0, False, True, None)
 
 
 def test_the_image_is_built_of_pinned_parts() -> None:
