@@ -6,12 +6,9 @@ that is there. What happens to a file while no process uses it is drawn by the w
 Limit: a byte that changes where no checksum is, such as in an index, is not noticed; none does here.
 """
 
-import json
 import os
-import re
 import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,11 +19,11 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.holding import scheduled, table
-from nats_scheduler.engine.holding.table import checksum, prepare
+from nats_scheduler.engine.holding.table import prepare
 from nats_scheduler.runtime import schedule_file
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.data_folder import ClaimedFolder, claim
-from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, ScheduleFile, StreamRows
+from nats_scheduler.runtime.schedule_file import COMMITS_NAME, FILE_NAME, ScheduleFile
 from tests.simulation.process import Point, Process
 from tests.simulation.scenario import MILLISECOND
 
@@ -38,12 +35,7 @@ BEFALLS = {
     "machine crashed": 3,
     "lost": 2,
     "older": 4,
-    "older, beside the number of commits": 2,
-    "without its journal": 2,
-    "foreign": 2,
-    "zone changed": 2,
     "row altered": 3,
-    "cut short": 1,
 }
 """What happens to a file before a process starts, and how often."""
 
@@ -94,10 +86,9 @@ def hasty(seed: int) -> Iterable[Limit]:
 class Machine:
     """A machine with a folder, which one of its processes uses at a time."""
 
-    def __init__(self, name: str, seed: int, trace: Callable[[str], None], starts: Counter[str]) -> None:
-        """Begin with an empty folder; `starts` counts what engines begin with."""
+    def __init__(self, name: str, seed: int, trace: Callable[[str], None]) -> None:
+        """Begin with an empty folder."""
         self.random = Random(f"machine {name} {seed}")
-        self.starts = starts
         self._name = name
         self._trace = trace
         self._root = TemporaryDirectory(ignore_cleanup_errors=True)
@@ -144,32 +135,24 @@ class Machine:
         elif what == "lost":
             path.unlink()
             path.with_name(JOURNAL_NAME).unlink(missing_ok=True)
-        elif what.startswith("older"):
-            self._put_back(NAMES if what == "older" else NAMES[:2])
-        elif what == "without its journal":
-            path.with_name(JOURNAL_NAME).unlink(missing_ok=True)
-        elif what == "cut short":
-            os.truncate(path, path.stat().st_size // 2)
+        elif what == "older":
+            self._put_back()
         else:
-            with suppress(sqlite3.Error):  # it was cut short before
-                self._alter(path, what)
+            self._alter(path)
         self._trace(f"{self._name}: what befalls its file: {what}")
 
-    def _put_back(self, names: Iterable[str]) -> None:
+    def _put_back(self) -> None:
         if self._copies:
             place = self.random.choice(self._copies)
-            for name in names:
+            for name in NAMES:
                 (self.folder / name).unlink(missing_ok=True)
-            copy(place, self.folder, names)
+            copy(place, self.folder)
 
-    def _alter(self, path: Path, what: str) -> None:
+    def _alter(self, path: Path) -> None:
         connection = sqlite3.connect(path, isolation_level=None)
         prepare(connection)
         try:
-            if what == "row altered":
-                alter_row(connection, self.random)
-            else:
-                _alter_streams(connection, what)
+            alter_row(connection, self.random)
         finally:
             connection.close()
 
@@ -180,9 +163,9 @@ class Machine:
         return place
 
 
-def copy(place: Path, to: Path, names: Iterable[str] = NAMES) -> None:
+def copy(place: Path, to: Path) -> None:
     """Copy the files of a folder that are there."""
-    for name in names:
+    for name in NAMES:
         with suppress(FileNotFoundError):
             shutil.copyfile(place / name, to / name)
 
@@ -195,22 +178,6 @@ def alter_row(connection: sqlite3.Connection, random: Random) -> None:
         connection.execute(statement, (random.choice(numbers),))
 
 
-def _alter_streams(connection: sqlite3.Connection, what: str) -> None:
-    """Have what is known of the streams be of others, or of other data of a time zone."""
-    columns = "number, name, mode, basis, document, ends, kinds"
-    for number, name, mode, basis, document, ends, kinds in connection.execute(f"SELECT {columns} FROM streams"):  # noqa: S608
-        if what == "foreign":
-            changed = number, name, mode, "another", document, ends, kinds
-        elif document is None:
-            continue
-        else:
-            known = json.loads(document)
-            known["zones"]["Europe/Berlin"] = "another"
-            changed = number, name, mode, basis, json.dumps(known), ends, kinds
-        values = (*changed, checksum(*changed))
-        connection.execute("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-
-
 class MachineFile(ScheduleFile):
     """The file of one process, which may die at each commit, and in the middle of one."""
 
@@ -219,35 +186,20 @@ class MachineFile(ScheduleFile):
         super().__init__(clock, report_lost)
         self._machine = machine
         self._process = process
-        self._began_without = ""
         self._before_commit: tuple[int, bytes] = 0, b""
         self._claimed: ClaimedFolder | None = None
         self._left: Path | None = None
         process.dies, process.ended = self._leave_files, self._release
         claimed = claim(machine.folder)
         if isinstance(claimed, str):
-            self._began_without = f"the folder: {claimed}"
+            process.note(f"keeps no file: {claimed}")
             return
         self._claimed, machine.user = claimed, self
         try:
-            is_there = (machine.folder / FILE_NAME).exists()
             removed = self.open(claimed.path, machine.boot)
         finally:
             self._opened = self.connection
-        self._began_without = f"the file: {removed}" if removed else "" if is_there else "there is no file"
-        process.note(f"opens its file: {self._began_without or 'it is used'}")
-
-    def stream(self, name: str, mode: str, basis: str) -> StreamRows:
-        """Return the rows of a stream, and count what its engine begins with if that is nothing."""
-        rows = super().stream(name, mode, basis)
-        if rows.document is None and not rows.ignored:
-            self.begins(self._began_without or ("nothing is written yet" if self.path else "the file was given up"))
-        self._began_without = ""
-        return rows
-
-    def begins(self, how: str) -> None:
-        """Count what an engine begins with."""
-        self._machine.starts[re.sub(r"\d+", "N", how)] += 1
+        process.note(f"opens its file: {removed or 'it is used'}")
 
     def commit(self) -> None:
         """Commit what was written, if the process does not die."""

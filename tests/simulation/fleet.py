@@ -7,41 +7,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
 from typing import Any
 
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.headers import with_headers
 from tests.judge.history import SECOND, History
-from tests.simulation.buckets import BucketServer
 from tests.simulation.instance import Instance
-from tests.simulation.network import UnheardError
 from tests.simulation.scenario import drawn
 from tests.simulation.server import ELSEWHERE, Server
 from tests.simulation.sidecar import REAL, Parts
 from tests.simulation.timeline import Timeline
-from tests.simulation.world import silent
-
-
-class LeaderlessBucket(BucketServer):
-    """The bucket, which may take heartbeats and answer no write, or delete nothing."""
-
-    forgets = True
-    unanswered_until = 0
-    """No write is answered before this instant (ns)."""
-
-    def swap(self, key: str, value: Any, revision: int) -> int | None:
-        """Write in place of a revision, if it answers."""
-        if self.timeline.now < self.unanswered_until:
-            raise UnheardError
-        return super().swap(key, value, revision)
-
-    def forget(self, key: str) -> None:
-        """Remove what is stored under a key, if it deletes."""
-        if not self.forgets:
-            raise UnheardError
-        super().forget(key)
 
 
 class SimulatedFleet:
@@ -51,9 +27,11 @@ class SimulatedFleet:
         plain = replace(drawn(1), elects=True, kinds=(), reads_for=0, lags=False, disagrees=False, asks=True)
         scenario = replace(plain, **changes)
         self.timeline = Timeline()
+        self.lines: list[str] = []
+        """The trace."""
         self._parts = parts
-        self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
-        self.server.bucket = self.bucket = LeaderlessBucket(self.timeline)
+        self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), self.lines.append)
+        self.bucket = self.server.bucket
         self.instances: list[Instance] = []
 
     def __enter__(self) -> "SimulatedFleet":
@@ -66,7 +44,7 @@ class SimulatedFleet:
 
     def boot(self, name: str) -> Instance:
         """Start an instance."""
-        instance = Instance(name, self.server, Random(name), silent, self._parts)
+        instance = Instance(name, self.server, Random(name), self.lines.append, self._parts)
         self.instances.append(instance)
         instance.boot("latest")
         return instance
@@ -90,20 +68,10 @@ class SimulatedFleet:
     def store_for_elsewhere(self, subject: str, pattern: str) -> None:
         """Store a schedule whose target is in the other stream."""
         target = f"{ELSEWHERE}0".encode()
-        headers = [(b"X-Nats-Schedule", pattern.encode()), (b"X-Nats-Schedule-X-Target", target)]
-        self._store(subject, headers)
+        self._store(subject, [(b"X-Nats-Schedule", pattern.encode()), (b"X-Nats-Schedule-X-Target", target)])
 
     def _store(self, subject: str, headers: list[tuple[bytes, bytes]]) -> None:
         assert isinstance(self.server.stream.publish(subject, with_headers(b"", headers)), Stored)
-
-    def silences(self, key: str, duration: int) -> list[int]:
-        """Let time pass, and return how long (ns) it was each time until a key was written again."""
-        times = [self.timeline.now]
-        stream = self.bucket.stream
-        assert stream is not None
-        stream.listen(lambda message: times.append(self.timeline.now) if message.subject == key else None)
-        self.timeline.run(duration)
-        return [after - before for before, after in pairwise([*times, self.timeline.now])]
 
 
 @contextmanager

@@ -92,12 +92,6 @@ class Instance:
         rejected = {one.subject for one in done(view.rejected_page(ALL, 1_000, "")).messages}
         return rejected | {one.subject for one in view.page(0, limit=None).answer().schedules}
 
-    @property
-    def held(self) -> int:
-        """The number of schedules that it holds."""
-        assert self._sidecar is not None, "it lives"
-        return len(self._sidecar.service.engine.held)
-
     def boot(self, memory: str) -> None:
         """Start a new process; of checkpoints it finds the `latest`, an `older` one, or `none`."""
         assert not self.is_alive, "it lives already"

@@ -6,7 +6,6 @@ same identity is answered "in process".
 Limit: messages of publishers are stored at once, and fires into another stream.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -143,8 +142,6 @@ class Server:
         self._scenario = scenario
         self.machines: dict[str, Machine] = {}
         """The machines of the instances, by name; none if they keep no files."""
-        self.starts: Counter[str] = Counter()
-        """What engines began with, if instances keep files, and how often."""
         self.reads_for = scenario.reads_for
         self.forges = scenario.forges
         """True if there is a forger, so that what instances send is recorded."""
@@ -188,7 +185,7 @@ class Server:
             return None
         name = "m0" if self._scenario.shares_folder and instance == "i1" else f"m{instance[1:]}"
         if name not in self.machines:
-            self.machines[name] = Machine(name, self._scenario.seed, self._trace, self.starts)
+            self.machines[name] = Machine(name, self._scenario.seed, self._trace)
         return self.machines[name]
 
     def remove_machines(self) -> None:

@@ -53,9 +53,6 @@ from tests.simulation.scenario import MILLISECOND
 from tests.simulation.server import ELSEWHERE, AgreedContact, Server
 from tests.simulation.timeline import Event as Happening
 
-CONTINUED = "it continues from its rows"
-"""What an engine begins with, if all is well."""
-
 FOLLOWS_ANEW_SECONDS = 1.0
 """Wait before a stream is followed again through a live connection (`runtime.account_serving`)."""
 
@@ -95,24 +92,6 @@ class Traces:
 
     def __getattr__(self, report: str) -> Callable[..., None]:
         return lambda *given, **fields: self._note(f"{report} {given or ''}{fields or ''}")
-
-
-class Reports(Traces):
-    """A reporter that counts as well what engines begin with."""
-
-    def __init__(self, note: Callable[[str], None], file: MachineFile) -> None:
-        super().__init__(note)
-        self._begins = file.begins
-
-    def stream_continued(self, stream: str, schedules: int, through: int) -> None:
-        """Count that the rows of a stream are used."""
-        self._note(f"stream_continued {stream} with {schedules} after {through}")
-        self._begins(CONTINUED)
-
-    def stream_read_anew(self, stream: str, reason: str) -> None:
-        """Count why they are not."""
-        self._note(f"stream_read_anew {stream}: {reason}")
-        self._begins(f"the rows: {reason}")
 
 
 class Information:
@@ -251,7 +230,7 @@ class Sidecar:
         self._parts = parts
         clock = parts.clock(clock)
         self.file = None if machine is None else MachineFile(machine, process, clock, self._file_is_lost)
-        self._reporter: Any = Traces(process.note) if self.file is None else Reports(process.note, self.file)
+        self._reporter: Any = Traces(process.note)
         self._writing: asyncio.Task[None] | None = None
         self.notify_of_loss: Callable[[], object] = lambda: None
         """Called when the file is given up."""

@@ -4,7 +4,6 @@ Its rule: one seed, one history. Time passes only on the timeline, and all that 
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -65,8 +64,6 @@ class World:
         self._leaves_since: dict[str, int] = {}
         self._consumed_through = 0
         self._unable_until = 0
-        self.crashes: Counter[Point] = Counter()
-        """The number of times that a process died at each point."""
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, scenario, written)
         if scenario.beats:
@@ -293,8 +290,6 @@ class World:
 
     def _has_crashed(self, instance: Instance) -> None:
         self._died(instance)
-        if instance.process.crashed_at is not None:
-            self.crashes[instance.process.crashed_at] += 1
         wait = int(self._random.random() * LONGEST["crash"])
         self.timeline.after(wait, lambda: self._boot_again(instance))
 
