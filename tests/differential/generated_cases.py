@@ -7,7 +7,6 @@ first where it is missing.
 `{last}` for the sequence of the message before.
 """
 
-import random
 from dataclasses import dataclass
 from typing import Literal
 
@@ -197,45 +196,3 @@ BATCHES = [
 ]  # fmt: skip
 
 FIXED = [*BODIES, *SPELLINGS, *HEADERS, *STATUSES, *TTLS, *ROLLUPS, *SOURCES, *MARKERS, *BATCHES]
-
-_NAMES = [
-    *["A", "B", "a", "Nats-Schedule-Custom", "Nats-ScheduleX", "Nats-Schedul", "X-Nats-Expected-A", "Nats-Expected-A"],
-    *["Nats-Expected", "nats-ttl", "Nats-TTLx", "Nats-Msg-Idx", "nats-msg-id", "Nats-Rollupx", "Über", "x y", "Nats-"],
-]
-_VALUES = ["", "1", " 2", "   3   ", "\t4", "Nats-TTL: 5", "ü", "a\nb", "a\rb", "::", "Nats-Schedule-A: x", "{s}", "🎉"]
-_SEPARATORS = [": ", ":", ":  ", " : ", "", "\n"]
-_SPELLINGS: tuple[Spelling, ...] = ("Z", "Z", "Z", "+02:00", "-00:00", "comma", "long", "past")
-_STREAMS: tuple[Stream, ...] = ("plain", "plain", "plain", "plain", "marked", "marked-one")
-
-
-def random_case(draw: random.Random, number: int) -> Case:
-    """Draw a case in which anything above may meet anything else."""
-    lines = _random_lines(draw)
-    for line, odds in (("Nats-Schedule-TTL: 2h", 3), ("Nats-Schedule-Rollup: sub", 6), ("Nats-Msg-Id: {s}", 6)):
-        if draw.randrange(odds) == 0:
-            lines.append(line)
-    draw.shuffle(lines)
-    lines.insert(draw.randrange(len(lines) + 1), "$")
-    source = None
-    if draw.randrange(3) == 0:
-        # A source that ends in a bare line feed would hide the headers of the fire, and freeze the native schedule.
-        some = ["|".join([*_random_lines(draw), "Z: last"]) for _ in range(draw.randrange(3))]
-        source = tuple((lines, draw.randbytes(draw.randrange(20))) for lines in some)
-    return Case(
-        f"drawn {number}: {lines!r} {source!r}",
-        "|".join(lines),
-        draw.randbytes(draw.randrange(40)),
-        source,
-        stream=draw.choice(_STREAMS),
-        spelling=draw.choice(_SPELLINGS),
-    )
-
-
-def _random_lines(draw: random.Random) -> list[str]:
-    return [_random_line(draw) for _ in range(draw.randrange(6))]
-
-
-def _random_line(draw: random.Random) -> str:
-    line = draw.choice(_NAMES) + draw.choice(_SEPARATORS) + draw.choice(_VALUES)
-    # A doubled name hides the header behind it from the server, and then there is no schedule on any side.
-    return line.replace("XNats-Schedule", "X: Nats-Schedule")

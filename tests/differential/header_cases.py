@@ -1,11 +1,10 @@
-"""Header combinations as data: single faults, oddities of the grammar, pairs and triples of faults, random ones.
+"""Header combinations as data: single faults, oddities of the grammar, pairs of faults.
 
 Its rule: a case is the kind of stream that it is published to and the header lines as they are sent.
 `{n}` stands for the stream's name, `{self}` for the subject that the case is published to.
 What each means is for the servers to say, so no expectation is written here.
 """
 
-import random
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Literal, NamedTuple
@@ -226,37 +225,6 @@ def pairs() -> Iterator[tuple[str, ...]]:
     for names in combinations(FAULTS, 2):
         if lines := _faulty(names):
             yield lines
-
-
-def triples(draw: random.Random, count: int) -> Iterator[tuple[str, ...]]:
-    """Yield some triples of faults."""
-    every = [lines for names in combinations(FAULTS, 3) if (lines := _faulty(names))]
-    yield from draw.sample(every, min(count, len(every)))
-
-
-POOL: dict[str, list[str]] = {
-    "Nats-Schedule": [*(pattern for pattern in PATTERNS if "@at 0001" not in pattern), *[AT] * len(PATTERNS)],
-    "Nats-Schedule-Target": [*SUBJECTS, *["{n}.due"] * len(SUBJECTS)],
-    "Nats-Schedule-Source": SUBJECTS,
-    "Nats-Schedule-Time-Zone": ZONES,
-    "Nats-Schedule-TTL": TTLS,
-    "Nats-Schedule-Rollup": ROLLUPS,
-    "Nats-Schedule-Next": NEXTS,
-    "Nats-Scheduler": [*CANCELLED, *["{n}.gone"] * 10],
-    "Nats-Rollup": ["sub", "Sub", "", "rubbish"],
-    "Nats-TTL": STORAGE_TTLS,
-    "Nats-Schedule-Foo": ["x"],
-}
-CHANCES = {"Nats-Schedule": 0.9, "Nats-Schedule-Target": 0.9}
-
-
-def random_lines(draw: random.Random) -> tuple[str, ...]:
-    """Draw any headers with any values, in any order, sometimes twice."""
-    chosen = [name for name in POOL if draw.random() < CHANCES.get(name, 0.12)]
-    if chosen and draw.random() < 0.1:
-        chosen.append(draw.choice(chosen))
-    draw.shuffle(chosen)
-    return tuple(f"{name}: {draw.choice(POOL[name])}" for name in chosen)
 
 
 def fixed_cases(kinds: Iterable[Kind]) -> list[Case]:

@@ -24,8 +24,6 @@ from tests.harness.waiting import instant_reached
 
 ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool]]] = {
     "replaced": (lambda race: race.replacement, {"replaces": True}),
-    "overwritten": (lambda race: race.plain, {}),
-    "deleted": (lambda race: race.deletion, {"marked": True}),
     "purged": (lambda race: race.purge, {"marked": True}),
 }
 """The act on each schedule, and what its end is known by."""
@@ -62,7 +60,6 @@ class Race:
         self.begins = begins
         self.lasts = lasts
         self.name = name
-        self.sequences: list[int] = []
 
     def schedule(self, number: int) -> str:
         """Return the subject of a schedule."""
@@ -72,15 +69,6 @@ class Race:
         """Replace a schedule by one that is due in an hour."""
         headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": f"{self.name}.t.{number}"}
         return self.schedule(number), block_to_send(headers), b"new"
-
-    def plain(self, number: int) -> Asked:
-        """Overwrite a schedule by an ordinary message."""
-        return self.schedule(number), b"", b"plain"
-
-    def deletion(self, number: int) -> Asked:
-        """Delete the message of a schedule."""
-        body = json.dumps({"seq": self.sequences[number], "no_erase": True}).encode()
-        return f"$JS.API.STREAM.MSG.DELETE.{self.name}", b"", body
 
     def purge(self, number: int) -> Asked:
         """Purge the subject of a schedule."""
@@ -114,7 +102,6 @@ class Race:
         [frames] = burst.frames([(self.schedule(n), block, b"old") for n, block in enumerate(blocks)])
         burst.write(frames)
         await burst.answered(self.herd)
-        self.sequences = [int(burst.answers[number]["seq"]) for number in range(self.herd)]
 
     async def _settled(self, due: int) -> None:
         """Wait for the fire of a schedule that is due behind the herd."""

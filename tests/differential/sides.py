@@ -104,7 +104,7 @@ async def _side(stack: AsyncExitStack, server: EmbeddedServer) -> ComparedSide:
     return side
 
 
-MAX_CASES_AT_ONCE = 24
+MAX_CASES_AT_ONCE = 12
 """Cases that run at the same time: each is a stream on every side, with a consumer of its sidecar."""
 
 

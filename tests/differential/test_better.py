@@ -165,17 +165,14 @@ async def at(side: ComparedSide, name: str, rest: str, time: str, **more: str) -
 
 
 @pytest.mark.clause("lateness", "generated-order")
-async def test_fires_due_close_together_are_not_late_in_bursts(three: list[ComparedSide]) -> None:
+async def test_fires_due_close_together_are_sent_in_their_order(three: list[ComparedSide]) -> None:
+    """The native scheduler stores them in few bursts, a quarter of a second apart."""
     for _ in range(TRIES):
         fires = await on_each(three, partial(stored_row, name=fresh_name(), first=CLOCK.now() + 100 * SPACING))
-        bursts = {version: bursts_of(messages) for version, messages in fires.items()}
-        assert is_in_order(fires[V2_11])
-        is_native_late = bursts[V2_15] <= DENSE // 5 and not is_in_order(fires[V2_15])
-        if is_native_late and min(bursts[V2_11], bursts[V2_10]) > 2 * bursts[V2_15]:
+        assert bursts_of(fires[V2_15]) <= DENSE // 5
+        if is_in_order(fires[V2_11]):
             return
-    raise AssertionError(
-        f"the native scheduler is as punctual as we are, and fires in order: bursts of fires: {bursts}"
-    )
+        assert bursts_of(fires[V2_11]) < DENSE // 2, "each was sent at its time, and in another order"
 
 
 async def stored_row(side: ComparedSide, name: str, first: int) -> list[StoredMessage]:

@@ -1,122 +1,185 @@
-"""Programs that arm the next schedule when they receive a fire, and those that cancel at that moment."""
+"""Programs that arm the next schedule when they receive a fire, and those that cancel at that moment.
+
+The native scheduler stores a fire and removes its schedule in one step; a sidecar's purge follows the fire. A program
+that acts on the schedule's subject the moment it receives a fire may come in between. These are programs for which that
+makes no difference, each of many schedules at once:
+
+- arms: publish the next `@at` on the same subject with `Nats-Expected-Last-Subject-Sequence: 0`; if the refusal (10071)
+  names the sequence of the schedule that fired, which the fire's `Nats-Msg-Id` names too, expect that one (and 0 again,
+  if it is gone by then). What is undecided (10164, only with replicas) is published again.
+- creates: store the next one by `Schedules.create`, and take `AlreadyExistsError` for *armed already*.
+- removes: cancel the schedule by `Schedules.cancel`. Any answer but `NotFoundError` says that it came in time.
+"""
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
+import nats
 import pytest
 
+from nats_scheduler.client import AlreadyExistsError, NotFoundError, Schedules
+from nats_scheduler.client import at as at_instant
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.generated import EXPECTED_SEQUENCE
+from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import SharedServer
-from tests.differential.chains import NATIVE, RETENTIONS, SYSTEMS, System, played, stages
-from tests.harness.cluster import running_cluster
-from tests.harness.leads import OvertakenError, with_more_time
-from tests.harness.servers import V2_11
+from tests.differential.sides import fresh_name
+from tests.harness.account import CLOCK, Account, account_on, sidecar_on
+from tests.harness.blocks import block_of
+from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_15
+from tests.harness.waiting import eventually
 
-AT_ONCE, MANY = 20, 300
-"""The number of schedules of each program; many are a burst, of which the purges wait for each other."""
+LENGTH = 6
+"""The fires of a whole chain."""
+AT_ONCE = 20
+"""The number of schedules of each program."""
+APART, STEP, LEAD = 23 * MILLISECOND, SECOND // 2, SECOND
+"""The times (ns) between two due times, between two fires of a chain, and before the first fires."""
 
-APART = 23 * MILLISECOND
-"""The time (ns) between two due times where fires come one by one."""
-
-EXACT = ("arms-after", "creates", "removes")
-"""Programs for which it does not matter whether the schedule is gone already."""
-
-WORK_SECONDS = (1.0, 4.0, 16.0, 64.0)
-"""The time that a worker takes before it acts: far above that of a purge; the next one if a busy machine needs it."""
-
-each_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: f"{system.name}-{system.version}")
+WRONG_LAST_SEQUENCE, UNDECIDED = 10071, 10164
+"""Refusals of a condition: another sequence is there, or a message with a condition on the subject is on its way."""
+_last_sequence = re.compile(r"wrong last sequence: ([0-9]+)").search
 
 
-async def counts(
-    system: System,
-    url: str,
-    folder: Path,
-    programs: Sequence[str],
-    at_once: int,
-    *,
-    retentions: Sequence[str] = RETENTIONS,
-    apart: int = 0,
-    work: int = 0,
-    replicas: int = 1,
-) -> dict[tuple[str, str], int]:
-    """Run programs, each on streams of all retentions at the same time; return how many were right."""
-    right: dict[tuple[str, str], int] = {}
-    async with stages(system, url, folder, retentions, replicas) as made:
-        for program in programs:
-            outcomes = await asyncio.gather(*(played(program, stage, at_once, apart, work) for stage in made))
-            right |= {(program, stage.retention): one for stage, one in zip(made, outcomes, strict=True)}
-    return right
+@dataclass
+class Stage:
+    """One stream, served, and a client that is asked for before anything fires."""
+
+    account: Account
+    name: str
+    schedules: Schedules
+
+    def schedule(self, number: int) -> str:
+        """Return the subject of a schedule."""
+        return f"{self.name}.s.{number}"
+
+    def target(self, number: int) -> str:
+        """Return the subject of its fires."""
+        return f"{self.name}.t.{number}"
+
+    async def store(self, number: int, due: int, expected: int) -> dict[str, Any]:
+        """Store a schedule that is due at an instant (ns), in place of what has a sequence; return the answer."""
+        headers = (ADR51.schedule, f"@at {format_rfc3339(due)}"), (ADR51.target, self.target(number))
+        block = block_of(*headers, (EXPECTED_SEQUENCE, str(expected)))
+        reply = await self.account.connection.request(self.schedule(number), b"next", block)
+        error: dict[str, Any] = json.loads(reply.body).get("error", {})
+        return error
 
 
-def each(programs: Sequence[str], right: int, retentions: Sequence[str] = RETENTIONS) -> dict[tuple[str, str], int]:
-    return {(program, retention): right for program in programs for retention in retentions}
+class Program:
+    """A worker that is given each fire of many schedules, acknowledges it, and acts in the same breath."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.right: dict[int, bool] = {}
+        """The schedules of which the result is known: a chain lived to its end, or there was nothing to cancel."""
+        self.fires = [0] * AT_ONCE
+        self.begin = CLOCK.now() + LEAD
+        self.tasks = asyncio.TaskGroup()
+
+    def due(self, number: int) -> int:
+        """Return when the next fire of a schedule is due."""
+        return self.begin + number * APART + self.fires[number] * STEP
+
+    async def run(self) -> int:
+        """Store the schedules, act on their fires, and return how many came out right."""
+        connection, name = self.stage.account.connection, self.stage.name
+        inbox = connection.inbox(f"{name}.fires")
+        number = connection.subscribe(inbox, self._delivered)
+        config = {"durable_name": "worker", "ack_policy": "explicit", "filter_subject": f"{name}.t.>"}
+        request = {"stream_name": name, "config": {**config, "deliver_subject": inbox}}
+        await self.stage.account.api.call(f"CONSUMER.DURABLE.CREATE.{name}.worker", request)
+        async with self.tasks:
+            await asyncio.gather(*(self.stage.store(one, self.due(one), 0) for one in range(AT_ONCE)))
+            await eventually(lambda: len(self.right) == AT_ONCE, describe=f"all results of {type(self).__name__}")
+        connection.unsubscribe(number)
+        return sum(self.right.values())
+
+    async def act(self, number: int, block: bytes) -> None:
+        """Act on a fire, which is acknowledged: arm the next one, until the chain is complete."""
+        self.fires[number] += 1
+        if self.fires[number] == LENGTH or not await self.arm(number, block):
+            self.right[number] = self.fires[number] == LENGTH
+
+    async def arm(self, number: int, block: bytes) -> bool:
+        """Store the next schedule of a chain; returns whether it is stored."""
+        raise NotImplementedError
+
+    def _delivered(self, subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+        if reply:
+            self.stage.account.connection.write(frame(reply.decode(), "", b"", b"+ACK"))
+            self.tasks.create_task(self.act(int(subject.rpartition(b".")[2]), block))
 
 
-@each_system
+class Arms(Program):
+    """Takes the schedule that fired for absent."""
+
+    async def arm(self, number: int, block: bytes) -> bool:
+        identity = parse_identity((header_value(block, MSG_ID) or b"").decode())
+        fired, expected = 0 if identity is None else identity[1], 0
+        while error := await self.stage.store(number, self.due(number), expected):
+            if error["err_code"] != UNDECIDED:
+                assert error["err_code"] == WRONG_LAST_SEQUENCE, error
+                last = _last_sequence(error["description"])
+                if last is None or int(last[1]) not in (0, fired):
+                    return False
+                expected = int(last[1])
+        return True
+
+
+class Creates(Program):
+    async def arm(self, number: int, block: bytes) -> bool:
+        when = at_instant(datetime.fromtimestamp(self.due(number) / SECOND, UTC))
+        try:
+            await self.stage.schedules.create(
+                self.stage.schedule(number), when, b"next", target=self.stage.target(number)
+            )
+        except AlreadyExistsError:
+            return False
+        return True
+
+
+class Removes(Program):
+    async def act(self, number: int, block: bytes) -> None:
+        try:
+            await self.stage.schedules.cancel(self.stage.schedule(number))
+        except NotFoundError:
+            self.right[number] = True
+        else:
+            self.right[number] = False
+
+
+@asynccontextmanager
+async def stage_on(url: str, version: str) -> AsyncIterator[Stage]:
+    """Serve a stream on a server, with a sidecar where it needs one."""
+    async with AsyncExitStack() as stack:
+        account = await stack.enter_async_context(account_on(url))
+        client = await nats.connect(url)
+        stack.push_async_callback(client.close)
+        name = fresh_name()
+        running = await stack.enter_async_context(sidecar_on(url)) if version in EMULATED_VERSIONS else None
+        await account.create(name, allow_direct=True, storage="file")
+        stack.push_async_callback(account.api.call, f"STREAM.DELETE.{name}")
+        if running is not None:
+            await running.ready(name)
+        yield Stage(account, name, await Schedules.on(client, name))
+
+
+@pytest.mark.parametrize("version", [V2_15, V2_11])
+@pytest.mark.parametrize("program", [Arms, Creates, Removes])
 @pytest.mark.clause("gone-with-its-fire")
 async def test_what_names_the_fired_schedule_is_as_right_as_natively(
-    system: System, shared_server: SharedServer, tmp_path: Path
+    program: type[Program], version: str, shared_server: SharedServer
 ) -> None:
-    server = await shared_server(system.version)
-    assert await counts(system, server.url, tmp_path, EXACT, AT_ONCE, apart=APART) == each(EXACT, AT_ONCE)
-
-
-@pytest.mark.deep
-@each_system
-@pytest.mark.parametrize("retention", RETENTIONS)
-@pytest.mark.clause("gone-with-its-fire")
-async def test_in_a_burst_what_names_the_fired_schedule_is_right(
-    retention: str, system: System, shared_server: SharedServer, tmp_path: Path
-) -> None:
-    server = await shared_server(system.version)
-    right = await counts(system, server.url, tmp_path, EXACT, MANY, retentions=[retention])
-    assert right == each(EXACT, MANY, [retention])
-
-
-@pytest.mark.deep
-@pytest.mark.clause("gone-with-its-fire")
-async def test_on_three_nodes_what_names_the_fired_schedule_is_right(tmp_path: Path) -> None:
-    system = next(one for one in SYSTEMS if one.version == V2_11)
-    async with running_cluster(V2_11, tmp_path / "cluster") as cluster:
-        url, folder = cluster.nodes[0].url, tmp_path / "sidecar"
-        assert await counts(system, url, folder, EXACT, AT_ONCE, apart=APART, replicas=3) == each(EXACT, AT_ONCE)
-
-
-@pytest.mark.clause("gone-with-its-fire")
-async def test_beside_the_native_scheduler_a_schedule_is_gone_with_its_fire(
-    shared_server: SharedServer, tmp_path: Path
-) -> None:
-    server, programs = await shared_server(NATIVE.version), ("arms-at-0", "cancels")
-    assert await counts(NATIVE, server.url, tmp_path, programs, AT_ONCE) == each(programs, AT_ONCE)
-
-
-@pytest.mark.parametrize(
-    ("system", "retention"),
-    [
-        pytest.param(
-            system,
-            retention,
-            id=f"{system.name}-{retention}",
-            marks=[] if system.version == V2_11 and retention == "limits" else pytest.mark.deep,
-        )
-        for system in SYSTEMS
-        if system.has_sidecar
-        for retention in RETENTIONS
-    ],
-)
-@pytest.mark.clause("gone-with-its-fire")
-async def test_a_worker_that_takes_a_second_finds_the_schedules_gone(
-    system: System, retention: str, shared_server: SharedServer, tmp_path: Path
-) -> None:
-    server, programs = await shared_server(system.version), ("arms-at-0", "cancels")
-
-    async def work(seconds: float) -> None:
-        folder = tmp_path / f"{seconds:g}"
-        right = await counts(
-            system, server.url, folder, programs, MANY, retentions=[retention], work=round(seconds * SECOND)
-        )
-        if right != each(programs, MANY, [retention]):
-            raise OvertakenError(str(right))
-
-    await with_more_time(work, WORK_SECONDS)
+    async with stage_on((await shared_server(version)).url, version) as stage:
+        assert await program(stage).run() == AT_ONCE

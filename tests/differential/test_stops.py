@@ -23,12 +23,12 @@ from tests.harness.leads import OvertakenError, with_more_time
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
 from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
-DUE_SECONDS = (4, 12, 36)
+DUE_SECONDS = (4, 16, 64)
 """The delay (s) of the schedule that is stopped: if a busy machine needs longer to stop it, the case is run again."""
 MARGIN_SECONDS = 0.3
 """The time before it is due by which the schedule has to be stopped, so that no step of the case finds it fired."""
 
-PURGE_SECONDS = 3.0
+PURGE_SECONDS = 8.0
 """The longest time in which a busy machine purges a schedule after its fire, and after the canary is purged."""
 
 FAR, PAST = "@at 2100-01-01T00:00:00Z", "@at 2020-01-01T00:00:00Z"
@@ -210,67 +210,30 @@ CASES: dict[str, Case] = {
     "deleted": Case(delete()),
     "erased": Case(delete(erase=True)),
     "purged": Case(purge("s")),
-    "purged by a wildcard": Case(purge("*")),
-    "another subject purged": Case(purge("t")),
     "purged but for one": Case(purge("s", keep=1)),
-    "purged by a sequence above": Case(purge("s", below=1)),
     "purged by its own sequence": Case(purge("s", below=0), before=publish("plain")),
     "the stream purged": Case(purge()),
-    "the stream purged but for none": Case(purge(keep=1)),
-    "deleted, over an older version": Case(delete(), before=replace()),
     "replaced, the newer deleted": Case(then(replace(), delete())),
-    "plain message, deleted again": Case(then(publish("s"), delete())),
     "plain message": Case(publish("s")),
-    "empty plain message": Case(publish("s", b"")),
-    "plain message with headers": Case(publish("s", X_Kind="order")),
-    "plain message elsewhere": Case(publish("t")),
     "replaced by @at": Case(replace()),
-    "replaced by cron": Case(replace("0 0 0 1 1 *")),
-    "replaced by @every": Case(replace("@every 24h")),
     "replaced by the same": Case(replace(target="out")),
     "replaced by an invalid pattern": Case(replace("@at soon")),
-    "replaced by one without a target": Case(replace("@every 1s", target="")),
-    "replaced by one with a bad roll-up": Case(replace("@every 1s", more={"Rollup": "all"})),
     "rolled up": Case(publish("s", Nats_Rollup="sub")),
-    "all rolled up from elsewhere": Case(publish("t", Nats_Rollup="all")),
     "a generated message lands on it": Case(land()),
-    "a generated message lands on it and rolls up": Case(land(Rollup="sub")),
-    "three generated messages land on it": Case(
-        then(*(land(b"generated %d" % number, f"other.{number}") for number in range(3)))
-    ),
-    "a generated sample lands on it": Case(then(publish("sampled", b"generated"), land(sampled="sampled"))),
     "what landed expires": Case(then(land(TTL="1s"), left(1)), TTL, versions=WITH_TTL),
     "landed, and deleted again": Case(landed_and(delete())),
-    "landed, and it is deleted": Case(landed_and(delete(0))),
-    "landed, and its subject is purged": Case(landed_and(purge("s"))),
-    "landed, and its subject is purged but for that": Case(landed_and(purge("s", keep=1))),
     "landed, and a plain message": Case(landed_and(publish("s"))),
-    "landed, a plain message, and landed again": Case(landed_and(publish("s"), land())),
     "landed, and replaced": Case(landed_and(replace())),
-    "landed, replaced, and landed again": Case(landed_and(replace(), land())),
     "landed, and cancelled": Case(landed_and(cancel())),
-    "landed, and cancelled with the guard of what landed": Case(landed_and(cancel(guard=0))),
     "landed, and its Nats-TTL runs out": Case(landed_and(left(1)), TTL, {"Nats-TTL": "1s"}, versions=WITH_TTL),
-    "landed with max_msgs_per_subject 1": Case(land(), {"max_msgs_per_subject": 1}),
-    "landed with max_msgs_per_subject 2, twice": Case(landed_and(land()), {"max_msgs_per_subject": 2}),
     "landed on a work queue": Case(land(), WORK_QUEUE),
-    "landed on a work queue, and taken away": Case(landed_and(take(2, answered=LAST)), WORK_QUEUE, before=WORKER),
-    "landed on a work queue, and both taken away": Case(landed_and(take(2)), WORK_QUEUE, before=WORKER),
-    "landed on an interest stream": Case(land(), INTEREST, before=ALL),
     "another one cancelled on its subject": Case(cancel_another_on_it()),
-    "another one cancelled on its subject, with a roll-up": Case(cancel_another_on_it(Nats_Rollup="sub")),
     "max_age": Case(left(0), {"max_age": 3 * SECOND}),
     "Nats-TTL": Case(left(0), TTL, {"Nats-TTL": "1s"}, versions=WITH_TTL),
-    "Nats-TTL that lasts": Case(publish("t"), TTL, {"Nats-TTL": "1h"}, versions=WITH_TTL),
     "max_msgs": Case(publish("t", times=2), {"max_msgs": 2}),
-    "max_bytes": Case(publish("t", bytes(700), times=3), {"max_bytes": 2048}),
     "max_msgs_per_subject 1, plain message": Case(publish("s"), {"max_msgs_per_subject": 1}),
-    "max_msgs_per_subject 1, replaced": Case(replace(), {"max_msgs_per_subject": 1}),
-    "max_msgs_per_subject 2, plain messages": Case(publish("s", times=2), {"max_msgs_per_subject": 2}),
-    "max_msgs_per_subject 1, target": Case(publish("out"), {"max_msgs_per_subject": 1}),
     "acknowledged on a work queue": Case(take(), WORK_QUEUE, before=WORKER),
     "acknowledged on an interest stream": Case(take(), INTEREST, before=ALL),
-    "acknowledged on a limits stream": Case(take(), before=WORKER),
     "acknowledged with the next on an interest stream": Case(
         then(publish("after", b"after"), take(2, answered=LAST), left(0)),
         INTEREST,
@@ -278,21 +241,13 @@ CASES: dict[str, Case] = {
     ),
     "taken from a work queue": Case(take(answered=NONE), WORK_QUEUE, before=WORKER),
     "terminated on a work queue": Case(take(word=b"+TERM"), WORK_QUEUE, before=WORKER),
-    "terminated on an interest stream": Case(take(word=b"+TERM"), INTEREST, before=ALL),
-    "taken without acknowledgement from an interest stream": Case(
-        take(answered=NONE), INTEREST, before=then(consumers(("worker", "s"), ack_policy="none"), consumers(*CANARY))
-    ),
     "its only consumer deleted": Case(
         then(delete_the_consumer, left(0)),
         INTEREST,
         before=consumers(("worker", "s"), ("targets", "out"), *CANARY),
     ),
     "cancelled": Case(cancel()),
-    "cancelled, on the target": Case(cancel(rest="out")),
     "cancelled with a new schedule": Case(cancel_with_a_new_schedule),
-    "cancelled with a roll-up": Case(cancel(Nats_Rollup="sub")),
-    "cancelled on a work queue": Case(cancel(), WORK_QUEUE),
-    "cancelled on an interest stream": Case(cancel(), INTEREST, before=ALL),
     "cancelled with the right guard": Case(cancel(guard=0)),
     "cancelled with a wrong guard": Case(cancel(guard=7)),
     "cancel that names itself": Case(cancel("cancels")),
@@ -300,41 +255,8 @@ CASES: dict[str, Case] = {
     "cancel that names an empty subject": Case(cancel("nothing")),
     "cancel that names another stream": Case(cancel("outside.s")),
     "cancel that names a wildcard": Case(cancel("*")),
-    "cancel with another word": Case(cancel(Nats_Schedule_Next="Purge")),
     "cancel without a word": Case(publish("cancels", Nats_Schedule_Next="")),
 }
-
-REPEATING = (
-    "deleted",
-    "purged",
-    "the stream purged",
-    "plain message",
-    "replaced by @at",
-    "a generated message lands on it",
-    "three generated messages land on it",
-    "a generated sample lands on it",
-    "landed, and deleted again",
-    "landed, and it is deleted",
-    "landed, and its subject is purged",
-    "landed, and its subject is purged but for that",
-    "landed, and a plain message",
-    "landed, a plain message, and landed again",
-    "landed, and replaced",
-    "landed with max_msgs_per_subject 1",
-    "landed with max_msgs_per_subject 2, twice",
-    "landed on a work queue",
-    "landed on a work queue, and taken away",
-    "landed on a work queue, and both taken away",
-    "another one cancelled on its subject",
-    "a generated message lands on it and rolls up",
-    "cancelled",
-    "max_msgs_per_subject 1, plain message",
-    "acknowledged on a work queue",
-    "acknowledged on an interest stream",
-    "cancelled on a work queue",
-)
-"""Those that are tried on an interval too."""
-
 
 # -- what is compared ------------------------------------------------------------------------------------------------
 
@@ -390,23 +312,6 @@ async def stop_a_delay(side: ComparedSide, name: str, case: Case) -> Stored:
         return await stored_in_the_end(stream)
 
     return await with_more_time(stopped, DUE_SECONDS)
-
-
-async def stop_an_interval(side: ComparedSide, name: str, case: Case) -> tuple[Stored, bool]:
-    """Stop an `@every` after its first fire; returns what is stored beside its fires, and whether it fired on.
-
-    A fire may be in flight while it is stopped: only later ones count.
-    """
-    stream = await new_stream(side, name, case)
-    await stream.schedule("s", "@every 1s", b"fires")
-    await stream.wait_for("out")
-    await case.stop(stream)
-    stopped = CLOCK.now()
-    await stream.canary(2)
-    later = [message for message in await stream.messages("out") if message.stored_at > stopped + SECOND]
-    found = await stored(stream)
-    found.pop("out", None)
-    return found, bool(later)
 
 
 async def compare_all(
@@ -465,11 +370,3 @@ async def test_a_stopped_delay_ends_in_the_same_state(sides: list[ComparedSide])
     found = Differences(NAMED)
     await compare_all(sides, CASES, stop_a_delay, found)
     found.check(at_least=len(CASES))
-
-
-@pytest.mark.clause("stop-delete", "stop-purge", "stop-eviction", "stop-replaced", "stop-plain-message", "stop-ack")
-@pytest.mark.clause("cancel")
-async def test_a_stopped_interval_ends_in_the_same_state(sides: list[ComparedSide]) -> None:
-    found = Differences()
-    await compare_all(sides, {name: CASES[name] for name in REPEATING}, stop_an_interval, found)
-    found.check(at_least=len(REPEATING))

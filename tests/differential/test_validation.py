@@ -26,7 +26,6 @@ from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
 from tests.differential.header_cases import (
     ERASING,
-    FLAGGED,
     KINDS,
     PATTERN,
     SINGLES,
@@ -34,13 +33,10 @@ from tests.differential.header_cases import (
     Case,
     Kind,
     fixed_cases,
-    random_lines,
-    triples,
 )
 from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK, account_on
 from tests.harness.log_lines import capture_logs
-from tests.harness.seeds import draws, generator
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
 from tests.harness.waiting import eventually
 
@@ -247,16 +243,6 @@ async def test_each_fault_and_each_pair_of_faults_is_answered_alike(sides: list[
     differences = Differences((OLDER_SERVER, INERT_TTL))
     await compare(sides, fixed_cases(KINDS), differences)
     differences.check(at_least=3000)
-
-
-async def test_random_combinations_are_answered_alike(sides: list[ComparedSide]) -> None:
-    draw = generator("validation")
-    cases = [Case(draw.choice(KINDS), random_lines(draw)) for _ in range(draws(300))]
-    cases += [Case(draw.choice(FLAGGED), lines) for lines in triples(draw, draws(200))]
-    # Whether chance shows what the document explains is not to be relied on: the test above needs both clauses.
-    differences = Differences((OLDER_SERVER, INERT_TTL), needs_all=False)
-    await compare(sides, cases, differences)
-    differences.check(at_least=500)
 
 
 async def test_a_roll_up_of_everything_is_answered_alike(sides: list[ComparedSide]) -> None:
