@@ -11,6 +11,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -106,50 +107,31 @@ async def read_fires_of(
     return found
 
 
-def lateness_by_number(fires: Iterable[Fire], dues: Sequence[int]) -> list[float]:
-    """Return how late each schedule fired (ms), by its number; raises `WrongFiresError` unless each fired once."""
-    fires = list(fires)
+def lateness(fires: Sequence[Fire], dues: Sequence[int]) -> list[float]:
+    """Return how late each schedule fired (ms), sorted; raises `WrongFiresError` unless each fired once."""
     times = Counter(fire.number for fire in fires)
-    lost = [number for number in range(len(dues)) if number not in times]
-    twice = [number for number, count in times.items() if count > 1]
-    strange = [number for number in times if number >= len(dues)]
-    if lost or twice or strange:
-        said = {"lost": lost, "stored twice": twice, "of no schedule": strange}
-        parts = [f"{len(numbers):,} {what} (such as {numbers[0]})" for what, numbers in said.items() if numbers]
-        raise WrongFiresError(f"{len(fires):,} fires of {len(dues):,} schedules: {', '.join(parts)}")
-    late = [0.0] * len(dues)
-    for fire in fires:
-        late[fire.number] = (fire.stored_at - dues[fire.number]) / 1_000_000
-    if late and min(late) < 0:
-        raise WrongFiresError(f"a fire was {-min(late):.3f} ms early")
+    if times != Counter(range(len(dues))):
+        wrong = Counter(range(len(dues))), times
+        lost, doubled = wrong[0] - wrong[1], wrong[1] - wrong[0]
+        raise WrongFiresError(f"{len(fires):,} fires of {len(dues):,} schedules: {len(lost)} lost, {len(doubled)} more")
+    late = sorted((fire.stored_at - dues[fire.number]) / 1_000_000 for fire in fires)
+    if late and late[0] < 0:
+        raise WrongFiresError(f"a fire was {-late[0]:.3f} ms early")
     return late
 
 
-def lateness(fires: Iterable[Fire], dues: Sequence[int]) -> list[float]:
-    """Return how late each schedule fired (ms), sorted; raises `WrongFiresError` unless each fired once."""
-    return sorted(lateness_by_number(fires, dues))
+def lateness_each_second(fires: Iterable[Fire], count: int, begin: int, end: int) -> list[float]:
+    """Return how late (ms, sorted) `count` schedules were that fire each second from `begin` to `end`.
 
-
-def lateness_of_repeating(fires: Iterable[Fire], intervals: Sequence[int], begin: int, end: int) -> list[float]:
-    """Return how late (ms, sorted) schedules fired that repeat at full seconds, one each `intervals[number]` seconds.
-
-    `begin` and `end` are seconds since the Unix epoch; fires due at others are left out. Raises `WrongFiresError`
-    unless each schedule fired at each of its times, counted from its first one, and a second late at most.
-    Limit: a fire that is early cannot be distinguished from one that is nearly a second late; both raise.
+    Raises `WrongFiresError` unless each fired in each of these seconds, since the Unix epoch, once.
     """
     late: list[float] = []
-    seen: list[list[int]] = [[] for _ in intervals]
+    seen: Counter[tuple[int, int]] = Counter()
     for number, stored_at in fires:
-        due = stored_at // SECOND
-        if number < len(intervals) and begin <= due < end:
-            seen[number].append(due)
-            late.append((stored_at - due * SECOND) / 1_000_000)
-    for number, (found, interval) in enumerate(zip(seen, intervals, strict=True)):
-        found.sort()
-        first = found[0] if found else begin
-        if first >= begin + interval or found != list(range(first, end, interval)):
-            shown = [due - begin for due in found]
-            raise WrongFiresError(f"schedule {number}, each {interval} s, fired at the seconds {shown} of the window")
-    if late and max(late) > LATEST_MS:
-        raise WrongFiresError(f"a fire was early, or {max(late):.0f} ms late")
+        second, after = divmod(stored_at, SECOND)
+        if number < count and begin <= second < end:
+            seen[number, second] += 1
+            late.append(after / 1_000_000)
+    if seen != Counter(product(range(count), range(begin, end))) or max(late, default=0) > LATEST_MS:
+        raise WrongFiresError(f"{len(late)} fires of {count} schedules in {end - begin} s, one early or too late")
     return sorted(late)

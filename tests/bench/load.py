@@ -1,15 +1,13 @@
-"""The messages of the load: schedules of each kind, their sources, and ordinary messages beside them.
+"""The messages of the load.
 
 The rule: a side differs from another in the spelling of the headers and in nothing else, and each schedule has a
 subject and a target of its own, as a fleet of reminders has: `BENCH.s.7` fires to `BENCH.t.7`.
-Bodies are 128 bytes unless the scenario says otherwise. Cost: 1 to 3 µs a frame.
+Bodies are 128 bytes. Cost: 1 to 3 µs a frame.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import count
 from random import Random
-from typing import NamedTuple
 
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.bench.publisher import REPLY
@@ -24,28 +22,9 @@ BODY = b"x" * 128
 SECOND = 1_000_000_000
 
 
-class Extras(NamedTuple):
-    """The parts of a schedule besides its pattern and its target."""
-
-    source: str = ""
-    time_zone: str = ""
-    ttl: str = ""
-    headers: bytes = b""
-    """The publisher's own, each line with its end."""
-    body: bytes = BODY
-
-
-PLAIN = Extras()
-
-
 def subject_of(number: int, group: str = GROUP, stream: str = STREAM) -> str:
     """Return the subject of a schedule."""
     return f"{stream}.{group}.{number}"
-
-
-def source_of(number: int, group: str = GROUP, stream: str = STREAM) -> str:
-    """Return the subject that a schedule samples, which no other one does."""
-    return f"{stream}.u{group[1:]}.{number}"
 
 
 def target_of(subject: str) -> str:
@@ -59,47 +38,23 @@ def targets_of(group: str = GROUP, stream: str = STREAM) -> str:
     return f"{stream}.t{group[1:]}.>"
 
 
-def schedules(patterns: Iterable[str], prefix: bytes, group: str = GROUP, sampling: bool = False) -> Iterator[bytes]:
+def schedules(patterns: Iterable[str], prefix: bytes, group: str = GROUP) -> Iterator[bytes]:
     """Yield the frame of one schedule for each pattern, numbered from 0 in `group`."""
     for number, pattern in enumerate(patterns):
-        extras = Extras(source_of(number, group)) if sampling else PLAIN
-        yield reminder(subject_of(number, group), pattern, prefix, extras)
+        yield reminder(subject_of(number, group), pattern, prefix)
 
 
-def reminder(subject: str, pattern: str, prefix: bytes, extras: Extras = PLAIN) -> bytes:
+def reminder(subject: str, pattern: str, prefix: bytes) -> bytes:
     """Return the publish of one schedule that fires to its own target."""
-    return schedule(subject, pattern, prefix, target_of(subject), extras)
+    return schedule(subject, pattern, prefix, target_of(subject))
 
 
-def schedule(subject: str, pattern: str, prefix: bytes, target: str, extras: Extras = PLAIN) -> bytes:
-    """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers.
-
-    Without a `target` the publisher's own headers name one.
-    """
-    source, time_zone, ttl, headers, body = extras
-    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n" % (prefix, pattern.encode())
-    if time_zone:
-        block += b"%bNats-Schedule-Time-Zone: %b\r\n" % (prefix, time_zone.encode())
-    if target:
-        block += b"%bNats-Schedule-Target: %b\r\n" % (prefix, target.encode())
-    if source:
-        block += b"%bNats-Schedule-Source: %b\r\n" % (prefix, source.encode())
-    if ttl:
-        block += b"%bNats-Schedule-TTL: %b\r\n" % (prefix, ttl.encode())
-    block += headers + b"\r\n"
+def schedule(subject: str, pattern: str, prefix: bytes, target: str) -> bytes:
+    """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers."""
+    names = prefix, pattern.encode(), prefix, target.encode()
+    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n%bNats-Schedule-Target: %b\r\n\r\n" % names
     size = len(block)
-    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(body), block, body)
-
-
-def message(subject: str, body: bytes = BODY) -> bytes:
-    """Return the publish of a message that is no schedule."""
-    return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), REPLY, len(body), body)
-
-
-def ordinary(group: str, subjects: int) -> Iterator[bytes]:
-    """Yield messages without a schedule, without end, on `subjects` subjects in turn."""
-    for number in count():
-        yield message(f"{STREAM}.{group}.{number % subjects}")
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(BODY), block, BODY)
 
 
 def at_pattern(due: int) -> str:

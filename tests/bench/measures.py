@@ -8,7 +8,6 @@ CPU is that of both processes, so it is four measures: `sum`, `scheduler`, `serv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from tests.bench.processes import Cpu
 
@@ -20,7 +19,6 @@ class Measure:
     name: str
     unit: str
     decimals: int = 2
-    more_is_better: bool = False
 
     def text(self, value: float) -> str:
         """Print a figure."""
@@ -53,8 +51,8 @@ MEASURES: dict[str, Measure] = {}
 """The measures by name, in the order of their declaration, which is that of the tables."""
 
 
-def _declared(name: str, unit: str, decimals: int = 2, **more: Any) -> Measure:
-    MEASURES[name] = measure = Measure(name, unit, decimals, **more)
+def _declared(name: str, unit: str, decimals: int = 2) -> Measure:
+    MEASURES[name] = measure = Measure(name, unit, decimals)
     return measure
 
 
@@ -74,13 +72,12 @@ def _cpu(name: str, unit: str, decimals: int, factor: float) -> CpuMeasure:
     return CpuMeasure(both, scheduler, server, kernel, factor)
 
 
-HIGHEST_RATE = _declared("highest rate", "1/s", 0, more_is_better=True)
 P50 = _declared("lateness p50", "ms")
 P99 = _declared("lateness p99", "ms")
 LAST = _declared("last stored after", "ms")
 PURGED = _declared("last purged after", "ms", 0)
-FIRE_RATE = _declared("stored per second", "1/s", 0, more_is_better=True)
-LOAD_RATE = _declared("loaded per second", "1/s", 0, more_is_better=True)
+FIRE_RATE = _declared("stored per second", "1/s", 0)
+LOAD_RATE = _declared("loaded per second", "1/s", 0)
 FOLLOWED = _declared("ready after the load", "ms", 0)
 CPU_ACCEPT = _cpu_each("CPU per schedule accepted")
 CPU_FIRE = _cpu_each("CPU per fire")
@@ -94,7 +91,6 @@ RESTART = _declared("start until it fires", "s")
 BARE_RESTART = _declared("start until it fires, no file", "s")
 RESTART_EACH = _declared("start, per schedule", "µs", 1)
 IDLE_CPU = _cpu_share("idle CPU", 2)
-OTHERS_RATE = _declared("other messages", "1/s", 0, more_is_better=True)
 ONE_CPU = _cpu_share("CPU, one stream", 1)
 MANY_CPU = _cpu_share("CPU, many streams", 1)
 MANY_OVER_ONE = _declared("CPU, many streams ÷ one", "×")
@@ -106,27 +102,6 @@ P99_MANY_OVER_ONE = _declared("spread p99, many streams ÷ one", "×")
 SERVED = _declared("start until all streams are served", "s")
 TAKEOVER = _declared("longest wait for a fire", "s")
 TAKEOVER_P50 = _declared("wait of those that waited for a takeover, p50", "s")
-
-
-def _of_an_instance(who: str) -> tuple[Measure, Measure, Measure, Measure]:
-    """Declare how long it takes until all is read, and the share, memory and CPU of an instance then."""
-    return (
-        _declared(f"start until read, {who}", "s"),
-        _declared(f"most streams of an instance, {who}", "%", 0),
-        _declared(f"memory of an instance, {who}", "MB", 0),
-        _declared(f"CPU of an instance, {who}", "% of a core", 1),
-    )
-
-
-READ_BY_ALL = _of_an_instance("all read all")
-READ_BY_FEW = _of_an_instance("few read each")
-FIRING_CPU = _cpu_share("CPU while schedules fire", 1)
-READ_AGAIN = _declared("after a kill, read again after", "s")
-QUIET_SPREAD_P99 = _declared("spread, not asked, p99", "ms")
-ASKED_SPREAD_P99 = _declared("spread, asked, p99", "ms")
-QUIET_BURST_P99 = _declared("burst, not asked, p99", "ms")
-ASKED_BURST_P99 = _declared("burst, asked, p99", "ms")
-PAGE_SECONDS = _declared("a page takes", "s")
 
 
 def figures(pairs: Iterable[tuple[Measure, float]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Publish prepared frames as fast as a server acknowledges them, at a given rate, or each at its own time.
+"""Publish prepared frames as fast as a server acknowledges them, or each at its own time.
 
 A connection of its own, without a client library: acknowledgements are counted in the bytes that arrive and not parsed,
 so that the generator of the load costs little beside what is measured on the same machine.
@@ -67,17 +67,6 @@ class Publisher(asyncio.Protocol):
         await self._until_unanswered(0)
         return self.sent - before
 
-    async def publish_at_rate(self, frames: Iterable[bytes], per_second: float) -> None:
-        """Publish frames evenly until cancelled, never beyond the window."""
-        source = iter(frames)
-        started, first = time.perf_counter(), self.sent
-        while True:
-            missing = int((time.perf_counter() - started) * per_second) - (self.sent - first)
-            if missing > 0:
-                self._write(list(islice(source, min(missing, CHUNK))))
-                await self._until_unanswered(WINDOW - CHUNK)
-            await asyncio.sleep(PACE_SECONDS if missing <= CHUNK else 0)
-
     async def publish_on_time(self, frames: Iterable[tuple[int, bytes]], at_most_late_ns: int) -> None:
         """Publish each frame at its instant (ns, in order) or some ms later, until all are acknowledged.
 
@@ -99,10 +88,6 @@ class Publisher(asyncio.Protocol):
             await asyncio.sleep(PACE_SECONDS if len(chunk) < CHUNK else 0)
         await self._until_unanswered(0)
         refuse_if_later(time.time_ns() - planned, at_most_late_ns)
-
-    async def until_acknowledged(self) -> None:
-        """Wait until all that was sent is acknowledged."""
-        await self._until_unanswered(0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the CONNECT of the protocol."""

@@ -1,11 +1,10 @@
-"""Who owns which stream and who has read it, as the instances write it into the registry's bucket.
+"""Who owns which stream, as the instances write it into the registry's bucket.
 
 The rule: instances are named in the order of their start, by what their heartbeats say; their logs name none of them.
 Cost: a request for each record, so it is asked seldom, and never while something is measured.
 """
 
 import json
-from collections import Counter
 from typing import Any
 
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -19,13 +18,6 @@ async def instances(api: JetStreamApi) -> list[str]:
     """Return the names of the instances, the one that began first at the front."""
     found = await _values(api, HEARTBEATS)
     return [_name(key) for key in sorted(found, key=lambda key: str(found[key].get("since")))]
-
-
-async def streams_read(api: JetStreamApi) -> Counter[str]:
-    """Return how many streams each instance has read and serves."""
-    return Counter(
-        {_name(key): len(value.get("serves") or ()) for key, value in (await _values(api, HEARTBEATS)).items()}
-    )
 
 
 async def owners(api: JetStreamApi) -> dict[str, str]:

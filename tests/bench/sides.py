@@ -50,14 +50,10 @@ class Kind:
     prefix: bytes = b""
     instances: int = 1
     """The number of sidecars, unless the scenario itself sets one."""
-    base: str = "native"
-    """The side that it is compared with."""
 
-    def stream(self, name: str = STREAM, has_ttl: bool = False) -> dict[str, Any]:
+    def stream(self, name: str = STREAM) -> dict[str, Any]:
         """Return the configuration of a stream that is measured."""
         config: dict[str, Any] = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
-        if has_ttl:
-            config["allow_msg_ttl"] = True
         if self.flagged and not self.sidecar:
             config["allow_msg_schedules"] = True
         if self.flagged and self.sidecar:
@@ -68,14 +64,9 @@ class Kind:
 NATIVE = Kind("native", "2.15.1", flagged=True, sidecar=False)
 EMULATED = Kind("emulated", "2.11.11", flagged=True, sidecar=True)
 PORTABLE = Kind("portable", "2.15.1", flagged=False, sidecar=True, prefix=b"X-")
-PAIR = Kind("pair", "2.11.11", flagged=True, sidecar=True, instances=2, base=EMULATED.name)
+PAIR = Kind("pair", "2.11.11", flagged=True, sidecar=True, instances=2)
 """Two sidecars as everybody should run them, an owner and a standby, beside one."""
 KINDS = (NATIVE, EMULATED, PORTABLE, PAIR)
-
-
-def base_of(side: str) -> str:
-    """Return the name of the side that a side is compared with."""
-    return next((kind.base for kind in KINDS if kind.name == side), NATIVE.name)
 
 
 class Mark(NamedTuple):
@@ -269,16 +260,14 @@ class Side:
         """Delete the files of schedules; no sidecar may run."""
         shutil.rmtree(self._data, ignore_errors=True)
 
-    async def serve_many(
-        self, names: Sequence[str], within_seconds: float, sidecars: int = 1, has_ttl: bool = False
-    ) -> float | None:
+    async def serve_many(self, names: Sequence[str], within_seconds: float, sidecars: int = 1) -> float | None:
         """Create more streams, start anew, and return the seconds until all are served; None on the native side.
 
         Of more than one sidecar each is started when those before it are ready; the first reads and owns all streams,
         and the others those that are theirs.
         """
         for name in names:
-            await self.api.create_stream(self.kind.stream(name, has_ttl))
+            await self.api.create_stream(self.kind.stream(name))
         self.streams += names
         if not self.kind.sidecar:
             return None

@@ -2,8 +2,7 @@
 
 `Held`, in one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until
 the scheduler can fire, a burst beside the rest, and a restart without the file of schedules. `Loaded`: all frames are
-built before, so that the rate is the server's and the sidecar's, not this program's. `Ordinary`: few schedules among
-many ordinary messages on a thousand subjects, in front of the schedules and between them, and a restart.
+built before, so that the rate is the server's and the sidecar's, not this program's.
 The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
 """
 
@@ -11,10 +10,9 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from tests.bench import measures as m
-from tests.bench.load import SECOND, at_pattern, ordinary, schedules
+from tests.bench.load import SECOND, at_pattern, schedules
 from tests.bench.processes import resident_bytes
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.scenario import Scenario
@@ -106,27 +104,3 @@ class Loaded(Scenario):
         """Store them, and then one that is due."""
         frames = list(schedules(far_patterns(self.count), side.kind.prefix))
         return await loaded(side, frames, self.count)
-
-
-@dataclass(frozen=True)
-class Ordinary(Scenario):
-    """`count` ordinary messages and `held` schedules in one stream."""
-
-    FAMILY = "ordinary"
-
-    held: int = 100
-    subjects: int = 1_000
-
-    @property
-    def title(self) -> str:
-        return f"{self.count:,} ordinary messages beside {self.held:,} schedules"
-
-    async def run(self, side: Side) -> dict[str, float]:
-        """Store them in turn, and start again."""
-        stretch = ordinary("other", self.subjects)
-        patterns = [at_pattern(time.time_ns() + MONTH)] * (self.held // 2)
-        for group in ("s-first", "s-second"):
-            await side.store(islice(stretch, self.count // 2))
-            await side.store(schedules(patterns, side.kind.prefix, group))
-        seconds = await side.restart_scheduler()
-        return m.figures([(m.RESTART, seconds), (m.MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])
