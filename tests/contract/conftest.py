@@ -1,4 +1,4 @@
-"""Open one side of the contract: the stream in memory, or a server of one of three versions."""
+"""Open one side of the contract: the stream in memory, or a server of the oldest or of the newest version."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -8,12 +8,12 @@ import pytest
 
 from tests.conftest import SharedServer
 from tests.contract.sides import PortSide, memory_side, server_side
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.servers import V2_10, V2_15
 
 OpenSide = Callable[..., AbstractAsyncContextManager[PortSide]]
 
 
-SERVERS = [pytest.param(version, marks=pytest.mark.server) for version in (V2_10, V2_11, V2_15)]
+SERVERS = [pytest.param(version, marks=pytest.mark.server) for version in (V2_10, V2_15)]
 
 
 @pytest.fixture(params=["memory", *SERVERS])

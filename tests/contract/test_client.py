@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import nats.aio.client
 import pytest
 
 from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, RefusedError
@@ -17,8 +16,6 @@ from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection, frame
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.wire import (
-    MAX_RECEIVED_CONTROL_LINE_BYTES,
-    MIN_PROGRESS_BYTES,
     FrameParser,
     WireClient,
 )
@@ -79,17 +76,6 @@ async def is_lost(connection: Connection, within_seconds: float = NOTICED_SECOND
         return await asyncio.shield(connection.lost)
 
 
-# -- the private parts of nats-py that are used ----------------------------------------------------------------------
-
-
-def test_the_methods_and_attributes_that_we_use_exist() -> None:
-    methods = ("ping", "pong", "info", "err", "op_err")
-    for name in (*(f"_process_{method}" for method in methods), "_read_loop", "_connect_command"):
-        assert callable(getattr(nats.aio.client.Client, name)), name
-    used = {"_ps", "_transport", "_reading_task", "_server_info"}
-    assert used - set(vars(nats.aio.client.Client())) == set()
-
-
 async def test_a_connection_has_a_reader_a_greeting_and_a_socket(shared_server: SharedServer) -> None:
     server = await shared_server(V2_11)
     client = WireClient()
@@ -141,23 +127,6 @@ async def test_a_server_that_stands_still_or_shuts_down_is_noticed(start_server:
     await connection.close()
 
 
-async def test_an_error_of_the_server_ends_the_connection(shared_server: SharedServer) -> None:
-    connection = await connect((await shared_server(V2_11)).url)
-    connection.write(b"NONSENSE\r\n")
-    assert await is_lost(connection)
-    await connection.close()
-
-
-async def test_any_error_and_bytes_of_no_protocol_end_the_connection() -> None:
-    errors = (b"-ERR 'Stale Connection'\r\n", b"-ERR 'Authorization Violation'\r\n")
-    for said in (*errors, b"MSG a b c d e\r\n", b"GIBBERISH\r\n", b"x" * (MAX_RECEIVED_CONTROL_LINE_BYTES + 1)):
-        async with impostor() as server:
-            connection = await connect(server.url)
-            server.writer.write(said)
-            assert await is_lost(connection), said[:40]
-            await connection.close()
-
-
 async def test_a_frame_of_an_impossible_size_ends_the_connection() -> None:
     for line, reason in {
         b"MSG a 1 2147483647": "announces 2147483647 bytes: expected at most 67108864",
@@ -189,17 +158,6 @@ async def test_bytes_without_an_answer_are_no_sign_of_life() -> None:
         await eventually(drips, within_seconds=SILENCE_NOTICED_SECONDS, describe="it is noticed that nothing is said")
         assert await is_lost(connection) == "the server answers no pings"
         await connection.close()
-
-
-async def test_on_a_slow_line_a_pong_may_be_late_but_not_for_ever() -> None:
-    client = WireClient()
-    for number in range(1, 20):
-        client.received_bytes = MIN_PROGRESS_BYTES
-        assert client.ping() == (0, number)
-    client.received_bytes = MIN_PROGRESS_BYTES - 1
-    assert client.ping() == (1, 20)
-    await FrameParser(client).parse(b"PONG\r\n")
-    assert client.ping() == (1, 1)
 
 
 async def test_what_a_server_announces_anew_is_taken() -> None:
@@ -259,19 +217,6 @@ async def test_an_answer_counts_for_its_own_request_alone() -> None:
         await connection.close()
 
 
-async def test_a_permission_violation_does_not_end_it(start_server: StartServer) -> None:
-    config = 'authorization { users: [{user: u, password: p, permissions: {publish: ["ok", "_INBOX.>"]}}] }\n'
-    server = await start_server(config=config)
-    connection = await connect(server.url, user="u", password="p")  # noqa: S106
-    connection.write(frame("forbidden", "", b"", b""))
-    arrived: list[bytes] = []
-    connection.subscribe("ok", lambda subject, *_rest: arrived.append(subject))
-    connection.write(frame("ok", "", b"", b""))
-    await eventually(lambda: arrived)
-    assert not connection.is_lost
-    await connection.close()
-
-
 async def test_a_connection_in_doubt_sends_nothing(
     shared_server: SharedServer,
 ) -> None:
@@ -294,9 +239,6 @@ async def test_a_connection_in_doubt_sends_nothing(
     assert arrived == [b"doubt.before", b"doubt.last"]
 
 
-# -- secrets ---------------------------------------------------------------------------------------------------------
-
-
 async def test_no_secret_is_sent_to_a_server_without_tls() -> None:
     async with impostor() as server:
         url = server.url.replace("nats://", "tls://")
@@ -305,62 +247,6 @@ async def test_no_secret_is_sent_to_a_server_without_tls() -> None:
         await eventually(lambda: server.was_left)
         assert b"swordfish" not in server.received
         assert b"CONNECT" not in server.received
-
-
-async def test_a_wrong_password_is_said_and_not_shown(start_server: StartServer) -> None:
-    server = await start_server(config="authorization { user: u, password: p }\n")
-    with pytest.raises(NotConnectedError) as raised:
-        await connect(server.url, user="u", password="swordfish")  # noqa: S106
-    assert "swordfish" not in str(raised.value)
-    assert "authorization" in str(raised.value).lower()
-
-
-# -- frames ----------------------------------------------------------------------------------------------------------
-
-MESSAGES: tuple[Message, ...] = (
-    (b"a.b", b"", b"", b""),
-    (b"a.b", b"reply.to", b"", b"hello\r\nMSG a 7 3\r\n"),
-    (b"a.b", b"", b"NATS/1.0\r\nA: 1\r\n\r\n", b""),
-    ("größe.ф".encode(), b"reply.to", b"NATS/1.0 503\r\n\r\n", b"\x00\xff" * 10),
-    (b"big", b"", b"NATS/1.0\r\nA: 1\r\n\r\n", b"x" * 1_048_576),
-    (b"last", b"r", b"", b"\r\n"),
-)
-
-
-def wire(messages: tuple[Message, ...]) -> bytes:
-    """Write messages to the subscription 7 as a server does."""
-    frames = []
-    for subject, reply, block, body in messages:
-        middle = b" " + reply if reply else b""
-        if block:
-            sizes = b"%d %d" % (len(block), len(block) + len(body))
-            frames.append(b"HMSG %b 7%b %b\r\n%b%b\r\n" % (subject, middle, sizes, block, body))
-        else:
-            frames.append(b"MSG %b 7%b %d\r\n%b\r\n" % (subject, middle, len(body), body))
-    return b"".join(frames)
-
-
-async def received(sent: bytes, size: int = 1 << 30) -> list[Message]:
-    """Parse bytes that come in pieces of a size; return the messages of the subscription 7."""
-    client, messages = WireClient(), list[Message]()
-    client.sinks[7] = lambda *message: messages.append(message)
-    parser = FrameParser(client)
-    for start in range(0, len(sent), size):
-        await parser.parse(sent[start : start + size])
-    return messages
-
-
-async def test_frames_are_the_same_wherever_they_are_split() -> None:
-    for size in (1 << 30, 65_536, 4_096, 1_000):
-        assert await received(wire(MESSAGES), size) == list(MESSAGES), size
-    assert await received(wire(MESSAGES[:4]), 1) == list(MESSAGES[:4])
-
-
-async def test_many_messages_in_one_chunk_come_in_order() -> None:
-    numbers = range(2_000)
-    many = b"".join(b"MSG s.%d 7 1\r\n%d\r\n" % (number, number % 10) for number in numbers)
-    assert [subject for subject, *_rest in await received(many)] == [b"s.%d" % number for number in numbers]
-    assert await received(b"MSG a 8 1\r\nx\r\nMSG b 7 1\r\ny\r\n") == [(b"b", b"", b"", b"y")]
 
 
 async def test_through_a_real_server_they_arrive_byte_for_byte(shared_server: SharedServer, stream_name: str) -> None:

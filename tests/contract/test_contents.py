@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.fire import FetchContent
-from nats_scheduler.engine.inputs import ContentFetched, Unanswered
+from nats_scheduler.engine.inputs import ContentFetched
 from nats_scheduler.jetstream.content_runs import (
     MAX_RUN_GAP,
     MAX_RUN_OTHERS,
@@ -24,7 +24,7 @@ from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
 from tests.contract.sides import PortSide, server_side
 from tests.harness.account import Account, account_on
-from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
+from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually, one_turn
 
 BURST = 3 * MIN_RUN_SCHEDULES
@@ -62,9 +62,6 @@ async def test_contents_read_together_or_one_by_one_are_the_same(side: PortSide)
     assert together == await read(side, patient, turns=True), "what may wait is read with what is asked for later"
     assert together == await read(side, [*patient[1:], requests[0]]), "what may not wait takes the others with it"
 
-    few = await read(side, patient[:3])
-    assert few == {sequence: together[sequence] for sequence in few}, "a few wait for others, but not for ever"
-
     async def none_is_left() -> bool:
         return await side.consumers() == 0
 
@@ -82,18 +79,6 @@ async def test_what_is_gone_is_no_message_and_the_others_are_read(side: PortSide
     assert unread == {*gone, requests[3].sequence}
 
 
-async def test_waiting_reads_are_answered_when_the_contact_ends(side: PortSide) -> None:
-    requests = await store_burst(side)
-    side.inputs.clear()
-    for request in requests:
-        side.contact.ask(request._replace(may_wait=True))
-    side.contact.end("enough")
-    answered = [answer.sequence for answer in side.received(ContentFetched)]
-    questions = [answer.question for answer in side.received(Unanswered)]
-    answered += [question.sequence for question in questions if isinstance(question, FetchContent)]
-    assert Counter(answered) == Counter(request.sequence for request in requests)
-
-
 FEW_AT_ONCE = "jetstream { limits { max_request_batch: 50 } }\n"
 ONE_CONSUMER = (
     "accounts { A: { jetstream: { max_consumers: 1 }, users: [ { user: a, password: b } ] } }\nno_auth_user: a\n"
@@ -103,14 +88,13 @@ ONE_CONSUMER = (
 @pytest.mark.parametrize(
     ("version", "limits", "config"),
     [
-        (V2_11, FEW_AT_ONCE, {}),
         (V2_15, FEW_AT_ONCE, {}),
         (V2_11, ONE_CONSUMER, {}),
         (V2_11, "", {"consumer_limits": {"inactive_threshold": 1_000_000_000}}),
     ],
-    ids=["few at a time on 2.11", "few at a time on 2.15", "no place for a consumer", "none may be idle for long"],
+    ids=["few at a time", "no place for a consumer", "none may be idle for long"],
 )
-async def test_within_the_limits_of_server_account_and_stream_all_is_read(
+async def test_within_the_limits_of_server_and_account_all_is_read(
     start_server: StartServer, stream_name: str, version: str, limits: str, config: dict[str, Any]
 ) -> None:
     server = await start_server(version, config=limits)
@@ -142,12 +126,6 @@ def test_runs_are_of_neighbours_and_the_others_are_single() -> None:
     assert runs_of([]) == ([], [])
 
 
-def test_schedules_and_fires_that_are_stored_in_groups_are_one_run() -> None:
-    groups = [asked(*range(first, first + 10)) for first in range(1_000, 1_000 + 2 * 10 * BURST, 2 * 10)]
-    together = [request for group in groups for request in group]
-    assert runs_of(together) == ([together], [])
-
-
 def test_a_run_of_contents_ends_at_a_gap_and_at_a_length() -> None:
     behind = 1_001 + MAX_RUN_GAP * BURST + MAX_RUN_OTHERS
     near, far = asked(*range(1_000, 1_000 + BURST)), asked(*range(behind, behind + BURST))
@@ -160,18 +138,15 @@ def test_a_run_of_contents_ends_at_a_gap_and_at_a_length() -> None:
 # -- where servers answer or count wrongly ---------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[V2_10, V2_11, V2_15])
+@pytest.fixture(params=[V2_10, V2_15])
 async def account(request: pytest.FixtureRequest, shared_server: SharedServer) -> AsyncIterator[Account]:
     async with account_on((await shared_server(request.param)).url) as account:
         yield account
 
 
-@pytest.mark.parametrize("storage", ["file", "memory"])
-async def test_the_last_message_on_a_subject_is_found_under_deleted_ones(
-    account: Account, stream_name: str, storage: str
-) -> None:
+async def test_the_last_message_on_a_subject_is_found_under_deleted_ones(account: Account, stream_name: str) -> None:
     """A server up to 2.11 answers that there is none."""
-    await account.create(stream_name, storage=storage, allow_msg_schedules=False)
+    await account.create(stream_name, storage="file", allow_msg_schedules=False)
     cases: list[tuple[int, ...]] = [(5,), (5, 4), (3, 5), (1, 5), (3, 4, 5), (5, 1), (1, 2, 3, 4, 5)]
     for case, deleted in enumerate(cases):
         subject = f"{stream_name}.{case}"
@@ -193,18 +168,14 @@ async def test_the_last_message_on_a_subject_is_found_under_deleted_ones(
     assert await last_on(account.api, stream_name, f"{stream_name}.never") is None
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-async def test_messages_that_no_consumer_delivers_are_read(
-    shared_server: SharedServer, stream_name: str, version: str
-) -> None:
+async def test_messages_that_no_consumer_delivers_are_read(account: Account, stream_name: str) -> None:
     """Servers do not count messages on subjects with a DEL from a sequence on, and deliver none if no other follows."""
-    async with account_on((await shared_server(version)).url) as account:
-        await account.create(stream_name, allow_msg_schedules=False)
-        for rest in ("a", "\x7f", "b", "\x7f", "\x7f.c"):
-            await account.publish(f"{stream_name}.{rest}")
-        info = await account.api.stream(stream_name)
-        assert info is not None
-        reader = StretchReader(account.connection, account.api, info["config"])
-        for after in range(6):
-            found = [one.sequence async for chunk in reader.forwards(after, 5, lambda _subject: True) for one in chunk]
-            assert found == [*range(after + 1, 6)]
+    await account.create(stream_name, allow_msg_schedules=False)
+    for rest in ("a", "\x7f", "b", "\x7f", "\x7f.c"):
+        await account.publish(f"{stream_name}.{rest}")
+    info = await account.api.stream(stream_name)
+    assert info is not None
+    reader = StretchReader(account.connection, account.api, info["config"])
+    for after in range(6):
+        found = [one.sequence async for chunk in reader.forwards(after, 5, lambda _subject: True) for one in chunk]
+        assert found == [*range(after + 1, 6)]

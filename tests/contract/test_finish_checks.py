@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.inputs import FinishChecked, Unanswered
+from nats_scheduler.engine.inputs import FinishChecked
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
 from tests.harness.blocks import block_of
@@ -93,7 +93,7 @@ async def test_a_consumer_that_cannot_finish_a_fire_is_the_fault(side: PortSide)
         assert (several.unfinished, several.fault) == (fire, answer.fault)
 
 
-async def test_a_consumer_that_was_created_behind_a_fire_holds_it_no_more(side: PortSide) -> None:
+async def test_a_consumer_created_behind_a_fire_holds_it_no_more(side: PortSide) -> None:
     fire = await side.store("out", block_of_fire(side))
     await side.add_consumer(WORKERS, "out", is_behind=True)
     for later in (fire, await side.store("out", block_of_fire(side))):
@@ -104,15 +104,7 @@ async def test_a_consumer_that_was_created_behind_a_fire_holds_it_no_more(side: 
             assert answer.given_up is ("holds it no more" in answer.fault)
 
 
-async def test_another_message_under_the_sequence_is_no_fire(open_side: OpenSide) -> None:
-    async with open_side(**CONSUMED) as side:
-        plain = await side.store("out")
-        other = await side.store("out", block_of_fire(side, "another"))
-        assert await unfinished(side, plain - 1, plain) == 0
-        assert await unfinished(side, other - 1, other) == 0
-
-
-async def test_a_fire_whose_sequence_is_not_known_is_searched_on_the_target(open_side: OpenSide) -> None:
+async def test_a_fire_of_unknown_sequence_is_searched_on_the_target(open_side: OpenSide) -> None:
     async with open_side(**CONSUMED) as side:
         old = await side.store("out", block_of_fire(side))
         await side.store("elsewhere", block_of_fire(side))
@@ -127,31 +119,3 @@ async def test_a_fire_whose_sequence_is_not_known_is_searched_on_the_target(open
         assert await unfinished(side, old, later) == later
         await side.delete(later)
         assert await unfinished(side, old, later) == 0
-
-
-async def test_pending_messages_tell_whether_unknown_fires_are_finished(side: PortSide) -> None:
-    await side.add_consumer(WORKERS, "out")
-    first = await side.store("out", block_of_fire(side))
-    last = await side.store("elsewhere")
-    assert await unfinished(side, 0, last, WORKERS) == last
-    await side.acknowledge(WORKERS, first)
-    assert await unfinished(side, 0, last, WORKERS) == 0
-
-
-async def test_each_of_many_questions_is_answered_once(side: PortSide) -> None:
-    await side.add_consumer(WORKERS)
-    fire = await side.store("out", block_of_fire(side))
-    requests = [question(side, fire - 1, fire, name) for name in (WORKERS, "nobody", None)] * 100
-    for request in requests:
-        side.contact.ask(request)
-    answers = await side.hears(FinishChecked, len(requests))
-    assert [answer.unfinished for answer in answers] == [fire] * len(requests)
-    assert sorted(map(repr, (answer.request for answer in answers))) == sorted(map(repr, requests))
-
-
-async def test_a_question_that_contact_ends_over_is_answered(side: PortSide) -> None:
-    requests = [question(side, number, number + 1, WORKERS) for number in range(2)]
-    side.contact.ask(requests[0])
-    side.contact.end("enough")
-    side.contact.ask(requests[1])
-    assert await side.hears(Unanswered, 2) == [Unanswered(request, "enough") for request in requests]

@@ -25,7 +25,7 @@ from tests.harness.waiting import eventually, time_reached
 FAULTS_A_ROUND = 30
 HEALED = 5
 """Among the faults, how often all is healed: what happens while all is read is as much of a test."""
-MIN_ROUNDS = 8
+MIN_ROUNDS = 4
 MAX_ROUNDS = 100
 """Rounds until each stage was seen: most are seen in the first ones."""
 

@@ -5,16 +5,15 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import FetchContent
-from nats_scheduler.engine.inputs import ContentFetched, ExpiryConcluded, PurgeConcluded, Unanswered, Version
+from nats_scheduler.engine.inputs import ContentFetched, Unanswered
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import ManualClock
 from tests.conftest import SharedServer
 from tests.contract.sides import PortSide, memory_config, memory_side, server_side
 from tests.harness.lagging import PREFIX, lagging_leader
 from tests.harness.replicated import ReplicatedStream
-from tests.harness.servers import V2_10, V2_11
+from tests.harness.servers import V2_10
 
 
 class Lagging(NamedTuple):
@@ -26,7 +25,7 @@ class Lagging(NamedTuple):
     catch_up: Callable[[], None]
 
 
-@pytest.fixture(params=["memory", V2_10, V2_11])
+@pytest.fixture(params=["memory", V2_10])
 async def lagging(
     request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str
 ) -> AsyncIterator[Lagging]:
@@ -81,28 +80,3 @@ async def test_nothing_is_read_past_the_end_of_the_leader(lagging: Lagging) -> N
         lagging.side.contact.ask(FetchContent(lagging.side.subject(name), sequence, None, by_sequence=True))
     await lagging.side.hears(Unanswered, count)
     assert lagging.side.received(ContentFetched) == []
-
-
-async def test_a_lagging_leader_does_not_make_an_expired_message_removed(lagging: Lagging) -> None:
-    lagging.fall_behind(await lagging.side.store("first"))
-    sequence = await lagging.side.store("second")
-    lagging.side.contact.remove(RemoveExpired(sequence, 1))
-    (concluded,) = await lagging.side.hears(ExpiryConcluded)
-    assert concluded.failure is not None
-    assert not concluded.refused
-
-
-async def test_a_subject_that_json_cannot_name_is_purged_in_the_end(lagging: Lagging) -> None:
-    side, subject = lagging.side, lagging.side.subject("odd\udcff")
-    lagging.fall_behind(await side.store("first"))
-    sequence = await side.store("odd\udcff")
-    side.contact.purge(PurgeSchedule(subject, sequence, None, Version(sequence, 0)))
-    await side.hears(PurgeConcluded)
-    lagging.catch_up()
-    side.contact.ask(FetchContent(subject, sequence, None))
-    (read,) = await side.hears(ContentFetched)
-    stored_at = 0 if read.message is None else read.message.stored_at  # in memory the first purge was enough
-    side.contact.purge(PurgeSchedule(subject, sequence, None, Version(sequence, stored_at)))
-    tried, purged = await side.hears(PurgeConcluded, 2)
-    assert (tried.refused, purged.failure) == (False, None)
-    assert [name for _sequence, name in await side.stored()] == ["first"]

@@ -1,6 +1,6 @@
 """The promises of `engine.stream_port`, one by one, tested on the stream in memory and on real servers.
 
-It tests `jetstream/single_reads.py` and `jetstream/expired_messages.py` too.
+It tests `jetstream/single_reads.py`, `jetstream/expired_messages.py` and `jetstream/bounded_requests.py` too.
 """
 
 from collections import Counter
@@ -20,7 +20,6 @@ from nats_scheduler.engine.inputs import (
     Refused,
     Stored,
     Unanswered,
-    Unknown,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.schedule.instants import HOUR
@@ -90,11 +89,6 @@ async def test_a_refusal_holds_nobody_up(open_side: OpenSide) -> None:
         assert [type(outcome) for outcome in outcomes] == [Stored, Refused, Stored]
 
 
-async def test_where_no_stream_listens_the_outcome_is_unknown(open_side: OpenSide) -> None:
-    async with open_side(subjects=["else.where"]) as side:
-        assert isinstance(await side.outcome(side.fire()), Unknown)
-
-
 async def test_the_answer_names_the_message_that_a_duplicate_is_of(side: PortSide) -> None:
     fire = side.fire()
 
@@ -142,17 +136,6 @@ async def test_schedule_and_source_are_read_byte_for_byte(
         assert read.source is not None
         assert (read.message.sequence, read.message.block, read.message.body) == (second, ODD_BLOCK, b"\x00\xff")
         assert (read.source.subject, read.source.block, read.source.body) == (request.source, b"", b"sampled")
-
-
-async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(side: PortSide) -> None:
-    await side.store("schedule")
-    asked = [*range(300), 7, 7]
-    for by_sequence in (False, True):
-        side.inputs.clear()
-        for number in asked:
-            side.contact.ask(FetchContent(side.subject("schedule"), number, None, by_sequence))
-        answers = await side.hears(ContentFetched, len(asked))
-        assert Counter(answer.sequence for answer in answers) == Counter(asked), by_sequence
 
 
 # -- purging and removing --------------------------------------------------------------------------------------------
@@ -208,24 +191,6 @@ async def test_a_stream_that_denies_deletes_refuses_for_good(open_side: OpenSide
         assert await side.stored() == [(sequence, "s")]
 
 
-async def test_each_of_many_removals_is_answered_once(
-    open_side: OpenSide,
-) -> None:
-    async with open_side(allow_msg_ttl=True) as side:
-        for _ in range(100):
-            await side.store("s", block_to_send(A_SCHEDULE))
-        await side.delete(7)
-        asked = sorted([*range(1, 151), *range(1, 151)])
-        for number in asked:
-            side.contact.remove(RemoveExpired(number, LATER))
-        answers = await side.hears(ExpiryConcluded, 300)
-        assert Counter(answer.sequence for answer in answers) == Counter(asked)
-        assert [answer for answer in answers if answer.failure is not None or answer.refused] == []
-        removed = [answer.sequence for answer in answers if answer.subject is not None]
-        assert sorted(removed) == [number for number in range(1, 101) if number != 7]
-        assert await side.stored() == []
-
-
 # -- following -------------------------------------------------------------------------------------------------------
 
 
@@ -238,13 +203,6 @@ async def test_history_comes_first_then_caught_up_then_what_is_new(side: PortSid
             await side.store(f"s.{number % 7}")
         assert [message.sequence for message in await side.reads(600)] == list(range(1, 601))
         assert len(side.received(CaughtUp)) == 1
-
-
-async def test_an_empty_stream_is_caught_up_with_at_once(side: PortSide) -> None:
-    async with side.following():
-        assert side.read == []
-        await side.store("s")
-        assert [message.sequence for message in await side.reads(1)] == [1]
 
 
 async def test_following_begins_behind_a_sequence_until_it_is_cancelled(side: PortSide) -> None:
@@ -300,16 +258,3 @@ async def test_the_end_answers_everything_that_is_open_exactly_once(side: PortSi
     received = len(side.inputs)
     await side.stored()
     assert len(side.inputs) == received, "a later answer of the server is not delivered"
-
-
-async def test_what_is_asked_after_the_end_is_answered_too(side: PortSide) -> None:
-    side.contact.end("enough")
-    side.contact.publish([side.fire()])
-    side.contact.ask(FetchContent(side.subject("schedule"), 1, None))
-    side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
-    side.contact.remove(RemoveExpired(1, LATER))
-    outcomes = [answer.outcome for answer in side.received(PublishConcluded)]
-    assert [type(outcome) for outcome in outcomes] == [Unknown]
-    assert [answer.reason for answer in side.received(Unanswered)] == ["enough"]
-    assert [(answer.failure, answer.refused) for answer in side.received(PurgeConcluded)] == [("enough", False)]
-    assert side.received(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]

@@ -47,12 +47,11 @@ async def history(side: PortSide) -> list[Any]:
     return [*outcomes, await side.stored()]
 
 
-@pytest.mark.parametrize("allow_rollup_hdrs", [True, False], ids=["rollup", "no-rollup"])
-@pytest.mark.parametrize("allow_msg_ttl", [True, False], ids=["ttl", "no-ttl"])
+@pytest.mark.parametrize("is_allowed", [True, False])
 async def test_the_same_publishes_get_the_same_answers_as_on_a_server(
-    shared_server: SharedServer, stream_name: str, allow_rollup_hdrs: bool, allow_msg_ttl: bool
+    shared_server: SharedServer, stream_name: str, is_allowed: bool
 ) -> None:
-    config = {"allow_rollup_hdrs": allow_rollup_hdrs, "allow_msg_ttl": allow_msg_ttl}
+    config = {"allow_rollup_hdrs": is_allowed, "allow_msg_ttl": is_allowed}
     server = await shared_server(V2_11)
     async with server_side(server.url, stream_name, config) as real, memory_side(stream_name, config) as memory:
         assert await history(memory) == await history(real)

@@ -14,14 +14,10 @@ from nats_scheduler.engine.inputs import (
     Refused,
     Stored,
     Unanswered,
-    Unknown,
 )
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
-from tests.conftest import SharedServer
-from tests.contract.sides import PortSide, server_side
-from tests.harness.account import account_on
-from tests.harness.servers import V2_11
+from tests.contract.sides import PortSide
 
 
 def found(side: PortSide, sequences: list[int], answer: FireLookedFor) -> None:
@@ -66,7 +62,7 @@ async def test_a_fire_elsewhere_is_refused_without_a_stream_there(side: PortSide
     assert refused.code == 10111
 
 
-async def test_a_fire_that_is_the_last_message_is_found_until_it_is_removed(side: PortSide) -> None:
+async def test_a_fire_that_lies_last_is_found_until_it_is_removed(side: PortSide) -> None:
     other = await side.add_stream()
     fire = side.elsewhere(fire_time=5 * SECOND)
     found(side, [], await side.looked_for(fire))
@@ -102,35 +98,3 @@ async def test_a_fire_is_found_under_the_messages_of_others(side: PortSide, rete
     assert sorted(message.sequence for message in both.found) == [43, 51]
     found(side, [], await side.looked_for(side.elsewhere(fire_time=1, schedule="never")))
     assert await other.consumers() == 0 or retention == "limits"
-
-
-@pytest.mark.slow
-async def test_thousands_of_looks_on_one_target_read_it_once(shared_server: SharedServer, stream_name: str) -> None:
-    """A fire that another instance stored a moment ago may be missing; one that was stored before is found."""
-    reads: list[bytes] = []
-    url = (await shared_server(V2_11)).url
-    async with server_side(url, stream_name, {}) as side, account_on(url) as account:
-        other = await side.add_stream()
-        made = f"$JS.API.CONSUMER.CREATE.{side.name}_OTHER.>"
-        account.connection.subscribe(made, lambda subject, *_rest: reads.append(subject))
-        fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(300)]
-        for fire in fires[::3]:
-            await side.outcome(fire)
-        await other.publish(f"{side.name}_OTHER.run")
-        for number, fire in enumerate(fires):
-            answer = await side.looked_for(fire, was_sent=False)
-            assert len(answer.found) == (number % 3 == 0)
-    assert 0 < len(reads) <= 30, "no more than one in a second, however slow the machine is"
-
-
-async def test_what_is_open_when_the_contact_ends_is_answered(side: PortSide) -> None:
-    await side.add_stream()
-    fire = side.elsewhere()
-    side.contact.ask(LookForFire(fire, 0, 0))
-    side.contact.end("it is over")
-    side.contact.ask(LookForFire(fire, 0, 0))
-    side.contact.publish([fire])
-    answers = await side.hears(Unanswered, 2)
-    assert [(answer.denied, answer.refusal) for answer in answers] == [(False, None), (False, None)]
-    [concluded] = await side.hears(PublishConcluded)
-    assert isinstance(concluded.outcome, Unknown)
