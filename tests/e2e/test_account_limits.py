@@ -1,6 +1,5 @@
 """Accounts in which every stream needs a size, or that have no files: the sidecar starts, and says so once."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,13 @@ from tests.conftest import StartServer
 from tests.doctor.examined import codes_on, findings_on, of
 from tests.harness.account import Account, account_on, sidecar_on, started_sidecar
 from tests.harness.flagged import FlaggedStream
-from tests.harness.jwts import Operator
 from tests.harness.log_lines import capture_logs
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 USERS = {
     "memory": "max_mem: 100MB, max_file: 0",
     "sized": "max_mem: 0, max_file: 1GB, max_bytes_required: true",
-    "both": "max_mem: 100MB, max_file: 0, max_bytes_required: true",
     "small": "max_mem: 0, max_file: 10MB, max_bytes_required: true",
     "full": "max_mem: 100MB, max_file: 1MB",
 }
@@ -33,7 +30,6 @@ ACCOUNTS = "\n".join(
 CREATED = {
     "memory": ("memory", -1),
     "sized": ("file", REQUIRED_BYTES),
-    "both": ("memory", REQUIRED_BYTES),
 }
 OWN = ("KV_nats_scheduler", "nats_scheduler_failures")
 
@@ -42,9 +38,9 @@ def url_of(url: str, user: str) -> str:
     return url.replace("nats://", f"nats://{user}:p@")
 
 
-@pytest.fixture(params=[V2_10, V2_11, V2_15])
-async def url(request: pytest.FixtureRequest, start_server: StartServer) -> str:
-    return (await start_server(request.param, config=f"accounts {{ {ACCOUNTS} }}")).url
+@pytest.fixture
+async def url(start_server: StartServer) -> str:
+    return (await start_server(V2_11, config=f"accounts {{ {ACCOUNTS} }}")).url
 
 
 async def fires(account: Account, storage: str) -> None:
@@ -64,7 +60,7 @@ async def config_of(account: Account, stream: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", CREATED)
-async def test_the_sidecar_starts_in_memory_or_with_a_size_where_nothing_else_fits(url: str, user: str) -> None:
+async def test_it_starts_in_memory_or_with_a_size_if_nothing_else_fits(url: str, user: str) -> None:
     storage, size = CREATED[user]
     with capture_logs() as lines:
         async with account_on(url_of(url, user)) as account, sidecar_on(url_of(url, user)):
@@ -90,32 +86,9 @@ async def test_what_does_not_fit_is_refused_with_the_setting_that_helps(url: str
         await fires(account, "file")
 
 
-async def test_files_that_are_full_are_not_replaced_by_memory_and_the_settings_decide(url: str) -> None:
-    async with account_on(url_of(url, "full")) as account:
-        large = Registry(account.connection, account.api, "large", BucketLimits(max_bytes=2 * 1024 * 1024))
-        with pytest.raises(RefusedError, match="bucket_storage"):
-            await large.open()
-        there = Registry(account.connection, account.api, "there", BucketLimits(64 * 1024, "memory"))
-        assert await there.open()
-        config = await config_of(account, "KV_there")
-        assert (config["storage"], config["max_bytes"]) == ("memory", 64 * 1024)
-
-
 async def filled(bucket: Registry) -> None:
     for number in range(100):
         await bucket.put(f"other.{number}", {"filling": "x" * 2_000})
-
-
-async def test_a_full_bucket_still_takes_values_in_place_of_others(url: str) -> None:
-    async with account_on(url_of(url, "full")) as account:
-        bucket = Registry(account.connection, account.api, "b", BucketLimits(max_bytes=64 * 1024))
-        await bucket.open()
-        await bucket.put("owner.ORDERS", {"owner": "one"})
-        with pytest.raises(RefusedError, match="10077"):
-            await filled(bucket)
-        for owner in ("two", "six"):
-            await bucket.put("owner.ORDERS", {"owner": owner})
-        assert (await bucket.get("owner.ORDERS")) == {"owner": "six"}
 
 
 async def test_the_doctor_finds_what_does_not_fit_and_what_is_full(url: str) -> None:
@@ -133,28 +106,3 @@ async def test_the_doctor_finds_what_does_not_fit_and_what_is_full(url: str) -> 
             await filled(bucket)
         (found,) = of(await findings_on(url_of(url, "full")), Code.BUCKET_FULL)
     assert found.command == f"nats stream edit KV_nats_scheduler --max-bytes {128 * 1024}"
-
-
-NO_FILES: dict[str, Any] = {
-    "mem_storage": 10**8,
-    "disk_storage": 0,
-    "streams": -1,
-    "consumer": -1,
-    "max_bytes_required": True,
-}
-
-
-@pytest.mark.parametrize("version", [V2_11, V2_15])
-@pytest.mark.parametrize("is_tiered", [False, True], ids=["one limit", "a tier"])
-async def test_the_limits_of_an_account_of_an_operator_count_too(
-    version: str, start_server: StartServer, tmp_path: Path, *, is_tiered: bool
-) -> None:
-    operator = Operator(jetstream=False, tiered_limits={"R1": NO_FILES}) if is_tiered else Operator(**NO_FILES)
-    server = await start_server(version, config=operator.config)
-    creds = operator.user().write(tmp_path / "user.creds")
-    connection = ConnectionSettings(servers=(server.url,), creds=creds)
-    with capture_logs() as lines:
-        async with started_sidecar(connection) as running:
-            await running.healthy()
-    (said,) = [line for line in lines if line["event"] == "bucket_adapted"]
-    assert (said["storage"], said["max_bytes"]) == ("memory", REQUIRED_BYTES)

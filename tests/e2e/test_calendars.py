@@ -13,10 +13,8 @@ from nats_scheduler.jetstream.calendar_bucket import CalendarBucket
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.schedule.days import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
-from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, Running, midday_zone, sidecar_on
-from tests.harness.flagged import Served, fire_time_of, served_on
-from tests.harness.servers import V2_11
+from tests.harness.account import CLOCK, Account, Running, sidecar_on
+from tests.harness.flagged import Served, fire_time_of
 from tests.harness.waiting import eventually
 
 BUCKET = "nats_scheduler_calendars"
@@ -54,7 +52,7 @@ async def state_of(running: Running, stream: str, subject: str, wanted: State) -
     await eventually(is_so, describe=f"{subject} is {wanted}")
 
 
-async def test_every_instance_follows_the_calendars_and_nothing_is_stored_twice(served: Served) -> None:
+async def test_each_instance_follows_calendars_and_doubles_nothing(served: Served) -> None:
     """An edit stops schedules at once, and lets them go on."""
     names = [f"s.{number}" for number in range(8)]
     async with sidecar_on(served.url) as other:
@@ -84,27 +82,7 @@ async def test_every_instance_follows_the_calendars_and_nothing_is_stored_twice(
     assert served.of(FireForged) == []
 
 
-async def test_an_edit_moves_fires_of_yesterday_to_today_and_takes_them_back(served: Served) -> None:
-    zone, day = midday_zone()
-    _year, month, of_month = day_text(day - 1).split("-")
-    moving = {**NAMED, "X-Excepted": "next", "Time-Zone": zone}
-    await edit(served.account, "# nothing yet\n")
-    await served.schedule("moved", f"* * * {int(of_month)} {int(month)} *", more=moving)
-    await state_of(served.sidecar, served.name, served.subject("moved"), State.WAITING)
-    edited_at = CLOCK.now()
-    await edit(served.account, f"{day_text(day - 1)}\n")
-    fires = await served.wait_for("out", 2)
-    assert all(fire_time_of(one) > edited_at - SECOND for one in fires), "what has passed is not made up"
-    known = len(served.of(CalendarApplied))
-    await edit(served.account, "")
-    await served.reported(CalendarApplied, known + 1)
-    before = CLOCK.now()
-    await served.canary(2.5)
-    assert [one for one in await served.messages("out") if fire_time_of(one) > before + SECOND] == []
-    assert served.of(FireForged) == []
-
-
-async def test_without_its_calendar_a_schedule_waits_and_says_so_until_the_calendar_is_there(served: Served) -> None:
+async def test_a_schedule_waits_until_its_calendar_is_there(served: Served) -> None:
     """The bucket does not exist at first, and is made while the sidecar runs; later the calendar is deleted."""
 
     async def becomes(state: State) -> None:
@@ -126,26 +104,3 @@ async def test_without_its_calendar_a_schedule_waits_and_says_so_until_the_calen
     await served.account.api.call(f"STREAM.DELETE.KV_{BUCKET}")
     await edit(served.account, "")
     await becomes(State.WAITING)
-
-
-async def test_an_outage_of_the_server_is_noticed_as_one_of_the_edits(start_server: StartServer) -> None:
-    """No schedule ends by days that may have been edited meanwhile."""
-    server = await start_server(V2_11)
-    async with served_on(server.url, config={"storage": "file"}) as served:
-        await edit(served.account, today())
-        await served.schedule("s", "@every 1h", more=NAMED)
-        await follows(served.sidecar, True)
-        await server.stop()
-        await follows(served.sidecar, False)
-        await server.start()
-        await follows(served.sidecar, True)
-
-
-async def follows(running: Running, wanted: bool) -> None:
-    """Wait until the stream is served, and the edits of its calendars are received or not."""
-
-    def is_so() -> bool:
-        service = running.sidecar.served.get("S")
-        return service is not None and service.engine.calendars.are_followed is wanted
-
-    await eventually(is_so, describe=f"edits are received: {wanted}")

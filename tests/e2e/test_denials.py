@@ -9,23 +9,18 @@ from nats_scheduler.engine.events import FireRefused, FireUnknown
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, sidecar_on, started_sidecar
+from tests.harness.account import CLOCK, account_on, sidecar_on
 from tests.harness.flagged import FLAG, at
 from tests.harness.permissions import Permission, accounts, limited_to, permissions_of, url_of, without
-from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
-from tests.harness.waiting import eventually
+from tests.harness.servers import V2_11, reload_config
 
 COUNT = 30
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_denied_fires_are_refused_block_nobody_and_go_out_once_they_may(
-    start_server: StartServer, version: str
-) -> None:
+async def test_denied_fires_block_nobody_and_go_out_once_they_may(start_server: StartServer) -> None:
     """And a denied request fails at once, and its connection goes on."""
-    server = await start_server(version, config=accounts([limited_to(version, "orders.out")]))
+    server = await start_server(V2_11, config=accounts([limited_to(V2_11, "orders.out")]))
     limited = url_of(server.url, "sidecar-0")
     async with account_on(limited) as user:
         with pytest.raises(ForbiddenError, match=r"STREAM\.DELETE\.ORDERS"):
@@ -47,7 +42,7 @@ async def test_denied_fires_are_refused_block_nobody_and_go_out_once_they_may(
         assert running.of("ORDERS", FireUnknown) == []
         await running.told_of("permission_denied", operation="publish", subject="orders.denied.7")
         assert await account.messages("ORDERS", "orders.denied.*") == []
-        reload_config(server, accounts([limited_to(version, "orders.>")]))
+        reload_config(server, accounts([limited_to(V2_11, "orders.>")]))
         fired = await account.wait_for("ORDERS", "orders.denied.*", COUNT)
     assert len({message.subject for message in fired}) == len(fired) == COUNT
 
@@ -59,7 +54,7 @@ def held_to(permissions: list[Permission], subject: str, *streams: str) -> list[
     return [*without(permissions, everywhere), *(replace(one, subject=f"{subject}.{name}") for name in streams)]
 
 
-async def test_a_user_held_to_single_streams_serves_them_and_tells_once_of_others(start_server: StartServer) -> None:
+async def test_a_user_held_to_single_streams_serves_them(start_server: StartServer) -> None:
     held = permissions_of("2.11")
     for kind in ("INFO", "UPDATE", "PURGE", "MSG.GET", "MSG.DELETE"):
         held = held_to(held, f"$JS.API.STREAM.{kind}", "ORDERS", "KV_nats_scheduler")
@@ -73,43 +68,6 @@ async def test_a_user_held_to_single_streams_serves_them_and_tells_once_of_other
             await account.publish("orders.s", {"Nats-Schedule": due, "Nats-Schedule-Target": "orders.out"})
             await account.wait_for("ORDERS", "orders.out")
             assert [told["stream"] for told in running.told("stream_read_failed")] == ["OTHER"]
-
-
-async def test_a_stream_is_read_although_no_heartbeat_can_be_written(start_server: StartServer) -> None:
-    """Others are waited for only for a moment: without heartbeats nobody knows who they are."""
-    held = without(permissions_of("portable"), "$KV.nats_scheduler.>")
-    server = await start_server(V2_11, config=accounts([held]))
-    async with account_on(url_of(server.url, "admin-0")) as account:
-        await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=False)
-        async with sidecar_on(url_of(server.url, "sidecar-0"), portable_streams=("ORDERS",)) as running:
-            await running.ready("ORDERS")
-            await running.not_healthy("no instance owns stream ORDERS")
-
-
-@pytest.mark.parametrize("kind", ["CONSUMER.CREATE", "CONSUMER.MSG.NEXT"])
-async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
-    start_server: StartServer, kind: str
-) -> None:
-    granted = [each for each in permissions_of("2.11") if f".{kind}." not in each.subject]
-    server = await start_server(V2_11, config=accounts([granted]))
-    limited = ConnectionSettings(servers=(url_of(server.url, "sidecar-0"),))
-    async with account_on(url_of(server.url, "admin-0")) as account, started_sidecar(limited) as running:
-        lacking = {f"$JS.API.{kind}.KV_nats_scheduler.*", f"$JS.API.{kind}.ORDERS.*"}
-        await running.told_of("permission_denied", operation="publish")
-        await account.create("ORDERS", subjects=["orders.>"])
-        for subject in lacking:
-            await running.told_of("permission_denied", operation="publish", subject=subject)
-        if kind == "CONSUMER.MSG.NEXT":  # a consumer is made, and nothing is received from it
-            await eventually(lambda: len(running.told("heartbeats_not_received")) >= 2, describe="it tries on")
-        else:
-            await running.told_of("contact_lost", stream="ORDERS")
-        told = [fields["subject"] for fields in running.told("permission_denied")]
-        assert sorted(told) == sorted(lacking)
-        reload_config(server, accounts([permissions_of("2.11")]))
-        await running.ready("ORDERS")
-    assert running.told("heartbeats_not_received") == [] or kind != "CONSUMER.CREATE"
-    lost = [told for told in running.told("contact_lost") if "stood still" not in told["reason"]]  # as machines do
-    assert len(lost) == (kind == "CONSUMER.CREATE")
 
 
 async def test_a_fire_that_may_not_be_looked_for_is_refused_until_it_may(start_server: StartServer) -> None:

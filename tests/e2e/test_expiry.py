@@ -6,7 +6,6 @@ import pytest
 
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
-from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer, StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
@@ -19,11 +18,6 @@ from tests.harness.waiting import eventually
 PAST = "@at 2020-01-01T00:00:00Z"
 MARKS = {"storage": "file", "metadata": {**FLAG["metadata"], METADATA_TTL_FLAG: "true"}}
 """The configuration of a stream that was served before."""
-
-
-@pytest.fixture
-async def server(shared_server: SharedServer) -> EmbeddedServer:
-    return await shared_server(V2_10)
 
 
 async def fire_all(stream: FlaggedStream, ttls: dict[str, str], prefix: str = "") -> None:
@@ -62,16 +56,14 @@ async def test_generated_messages_live_as_long_as_they_say(served: Served, prefi
 
 
 @pytest.mark.clause("ttl-restart")
-@pytest.mark.parametrize("retention", ["limits", "workqueue", pytest.param("interest", marks=pytest.mark.deep)])
-async def test_killed_and_started_again_it_removes_what_expired_meanwhile(
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+async def test_after_a_kill_it_removes_what_expired_meanwhile(
     start_server: StartServer, tmp_path: Path, retention: str
 ) -> None:
     server = await start_server(V2_10)
     async with account_on(server.url) as account:
         stream = FlaggedStream(account, "S")
         await account.create("S", retention=retention, **MARKS)
-        if retention == "interest":
-            await stream.add_consumer("all")
         with sidecar("run", "-s", server.url, folder=tmp_path, name="first") as first:
             await first.wait_for_line("stream_ready")
             await fire_all(stream, {"a": "1h", "b": "4s", "c": "never", "d": "4s", "e": "1h"})
@@ -89,20 +81,8 @@ async def test_killed_and_started_again_it_removes_what_expired_meanwhile(
 
 
 @pytest.mark.clause("ttl-generated")
-async def test_two_sidecars_remove_each_message_once(server: EmbeddedServer, stream_name: str) -> None:
-    async with served_on(server.url, stream_name, config=MARKS) as served, sidecar_on(server.url) as two:
-        await two.ready(stream_name)
-        await fire_all(served, {str(number): "1s" for number in range(50)} | {"stays": "1h"})
-        await are_left(served, "stays")
-        sidecars = (served.sidecar, two)
-        assert sum(one.metrics.value("messages_expired", stream=stream_name) for one in sidecars) == 50
-        assert [one.of(stream_name, ExpiryFailed) for one in sidecars] == [[], []]
-
-
-@pytest.mark.clause("ttl-generated")
-async def test_where_the_stream_denies_deletes_it_is_told_once_and_schedules_still_end(
-    server: EmbeddedServer, stream_name: str
-) -> None:
+async def test_schedules_end_although_the_stream_denies_deletes(shared_server: SharedServer, stream_name: str) -> None:
+    server = await shared_server(V2_10)
     async with served_on(server.url, stream_name, config={**MARKS, "deny_delete": True}) as served:
         heard = HeardAdvisories(served.account.connection, stream_name)
         await served.publish("s", {**served.headers("@every 1s", more={"TTL": "1s"}), "Nats-TTL": "3s"})

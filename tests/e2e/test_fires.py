@@ -3,13 +3,10 @@
 import json
 from typing import Any
 
-import pytest
-
 from nats_scheduler.control.transport import request_json
-from nats_scheduler.engine.events import FireConfirmed, FireRefused, FireStored, FireUnknown
+from nats_scheduler.engine.events import FireRefused, FireStored, FireUnknown
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.jetstream import block_indexes
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51
@@ -19,14 +16,11 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import store_herd
-from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, served_on
-from tests.harness.servers import EMULATED_VERSIONS
+from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of
 from tests.harness.waiting import eventually
-from tests.harness.watched import Watched
 
 HERD = 500
 
@@ -37,7 +31,7 @@ def lines_of(message: StoredMessage) -> list[str]:
     return [line for line in message.block.decode().split("\r\n")[1:-2] if not line.startswith(ours)]
 
 
-async def test_a_delayed_message_fires_once_at_its_time_and_its_schedule_is_purged(served: Served) -> None:
+async def test_a_delayed_message_fires_once_and_its_schedule_is_purged(served: Served) -> None:
     due = CLOCK.now() + SECOND
     sequence = await served.schedule("s", at(due), b"\x00\xffbody")
     [fired] = await served.wait_for("out")
@@ -48,7 +42,7 @@ async def test_a_delayed_message_fires_once_at_its_time_and_its_schedule_is_purg
     await served.gone("s")
 
 
-async def test_a_cron_schedule_in_a_zone_fires_and_names_its_next_time_in_that_zone(served: Served) -> None:
+async def test_a_cron_schedule_in_a_zone_names_its_next_time_there(served: Served) -> None:
     """And an interval names its own in UTC."""
     await served.schedule("cron", "* * * * * *", target="cron.out", more={"Time-Zone": "Asia/Kolkata"})
     await served.schedule("every", "@every 1s", target="every.out")
@@ -58,33 +52,6 @@ async def test_a_cron_schedule_in_a_zone_fires_and_names_its_next_time_in_that_z
         assert lines_of(fire)[-1] == f"Nats-Schedule-Next: {format_rfc3339(fire_time_of(fire) + SECOND)}"
         assert fire.stored_at >= fire_time_of(fire)
     await served.none_left_out(every, "every")
-
-
-async def test_each_kind_of_delay_fires_what_it_says(served: Served) -> None:
-    """A sample of what was not deleted, the schedule itself if there is none, a TTL, a large body, portable headers."""
-    await served.publish("sensor", {"Unit": "C"}, b"20")
-    wrong = await served.publish("sensor", body=b"wrong")
-    await served.call("STREAM.MSG.DELETE", {"seq": wrong, "no_erase": True})
-    soon, large = f"@at {in_seconds(0.3)}", bytes(range(256)) * 4000
-    await served.schedule("s.full", soon, b"unused", "full", {"Source": served.subject("sensor")})
-    await served.schedule("s.empty", soon, b"own", "empty", {"Source": served.subject("nothing")})
-    await served.schedule("s.ttl", soon, target="ttl", more={"TTL": "1h30m"})
-    await served.schedule("s.past", "@at 2009-11-10T23:00:00Z", target="past")
-    await served.schedule("s.large", soon, large, "large")
-    portable = {"X-Nats-Schedule": soon, "X-Nats-Schedule-Target": served.subject("portable"), "Mine": "1"}
-    await served.publish("s.portable", portable, b"portable")
-    found = {rest: (await served.wait_for(rest))[0] for rest in ("full", "empty", "ttl", "past", "large", "portable")}
-    stamps = {
-        rest: [f"Nats-Scheduler: {served.subject(f's.{rest}')}", "Nats-Schedule-Next: purge"] for rest in (*found,)
-    }
-    assert {rest: (one.body, lines_of(one)) for rest, one in found.items()} == {
-        "full": (b"20", ["Unit: C", *stamps["full"]]),
-        "empty": (b"own", stamps["empty"]),
-        "ttl": (b"body", [*stamps["ttl"], "Nats-TTL: 1h30m"]),
-        "past": (b"body", stamps["past"]),
-        "large": (large, stamps["large"]),
-        "portable": (b"portable", ["Mine: 1", *(f"X-{line}" for line in stamps["portable"])]),
-    }
 
 
 async def test_further_headers_reach_the_target_byte_for_byte(served: Served) -> None:
@@ -108,7 +75,7 @@ async def test_a_herd_due_at_one_instant_fires_completely_and_once(served: Serve
 # -- subscribers -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_core_subscriber_of_the_target_receives_each_fire_and_a_repetition_that_the_stream_drops(
+async def test_a_core_subscriber_of_the_target_receives_each_fire(
     served: Served,
 ) -> None:
     received: list[bytes] = []
@@ -123,7 +90,7 @@ async def test_a_core_subscriber_of_the_target_receives_each_fire_and_a_repetiti
     assert len(await served.messages("out")) == 1
 
 
-async def test_what_a_native_scheduler_stores_is_seen_by_no_core_subscriber(
+async def test_no_core_subscriber_sees_what_a_native_scheduler_stores(
     native_server: EmbeddedServer, stream_name: str
 ) -> None:
     """What is published behind the fire arrives, and the fire before it did not."""
@@ -173,18 +140,6 @@ async def test_the_answer_of_a_core_subscriber_is_passed_over(served: Served) ->
     assert len(await served.messages("out.*")) == len(ANSWERS)
 
 
-async def test_where_the_stream_acknowledges_nothing_a_strangers_refusal_repeats_nothing(watched: Watched) -> None:
-    stream = FlaggedStream(watched.account, watched.name)
-    published = answer_at_once(watched.account, stream.subject("out"), ANSWERS[0])
-    await watched.account.create(watched.name, no_ack=True)
-    await watched.sidecar.ready(watched.name)
-    lines = block_to_send(stream.headers(f"@at {in_seconds(0.5)}"))
-    watched.account.connection.write(frame(stream.subject("s"), "", lines, b"body"))
-    await stream.wait_for("out")
-    await watched.sidecar.reported(watched.name, FireConfirmed)
-    assert (len(published), watched.sidecar.of(watched.name, FireRefused)) == (1, [])
-
-
 async def test_every_answer_of_a_server_names_the_stream(account: Account, swept: str) -> None:
     config: dict[str, Any] = {"allow_msg_schedules": False, "max_msg_size": 1_000, "allow_rollup_hdrs": False}
     await account.create(swept, **config)
@@ -210,15 +165,9 @@ IDENTITY = "Nats-Msg-Id"
 GUARD = "Nats-Expected-Last-Subject-Sequence"
 LOOK_ALIKES = [
     f"Orig-{IDENTITY}: x",
-    f"A: {IDENTITY}",
-    f"A: {IDENTITY}{IDENTITY}",
     f"A: {IDENTITY} {IDENTITY}",
-    f"{IDENTITY}s: x",
-    f"A: {IDENTITY}:",
     f"X-{GUARD}: 1",
-    f"A: {GUARD}{GUARD}",
     f"A: {GUARD}-Subject{GUARD}-Subject",
-    f"A: {GUARD}: 9",
 ]
 """Headers of a publisher that might hide the identity of a fire, or its guard, from the server."""
 
@@ -239,7 +188,7 @@ async def fire_beside(stream: FlaggedStream, rest: str, line: str, *, sampled: b
     return assembled(held, schedule, source, 1, None, guard=guard).block
 
 
-async def test_a_fire_whose_schedule_was_replaced_is_refused_where_the_server_can(account: Account, swept: str) -> None:
+async def test_the_server_refuses_a_fire_of_a_replaced_schedule(account: Account, swept: str) -> None:
     """And a fire that is sent twice is stored once, whatever other headers it or its sample has."""
     stream = FlaggedStream(account, swept)
     await account.create(swept, allow_msg_schedules=False)
@@ -256,36 +205,3 @@ async def test_a_fire_whose_schedule_was_replaced_is_refused_where_the_server_ca
         fire = await fire_beside(stream, f"replaced.{number}", line, sampled=False, guard=guard)
         await stream.publish(f"replaced.{number}")
         assert (await send(fire)).get("error", {}).get("err_code") == (10071 if guard else None), line
-
-
-# -- what is removed after the fire ------------------------------------------------------------------------------------
-
-
-def held(running: Running) -> int:
-    return len(running.sidecar.served["S"].engine.view().page(0, limit=None).answer().schedules)
-
-
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_in_a_long_stream_what_fired_and_what_was_replaced_is_deleted_one_by_one_and_nothing_else(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
-    """And every instance knows that it is gone."""
-    monkeypatch.setattr(block_indexes, "LONG_STREAM", 1)
-    monkeypatch.setattr(block_indexes, "SHARE_FOR_EACH", 0.001)
-    server, count = await start_server(version), 60
-    async with served_on(server.url) as one, sidecar_on(server.url) as two:
-        deleted: list[bytes] = []
-        one.account.connection.subscribe("$JS.API.STREAM.MSG.DELETE.S", lambda to, *_more: deleted.append(to))
-        await one.publish("plain")
-        await two.ready("S")
-        await two.healthy()
-        due = CLOCK.now() + 2 * SECOND
-        for number in range(count):
-            for pattern in ("@at 2100-01-01T00:00:00Z", at(due)) if number % 2 else (at(due),):
-                await one.schedule(f"s.{number}", pattern, target=f"out.{number}")
-        await one.gone("s.*")
-        await eventually(lambda: held(one.sidecar) == held(two) == 0, describe="no schedule is held")
-        fires = [message.subject for message in await one.messages("out.*")]
-        assert sorted(fires) == sorted(one.subject(f"out.{number}") for number in range(count))
-        assert len(await one.messages("plain")) == 1
-        assert deleted, "what is done while a purge is not needed for anything else"

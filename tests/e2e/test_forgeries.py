@@ -1,9 +1,6 @@
 """Forgeries of a publisher of the stream keep no fire away, on real servers and across restarts."""
 
-import pytest
-
 from nats_scheduler.engine.events import FireForged, FiresMissed
-from nats_scheduler.message.fire_faults import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND, round_to_second
@@ -16,8 +13,6 @@ from tests.harness.waiting import eventually
 YEAR_9000 = 221_845_392_000 * SECOND
 AHEAD_NS = 3 * SECOND
 """A forgery for a time that is no further away may be stored after the genuine fire."""
-
-retentions = pytest.mark.parametrize("retention", ["limits", "workqueue"])
 
 
 async def forge(
@@ -36,13 +31,12 @@ def told(sidecar: Running, name: str) -> set[tuple[int, str]]:
     return {(event.fire_time, event.subject) for event in sidecar.of(name, FireForged)}
 
 
-@retentions
 async def test_a_repeating_schedule_fires_each_second_whatever_is_forged(
-    emulated_server: EmbeddedServer, account: Account, swept: str, retention: str
+    emulated_server: EmbeddedServer, account: Account, swept: str
 ) -> None:
     stream = FlaggedStream(account, swept)
     async with sidecar_on(emulated_server.url) as first:
-        await account.create(swept, retention=retention)
+        await account.create(swept)
         await first.ready(swept)
         sequence = await stream.schedule("s", "@every 1s", b"genuine")
         await forge(stream, sequence, YEAR_9000, stamped=True)
@@ -67,9 +61,8 @@ async def test_a_repeating_schedule_fires_each_second_whatever_is_forged(
     assert left_out(found, missed) == set()
 
 
-@retentions
 async def test_a_delayed_message_fires_whatever_is_forged(
-    emulated_server: EmbeddedServer, account: Account, swept: str, retention: str
+    emulated_server: EmbeddedServer, account: Account, swept: str
 ) -> None:
     """By the sidecar that has seen the forgery, or by the next one."""
     stream = FlaggedStream(account, swept)
@@ -82,7 +75,7 @@ async def test_a_delayed_message_fires_whatever_is_forged(
         return sequence
 
     async with sidecar_on(emulated_server.url) as first:
-        await account.create(swept, retention=retention)
+        await account.create(swept, retention="workqueue")
         await first.ready(swept)
         due, sequence = await in_time(forge_before, 3.0)
     async with sidecar_on(emulated_server.url) as second:
@@ -96,18 +89,3 @@ async def test_a_delayed_message_fires_whatever_is_forged(
         await third.ready(swept)
         await stream.canary(0.3)
         assert len(await stream.messages(f"out.{due}")) == 1
-
-
-async def test_an_identity_whose_message_was_consumed_before_its_time_is_known_by_what_was_stored_behind(
-    emulated_server: EmbeddedServer, account: Account, swept: str
-) -> None:
-    stream = FlaggedStream(account, swept)
-    async with sidecar_on(emulated_server.url) as running:
-        await account.create(swept, retention="workqueue")
-        await running.ready(swept)
-        due = CLOCK.now() + MAX_CLOCK_DIFFERENCE_NS + AHEAD_NS
-        sequence = await stream.schedule("s", at(due), b"genuine")
-        await forge(stream, sequence, due, stamped=False)
-        await stream.call("STREAM.MSG.DELETE", {"seq": sequence + 1})
-        await stream.wait_for("out")
-        assert told(running, swept) == {(due, "")}

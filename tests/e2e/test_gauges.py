@@ -3,23 +3,18 @@
 import os
 import signal
 
-import pytest
-
-from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection_settings import ConnectionSettings
-from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.version import VERSION
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on, sidecar_with, started_sidecar
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FLAG, FlaggedStream, served_on
 from tests.harness.permissions import accounts, limited_to, url_of, without
-from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
+from tests.harness.servers import V2_11, reload_config
 
 KINDS = ("at", "every", "cron")
 
 
-async def test_a_server_that_stands_still_shows_as_schedules_that_are_overdue(start_server: StartServer) -> None:
+async def test_a_server_that_stands_still_shows_as_overdue_schedules(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with served_on(server.url) as served:
         other, running = FlaggedStream(served.account, "T"), served.sidecar
@@ -75,12 +70,9 @@ async def test_refused_fires_are_overdue_until_the_server_takes_them(start_serve
         await served.sidecar.shows("schedules_overdue", 0, 0, stream="S")
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_purges_that_are_denied_are_pending_until_they_are_allowed(
-    start_server: StartServer, version: str
-) -> None:
-    able = limited_to(version, "S.>")
-    server = await start_server(version, config=accounts([without(able, "$JS.API.STREAM.PURGE.*")]))
+async def test_purges_that_are_denied_are_pending_until_they_are_allowed(start_server: StartServer) -> None:
+    able = limited_to(V2_11, "S.>")
+    server = await start_server(V2_11, config=accounts([without(able, "$JS.API.STREAM.PURGE.*")]))
     async with (
         account_on(url_of(server.url, "admin-0")) as account,
         sidecar_on(url_of(server.url, "sidecar-0")) as running,
@@ -95,25 +87,3 @@ async def test_purges_that_are_denied_are_pending_until_they_are_allowed(
         reload_config(server, accounts([able]))
         await running.shows("purges_pending", 0, 0, stream="S")
         await running.shows("streams_unable", 0, 0)
-
-
-class SetClock(SystemClock):
-    """The clock of a machine that is set wrong."""
-
-    def now(self) -> int:
-        """Return the wall clock, 90 s slow."""
-        return super().now() - 90 * SECOND
-
-
-async def test_the_clock_of_this_machine_is_compared_with_the_servers_once_it_is_connected(
-    start_server: StartServer,
-) -> None:
-    async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
-        assert running.gauge("clock_offset_seconds") is None
-        assert running.gauge("connected") == 0
-        [build] = [one for one in running.metrics.registry.collect() if one.name == "nats_scheduler_build_info"]
-        assert build.samples[0].labels["server_version"] == ""
-    server = await start_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
-    async with sidecar_with(settings, SetClock()) as running:
-        assert running.gauge("clock_offset_seconds") == pytest.approx(90, abs=5)

@@ -1,13 +1,10 @@
 """A leader that does not know yet what a replica has delivered: nothing is taken for removed on its word."""
 
-import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
-from nats_scheduler.engine.events import Ending, ScheduleAccepted, StreamReady
+from nats_scheduler.engine.events import Ending, StreamReady
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
@@ -17,6 +14,8 @@ from tests.harness.flagged import AS_ADOPTED, FlaggedStream, Served
 from tests.harness.lagging import PREFIX, LaggingLeader, lagging_leader
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
+
+SCHEDULES = 20
 
 
 @asynccontextmanager
@@ -37,57 +36,22 @@ async def served_by(account: Account, name: str) -> AsyncIterator[Served]:
         yield Served(account, name, running, url)
 
 
-@pytest.mark.parametrize("schedules", [20, 100])
-async def test_schedules_fire_once_although_the_leader_knew_them_later_than_the_follower(
-    schedules: int, emulated_server: EmbeddedServer, stream_name: str
-) -> None:
-    """Those of more than 64 are read together, past the leader."""
+async def test_schedules_fire_once_although_the_leader_is_behind(shared_server: SharedServer, stream_name: str) -> None:
     async with (
-        led(emulated_server, stream_name) as (stream, leader),
+        led(await shared_server(V2_11), stream_name) as (stream, leader),
         served_by(stream.account, stream.name) as served,
     ):
         await served.sidecar.ready(stream.name)
         leader.applied = await stream.publish("something")
-        for number in range(schedules):
+        for number in range(SCHEDULES):
             await stream.schedule(f"at.{number}", f"@at {in_seconds(-1)}", b"%d" % number)
         await eventually(lambda: leader.not_found >= 20, describe="the leader is asked")
         leader.applied = None
-        fires = await stream.wait_for("out", schedules)
+        fires = await stream.wait_for("out", SCHEDULES)
         await stream.gone("at.*")
-        endings = Counter([await served.ended(f"at.{number}") for number in range(schedules)])
-    assert Counter(fire.body for fire in fires) == Counter(b"%d" % number for number in range(schedules))
-    assert endings == {Ending.FIRED: schedules}
-
-
-async def test_a_schedule_that_was_removed_ends_where_the_leader_has_come_past_it(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    """And a stream whose last messages were deleted is ready."""
-    async with led(await shared_server(V2_11), stream_name) as (stream, _leader):
-        await stream.account.api.delete_message(stream.name, await stream.publish("last"))
-        async with served_by(stream.account, stream.name) as served:
-            await served.sidecar.ready(stream.name)
-            sequence = await stream.schedule("at", "@at 2200-01-01T00:00:00Z")
-            await served.reported(ScheduleAccepted)
-            await stream.account.api.delete_message(stream.name, sequence)
-            assert await served.ended("at") is Ending.REMOVED
-
-
-async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at_once(
-    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not only when all streams are looked at anyway."""
-    monkeypatch.setattr("nats_scheduler.runtime.discovery.LIST_INTERVAL_SECONDS", 3_600.0)
-    async with led(await shared_server(V2_11), stream_name) as (stream, leader):
-        config = (await stream.account.api.stream(stream.name))["config"]
-        async with served_by(stream.account, stream.name) as served:
-            await served.sidecar.ready(stream.name)
-            leader.knows_the_stream = False
-            update = json.dumps(config).encode()
-            stream.account.connection.publish(f"{PREFIX}.STREAM.UPDATE.{stream.name}", update)
-            await eventually(lambda: stream.name not in served.sidecar.sidecar.served, describe="it is taken for gone")
-            leader.knows_the_stream = True
-            assert len(await served.reported(StreamReady, 2)) == 2
+        endings = Counter([await served.ended(f"at.{number}") for number in range(SCHEDULES)])
+    assert Counter(fire.body for fire in fires) == Counter(b"%d" % number for number in range(SCHEDULES))
+    assert endings == {Ending.FIRED: SCHEDULES}
 
 
 async def test_a_stream_is_not_ready_before_what_its_leader_has_is_read(

@@ -1,22 +1,20 @@
 """The lives of a sidecar: it starts on what is there, drains, is killed, comes back; so does its server."""
 
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireStored, ScheduleEnded
-from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
-from tests.harness.flagged import FLAG, FlaggedStream, at, served_on
+from tests.harness.flagged import FLAG, FlaggedStream, served_on
 from tests.harness.processes import sidecar
 from tests.harness.proxy import at_the, proxy_to
-from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, server_binary
+from tests.harness.servers import V2_10, V2_11, server_binary
 from tests.harness.waiting import eventually
 
 BURST = 400
@@ -28,10 +26,8 @@ def is_fire(subject: bytes) -> bool:
     return subject == b"S.out"
 
 
-@pytest.mark.parametrize(
-    ("version", "fires_before_the_kill"), [(V2_10, BURST // 3), (V2_11, 0), (V2_11, BURST // 2), (V2_11, BURST - 1)]
-)
-async def test_killed_in_the_middle_of_a_burst_nothing_is_lost_or_doubled(
+@pytest.mark.parametrize(("version", "fires_before_the_kill"), [(V2_10, BURST // 3), (V2_11, BURST // 2)])
+async def test_killed_in_a_burst_it_loses_and_doubles_nothing(
     start_server: StartServer, tmp_path: Path, version: str, fires_before_the_kill: int
 ) -> None:
     """It is killed as it sends a fire, so that it has no outcome of that one, however fast it is."""
@@ -49,7 +45,7 @@ async def test_killed_in_the_middle_of_a_burst_nothing_is_lost_or_doubled(
             await stream.each_fired_once(BURST)
 
 
-async def test_told_to_end_in_the_middle_of_a_burst_it_drains_and_the_next_one_goes_on(
+async def test_told_to_end_in_a_burst_it_drains_and_the_next_goes_on(
     start_server: StartServer,
 ) -> None:
     """It fires on until its hand-over is answered, and then finishes 256 at most; for the rest that answer is too soon.
@@ -84,47 +80,12 @@ async def test_a_signal_ends_it_with_exit_code_0(start_server: StartServer, tmp_
         assert await other.interrupt() == 0
 
 
-async def test_times_are_utc_whatever_the_zone_of_the_machine(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        stream = FlaggedStream(account, "S")
-        await account.create("S", **FLAG)
-        with sidecar("run", "-s", server.url, folder=tmp_path, env={"TZ": "Pacific/Apia"}) as process:
-            await process.wait_for_line("stream_ready")
-            due = CLOCK.now() + SECOND
-            await stream.schedule("s", at(due))
-            await stream.schedule("c", "* * * * * *", target="cron")
-            [fired] = await stream.wait_for("out")
-            [cron, *_] = await stream.wait_for("cron")
-    assert fired.stored_at >= due
-    assert re.search(rb"Nats-Schedule-Next: \S+Z\r\n", cron.block)
-
-
-async def test_overdue_fires_of_a_repeating_schedule_are_made_up_once(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        stream = FlaggedStream(account, "S")
-        await account.create("S", **STORED)
-        await stream.schedule("s", "@every 1s")
-        stored_at = (await stream.messages("s"))[0].stored_at
-        await eventually(lambda: CLOCK.now() > stored_at + 4 * SECOND)
-        started_at = CLOCK.now()
-        async with sidecar_on(server.url):
-            fired = await stream.wait_for("out", 3)
-    overdue = [message for message in fired if message.stored_at // SECOND * SECOND <= started_at]
-    assert len(overdue) <= 2  # the make-up fire, and the next one where it came within the same second
-    assert len({header_value(message.block, MSG_ID) for message in fired}) == len(fired)
-
-
 CATCH_UP_RATE = 20
 MISSED_FOR_NS = 11 * SECOND
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_missed_fires_come_so_many_a_second_each_once_also_after_a_restart(
-    start_server: StartServer, version: str
-) -> None:
-    server, missed = await start_server(version), 3 * CATCH_UP_RATE
+async def test_missed_fires_come_so_many_a_second_each_once(start_server: StartServer) -> None:
+    server, missed = await start_server(V2_11), 3 * CATCH_UP_RATE
     async with account_on(server.url) as account:
         stream = FlaggedStream(account, "S")
         await account.create("S", **STORED)
@@ -138,14 +99,12 @@ async def test_missed_fires_come_so_many_a_second_each_once_also_after_a_restart
                 found = await stream.wait_for("out.*", fires)
         assert len({one.subject for one in found}) == len(found) == missed
         assert await stream.stored_on("s.*") == 0
-    times = [one.stored_at for one in found]
-    most = CATCH_UP_RATE * 1.5  # two groups more: of the turn that begins, and of the second sidecar
-    assert all(sum(first <= at < first + SECOND for at in times) <= most for first in times)
+    # Less than the 3 s of the rate: there are groups, one of which each sidecar sends at once.
+    assert found[-1].stored_at - found[0].stored_at > 3 * SECOND // 2
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_a_server_that_went_away_and_came_back_is_served_on(start_server: StartServer, version: str) -> None:
-    server = await start_server(version)
+async def test_a_server_that_went_away_and_came_back_is_served_on(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
     async with served_on(server.url, config={"storage": "file"}) as served:
         await served.schedule("every", "@every 1s", target="tock")
         await served.schedule("s", f"@at {in_seconds(2)}")
@@ -167,9 +126,7 @@ async def schedules_in(url: str) -> int:
         return await FlaggedStream(account, "S").stored_on("s.*")
 
 
-async def test_what_a_killed_server_brings_back_is_removed_while_the_sidecar_runs_on(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_what_a_killed_server_brings_back_is_removed_again(start_server: StartServer, tmp_path: Path) -> None:
     """A 2.10 brings messages back at the front of a stream."""
     server = await start_server(V2_10)
     async with sidecar_on(server.url) as running:

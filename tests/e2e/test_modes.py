@@ -7,13 +7,11 @@ It tests `runtime/stream_flags.py` too.
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nats_scheduler.control.errors import RefusedError
-from nats_scheduler.engine.events import FireRefused, FireStored
+from nats_scheduler.engine.events import FireStored
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -22,8 +20,7 @@ from tests.conftest import SharedServer
 from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FLAG
-from tests.harness.processes import sidecar
-from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_11, V2_12, V2_15
+from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_12
 from tests.harness.waiting import eventually
 from tests.harness.watched import Watched
 
@@ -95,7 +92,7 @@ def expect_no_doubles(fires: list[StoredMessage]) -> None:
 # -- native ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_server_fires_a_flagged_stream_and_the_sidecar_only_its_portable_headers(native: Beside) -> None:
+async def test_server_and_sidecar_fire_their_own_headers_only(native: Beside) -> None:
     """Repeating schedules of both run beside each other without doubles, as far as the server knows them."""
     await native.served()
     soon = f"@at {in_seconds(0.5)}"
@@ -118,35 +115,10 @@ async def test_the_server_fires_a_flagged_stream_and_the_sidecar_only_its_portab
     assert by_sidecar == {native.subject("p"), native.subject("cron")}
 
 
-async def test_a_sample_of_what_the_server_generated_is_stored(native: Beside) -> None:
-    """The server takes `Nats-Scheduler` and `Nats-Schedule-Next` of a publish for orders, so they must not go out."""
-    await native.served()
-    await native.schedule("s", f"@at {in_seconds(0)}", b"s", "sensor")
-    [source] = await native.wait_for("sensor")
-    assert b"Nats-Scheduler: " in source.block
-    await native.portable("p", f"@at {in_seconds(0.2)}", "out", Source=native.subject("sensor"))
-    [sample] = await native.wait_for("out")
-    assert sample.body == b"s"
-    assert b"\r\nNats-Sched" not in sample.block
-    assert f"X-Nats-Scheduler: {native.subject('p')}".encode() in sample.block
-
-
-async def test_an_update_with_the_flag_that_a_native_server_refuses_changes_nothing(native: Beside) -> None:
-    name = f"{native.name}-plain"
-    await native.served()
-    made = await native.account.create(name, allow_msg_schedules=False, deny_purge=True)
-    with pytest.raises(RefusedError, match="deny purge"):
-        await native.account.api.update_stream({**made["config"], "allow_msg_schedules": True})
-    await native.portable("p", f"@at {in_seconds(0.3)}", "out")
-    await native.wait_for("out")
-    assert name not in native.sidecar.sidecar.served
-    await native.account.api.call(f"STREAM.DELETE.{name}")
-
-
 # -- dormant -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_that_only_its_metadata_flag_is_dormant_and_this_is_said_loudly(native: Beside) -> None:
+async def test_a_stream_with_only_the_metadata_flag_is_dormant(native: Beside) -> None:
     """It becomes native when the flag is switched on."""
     await native.served(allow_msg_schedules=False, **FLAG)
     line = await native.mode_becomes(Mode.DORMANT)
@@ -165,7 +137,7 @@ async def test_a_stream_that_only_its_metadata_flag_is_dormant_and_this_is_said_
 # -- portable --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_named_in_the_settings_has_every_portable_pattern_on_every_server(plain: Beside) -> None:
+async def test_a_named_stream_has_all_portable_patterns_everywhere(plain: Beside) -> None:
     """Headers of the ADR are not fired on it, and it is left as it is."""
     assert plain.sidecar.sidecar.served[plain.name].mode is Mode.PORTABLE
     refused = await plain.code(plain.headers(f"@at {in_seconds(0)}", "never"))
@@ -180,53 +152,3 @@ async def test_a_stream_named_in_the_settings_has_every_portable_pattern_on_ever
     assert all(b"+05:30\r\n" in message.block for message in cron)
     assert await plain.messages("never") == []
     assert (await plain.config())["metadata"] == {}
-
-
-@pytest.mark.parametrize("native_server", [V2_12], indirect=True)
-async def test_portable_cron_runs_on_a_flagged_stream_of_a_server_that_knows_only_delays(native: Beside) -> None:
-    await native.served()
-    await native.portable("every", EVERY, "out.every")
-    await native.portable("cron", "*/1 * * * * *", "out.cron")
-    assert len(await native.wait_for("out.every", 2)) >= 2
-    assert len(await native.wait_for("out.cron", 2)) >= 2
-
-
-@pytest.mark.parametrize("plain", [V2_11, V2_15], indirect=True)
-async def test_portable_schedules_fire_into_a_full_stream_with_discard_new_once_it_has_room(plain: Beside) -> None:
-    await plain.rewrite(discard="new", max_msgs=2)
-    await plain.publish("filler")
-    await plain.portable("s", f"@at {in_seconds(0.3)}", "out")
-    assert (await plain.reported(FireRefused))[0].code == 10077
-    assert len(await plain.messages("s")) == 1
-    await plain.call("STREAM.PURGE", {"filter": plain.subject("filler")})
-    assert len(await plain.wait_for("out")) == 1
-
-
-async def test_from_2_15_on_the_server_refuses_a_publish_with_nats_stream_source(plain: Beside) -> None:
-    """Check 17, for messages and portable schedules alike, after the other checks."""
-    portable = {f"X-{name}": value for name, value in plain.headers("@hourly").items()}
-    found = [
-        await plain.code({**more, "Nats-Stream-Source": "A 1 > >"}) for more in ({}, portable, {"Nats-Schedule": "@x"})
-    ]
-    refused = 10227 if plain.version == V2_15 else 0
-    assert found == [refused, refused, REFUSED_ON_PLAIN_STREAMS if plain.version in NATIVE_VERSIONS else 0]
-
-
-# -- what the operator reads -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-async def test_run_prints_the_mode_of_each_stream_at_its_start(
-    version: str, shared_server: SharedServer, stream_name: str, tmp_path: Path
-) -> None:
-    server, named = await shared_server(version), f"{stream_name}-named"
-    is_native = version in NATIVE_VERSIONS
-    async with account_on(server.url) as account:
-        await account.create(stream_name, **({} if is_native else FLAG))
-        await account.create(named, allow_msg_schedules=False)
-        with sidecar("run", "-s", server.url, "--portable-streams", named, folder=tmp_path) as running:
-            await running.wait_for_line(f"mode={'native' if is_native else 'emulated'} stream={stream_name}$")
-            await running.wait_for_line(f"mode=portable stream={named}$")
-            assert await running.terminate() == 0
-        for name in (stream_name, named):
-            await account.api.call(f"STREAM.DELETE.{name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleRejected
+from nats_scheduler.engine.events import ScheduleAccepted
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
@@ -78,7 +78,7 @@ async def terminal(
         await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
-async def test_stream_add_with_the_flag_in_the_file_is_all_that_a_stream_needs(terminal: Terminal) -> None:
+async def test_the_flag_in_the_file_is_all_that_a_stream_needs(terminal: Terminal) -> None:
     """And it may be typed again; edits by a file without the flag, and by other flags, leave it on."""
     add = ("stream", "add", "--config", terminal.file(metadata={"team": "shop"}, **FLAGGED))
     await terminal.nats(*add)
@@ -97,19 +97,6 @@ async def test_stream_add_with_the_flag_in_the_file_is_all_that_a_stream_needs(t
     config = await terminal.config()
     assert (config["description"], config["max_msgs"]) == ("new", 1000)
     await terminal.fires("typed")
-
-
-async def test_the_flag_may_be_typed_when_a_stream_is_added_or_edited(terminal: Terminal) -> None:
-    typed = ("--subjects", f"{terminal.name}.>", "--storage", "memory", "--allow-schedules", "--defaults")
-    await terminal.nats("stream", "add", terminal.name, *typed)
-    await terminal.fires()
-    await terminal.account.api.call(f"STREAM.DELETE.{terminal.name}")
-    await terminal.nats("stream", "add", "--config", terminal.file())
-    edit = ("stream", "edit", terminal.name, "--force", "--allow-schedules", "--description", "mine")
-    await terminal.nats(*edit)
-    await terminal.sidecar.ready(terminal.name, times=2)
-    assert (await terminal.config())["description"] == "mine"
-    await terminal.fires()
 
 
 async def test_pub_fires_as_it_is_typed(terminal: Terminal) -> None:
@@ -146,25 +133,6 @@ async def test_pub_fires_as_it_is_typed(terminal: Terminal) -> None:
     assert b"Nats-TTL: 1m30s\r\n" in sample.block
     shown = await terminal.nats("stream", "get", terminal.name, "--last-for", terminal.subject("every"))
     assert "Nats-Schedule: @every 1s" in shown
-
-
-async def test_a_bare_time_is_rejected_and_the_reason_says_what_is_missing(terminal: Terminal) -> None:
-    """What is rejected stays where it is; `stream rmm` and `stream purge` end what is not."""
-    await terminal.nats("stream", "add", "--config", terminal.file(**FLAGGED))
-    await terminal.sidecar.ready(terminal.name)
-    await terminal.pub("s", "-H", f"Nats-Schedule:{in_seconds(1)}")
-    [event] = await terminal.reported(ScheduleRejected)
-    assert (event.schedule, event.rejection.code) == (terminal.subject("s"), 10189)
-    assert "write '@at " in event.rejection.reason
-    for rest in ("deleted", "purged"):
-        await terminal.pub(rest, "--schedule-at", in_seconds(3600))
-    await terminal.nats("stream", "rmm", terminal.name, "2", "--force")
-    await terminal.nats("stream", "purge", terminal.name, "--subject", terminal.subject("purged"), "--force")
-    assert [await terminal.ended(rest) for rest in ("deleted", "purged")] == [Ending.REMOVED, Ending.REMOVED]
-    await terminal.left("*", [b"hello"])
-
-
-# -- saved contexts --------------------------------------------------------------------------------------------------
 
 
 async def test_run_connects_by_a_saved_context(

@@ -43,7 +43,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 
 
 each_mode = pytest.mark.parametrize(
-    "mode", [mode if mode in ("2.11", "native") else pytest.param(mode, marks=pytest.mark.deep) for mode in MODES]
+    "mode", [mode if mode == "2.11" else pytest.param(mode, marks=pytest.mark.deep) for mode in MODES]
 )
 
 

@@ -1,17 +1,10 @@
 """A target is no request: no schedule makes the sidecar use a right of its own, however its account reaches others."""
 
-import pytest
-
-from nats_scheduler.control.edits import add, edit
-from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.message.schedule_form import Edit
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
-from tests.control.test_connection_store import store_of
 from tests.harness.account import CLOCK, Account, Running, account_on, sidecar_on, sidecar_with
-from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FLAG, FlaggedStream, at
 from tests.harness.servers import V2_11
 from tests.service.controlling import Refused, request
@@ -49,7 +42,7 @@ async def refused(running: Running, stream: str, target: str) -> FireRefused:
     return first  # type: ignore[no-any-return]
 
 
-async def test_no_schedule_is_a_request_to_a_jetstream_that_is_imported_under_a_prefix(
+async def test_no_schedule_is_a_request_to_an_imported_jetstream(
     start_server: StartServer,
 ) -> None:
     server = await start_server(V2_11, config=two_accounts())
@@ -94,23 +87,6 @@ async def test_no_schedule_is_a_request_to_a_sidecar(start_server: StartServer) 
             answer = await request(account.connection, "add", asked)
             assert isinstance(answer, Refused)
             assert (answer.code, removes in answer.sentence) == (422, True)
-
-
-async def test_what_would_be_a_request_is_neither_added_nor_edited(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        evil, _good = await _with_a_victim(account, "nats_scheduler.v1.health.get")
-        store = await store_of(account)
-        headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "nats_scheduler.v1.health.get"}
-        with pytest.raises(NotPossibleError, match="on which they take requests"):
-            await add(store, "EVIL", "EVIL.s", block_to_send(headers), b"")
-        await evil.schedule("s", "@every 1h")
-        change = Edit(set=[(b"Nats-Schedule-Target", b"nats_scheduler.v1.health.get")])
-        with pytest.raises(NotPossibleError, match="on which they take requests"):
-            await edit(store, "EVIL", "EVIL.s", change)
-        change = Edit(set=[(b"Nats-Schedule-Source", b"nats_scheduler.v1.health.get")])
-        with pytest.raises(NotPossibleError, match="the source nats_scheduler"):
-            await edit(store, "EVIL", "EVIL.s", change)
 
 
 async def _with_a_victim(account: Account, subject: str) -> tuple[FlaggedStream, FlaggedStream]:

@@ -1,6 +1,5 @@
 """Work queue and interest streams: schedules fire, and nothing of the sidecar is there to be noticed."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,17 +7,14 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted
-from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import Account, in_seconds, sidecar_on
-from tests.harness.blocks import block_to_send
-from tests.harness.flagged import AS_ADOPTED, Delivered, FlaggedStream, Served, at, fire_time_of
+from tests.harness.flagged import Delivered, Served, at, fire_time_of
 from tests.harness.leads import in_time
 from tests.harness.waiting import eventually
 
 WORK_QUEUE, INTEREST = "workqueue", "interest"
 EVERYTHING = "everything"
-MANY = 300
 
 
 @asynccontextmanager
@@ -28,13 +24,6 @@ async def served_stream(server: EmbeddedServer, account: Account, name: str, **c
         await running.ready(name)
         yield Served(account, name, running, server.url, server.version)
         await account.api.call(f"STREAM.DELETE.{name}")
-
-
-@pytest.fixture
-async def queue(emulated_server: EmbeddedServer, account: Account, stream_name: str) -> AsyncIterator[Served]:
-    """Serve a work queue; it has no consumer yet."""
-    async with served_stream(emulated_server, account, stream_name, retention=WORK_QUEUE) as one:
-        yield one
 
 
 @pytest.fixture(params=[WORK_QUEUE, INTEREST])
@@ -72,55 +61,6 @@ async def test_delays_intervals_and_samples_fire_and_nothing_is_attached(either:
     assert await either.consumers() == [EVERYTHING]
 
 
-async def test_what_is_replaced_overwritten_or_cancelled_does_not_fire(either: Served) -> None:
-    async def change(due: int) -> None:
-        names = [f"{kind}.{due}" for kind in ("replaced", "overwritten", "cancelled")]
-        for rest in names:
-            await either.schedule(rest, at(due), b"old", f"out.{due}")
-        await accepted(either, *names)
-        await either.schedule(names[0], at(due), b"new", f"out.{due}")
-        await either.publish(names[1], body=b"no schedule")
-        cancel = {"Nats-Scheduler": either.subject(names[2]), "Nats-Schedule-Next": "purge"}
-        await either.publish("elsewhere", cancel, b"")
-
-    due, _ = await in_time(change)
-    await either.canary(due=due)
-    assert [message.body for message in await either.messages(f"out.{due}")] == [b"new"]
-    endings = [await either.ended(f"{kind}.{due}") for kind in ("overwritten", "cancelled")]
-    assert endings == [Ending.OVERWRITTEN, Ending.CANCELLED]
-    assert await either.messages(f"cancelled.{due}") == []
-
-
-# -- consumers of the user ---------------------------------------------------------------------------------------------
-
-
-async def test_a_user_may_have_any_consumers_on_a_work_queue_and_their_acknowledgements_remove(queue: Served) -> None:
-    await queue.schedule("first", f"@at {in_seconds(0)}")
-    await queue.wait_for("out")
-    assert await queue.consumers() == []
-    await queue.call("STREAM.PURGE")
-    for rest in ("out", "out.>", "*", ">"):
-        target = "out.deep" if rest == "out.>" else "out"
-        await queue.schedule("s", f"@at {in_seconds(0.4)}", b"work", target)
-        await queue.add_consumer("worker", rest)
-        taken = await queue.take("worker")
-        while taken[-1].subject != queue.subject(target):  # the schedule itself, if it was there in time
-            taken = await queue.take("worker")
-        assert taken[-1].body == b"work", rest
-        await queue.acknowledge(taken[-1])
-        await queue.left(">", [])
-        await queue.account.api.call(f"CONSUMER.DELETE.{queue.name}.worker")
-    for worker in ("a", "b", "c"):
-        await queue.add_consumer(worker, f"out.{worker}")
-        await queue.schedule(f"s.{worker}", f"@at {in_seconds(0.2)}", worker.encode(), f"out.{worker}")
-    for worker in ("a", "b", "c"):
-        [work] = await queue.take(worker)
-        assert work.body == worker.encode()
-        await queue.acknowledge(work)
-    await queue.left(">", [])
-    assert sorted(await queue.consumers()) == ["a", "b", "c"]
-
-
 async def test_a_fire_that_was_acknowledged_at_once_is_not_fired_again(either: Served) -> None:
     await either.schedule("s", "@every 1s", b"work")
     seen: list[Delivered] = []
@@ -132,21 +72,6 @@ async def test_a_fire_that_was_acknowledged_at_once_is_not_fired_again(either: S
     assert await either.messages("out") == []
     fires = [event.fire.fire_time for event in either.of(FireStored)]
     assert len(set(fires)) == len(fires)
-
-
-async def test_where_nothing_is_acknowledged_a_fire_that_was_consumed_at_once_ends_its_schedule(
-    emulated_server: EmbeddedServer, account: Account, stream_name: str
-) -> None:
-    async with served_stream(emulated_server, account, stream_name, retention=INTEREST, no_ack=True) as one:
-        await one.add_consumer("keeper", "s")
-        await one.add_consumer("worker", "out", ack_policy="none")  # what is delivered to it is gone
-        taking = asyncio.create_task(one.take("worker"))
-        headers = one.headers(f"@at {in_seconds(0.5)}")
-        account.connection.write(frame(one.subject("s"), "", block_to_send(headers), b"work"))
-        [taken] = await taking
-        assert taken.body == b"work"
-        assert await one.ended("s") is Ending.FIRED
-        await one.left(">", [])
 
 
 async def test_a_schedule_that_was_acknowledged_away_does_not_fire(either: Served) -> None:
@@ -176,38 +101,6 @@ async def test_a_schedule_that_was_acknowledged_away_does_not_fire(either: Serve
     await either.schedule("last", f"@at {in_seconds(1.1)}", target="last.out")
     await either.wait_for("last.out")
     assert len(await either.messages("ticks")) == fired
-
-
-# -- start -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("retention", [WORK_QUEUE, INTEREST])
-async def test_schedules_that_were_there_before_the_sidecar_are_picked_up(
-    emulated_server: EmbeddedServer, account: Account, stream_name: str, retention: str
-) -> None:
-    """And versions that were replaced meanwhile are removed."""
-    await account.create(stream_name, retention=retention, allow_msg_schedules=False, **AS_ADOPTED)
-    stored = FlaggedStream(account, stream_name)
-    await stored.add_consumer(EVERYTHING)
-    for number in range(MANY):
-        await stored.schedule(f"past.{number}", "@at 2020-01-01T00:00:00Z", str(number).encode(), "out.past")
-    await stored.schedule("soon", f"@at {in_seconds(1)}", b"soon", "out.soon")
-    await stored.schedule("ended", "@every 1s", target="never")
-    await stored.publish("ended", body=b"plain")
-    for interval in ("1h", "2h", "3h"):
-        await stored.schedule("replaced", f"@every {interval}", interval.encode())
-    async with sidecar_on(emulated_server.url) as running:
-        await running.ready(stream_name)
-        past = await stored.wait_for("out.past", MANY)
-        assert sorted(int(message.body or b"-1") for message in past) == list(range(MANY))
-        assert len(await stored.wait_for("out.soon")) == 1
-        await stored.left("replaced", [b"3h"])
-        assert await stored.messages("never") == []
-        assert await stored.consumers() == [EVERYTHING]
-    await account.api.call(f"STREAM.DELETE.{stream_name}")
-
-
-# -- interest --------------------------------------------------------------------------------------------------------
 
 
 async def test_what_nobody_is_interested_in_is_not_kept(

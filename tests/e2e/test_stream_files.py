@@ -4,27 +4,16 @@ It tests `runtime/file_streams.py` too.
 """
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from nats_scheduler.runtime import file_streams
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, sidecar_on, started_sidecar
 from tests.harness.flagged import FlaggedStream
-from tests.harness.permissions import Permission, permissions_of, shared_account, url_of
-from tests.harness.servers import V2_11, reload_config
+from tests.harness.servers import V2_11
 from tests.harness.watched import Watched
-
-
-def permits(*names: str) -> list[Permission]:
-    """Return the permissions to create and update these streams."""
-    acts = ("CREATE", "UPDATE")
-    return [Permission("publish", f"$JS.API.STREAM.{act}.{name}", ("yes",) * 4) for act in acts for name in names]
 
 
 def folder_of(tmp_path: Path, *configs: dict[str, Any]) -> Path:
@@ -74,37 +63,7 @@ async def test_the_streams_of_a_folder_are_created_or_updated_and_served(
         await again.create(retention="limits")
 
 
-async def test_a_file_that_may_not_be_applied_leaves_the_account_served_and_is_applied_once_it_may(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_streams, "REFUSED_RETRY_WAITS_SECONDS", (0.2, 0.2))
-    folder = folder_of(tmp_path, {"name": "forbidden"}, {"name": "orders"})
-
-    def users(*names: str) -> str:
-        targets = [Permission("publish", f"{name}.>", ()) for name in names]
-        grant: Iterable[Permission] = [*permissions_of("2.11"), *permits(*names), *targets]
-        return shared_account([grant])
-
-    server = await start_server(V2_11, config=users("orders"))
-    settings = ConnectionSettings(servers=(url_of(server.url, "sidecar-0"),))
-    async with (
-        started_sidecar(settings, streams_folder=folder) as running,
-        account_on(url_of(server.url, "admin-0")) as account,
-    ):
-        await running.ready("orders")
-        told = await running.told_of("stream_configure_failed", stream="forbidden")
-        assert "permission" in told["reason"]
-        await fires(account, "orders")
-        assert len(configured(running, "forbidden")) == 1, "the same reason is told once"
-        assert not running.told("jetstream_unavailable")
-        assert not running.told("connection_lost")
-        reload_config(server, users("orders", "forbidden"))
-        await running.ready("forbidden")
-
-
-async def test_a_file_that_fails_for_the_moment_is_applied_when_it_can_be(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_a_file_that_fails_is_applied_when_it_can_be(start_server: StartServer, tmp_path: Path) -> None:
     """The account is full, and somebody makes room; an error of our own over one file ends no other."""
     server = await start_server(V2_11, config="jetstream { max_file_store: 64MB }\n")
     folder = folder_of(
@@ -126,20 +85,3 @@ async def test_a_file_that_fails_for_the_moment_is_applied_when_it_can_be(
             await running.ready("late")
             await fires(account, "late")
             assert [len(configured(running, name)) for name in ("late", "odd")] == [1, 1]
-
-
-async def test_a_file_that_failed_is_tried_again_at_once_on_the_next_connection(
-    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a new connection its next turn would come in an hour."""
-    monkeypatch.setattr(file_streams, "REFUSED_RETRY_WAITS_SECONDS", (3_600.0, 3_600.0))
-    server = await start_server(V2_11)
-    folder = folder_of(tmp_path, {"name": "late"})
-    async with account_on(server.url) as account:
-        await account.create("other", subjects=["late.>"], allow_msg_schedules=False)
-        async with started_sidecar(ConnectionSettings(servers=(server.url,)), streams_folder=folder) as running:
-            assert "10065" in (await running.told_of("stream_configure_failed", stream="late"))["reason"]
-            await account.api.call("STREAM.DELETE.other")
-            assert running.sidecar.connection is not None
-            running.sidecar.connection.end("ended by the test")
-            await running.ready("late")

@@ -1,22 +1,12 @@
 """A stream that was created before a sidecar listened has no flag: that is reported, or mended by `adopt_streams`."""
 
-import asyncio
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 
-from nats_scheduler.control.errors import NotConnectedError, SchedulerError
 from nats_scheduler.message.stream_rules import FLAG
-from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on, started_sidecar
-from tests.harness.flagged import FlaggedStream
-from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, server_binary
+from tests.harness.account import Account, account_on, sidecar_on
+from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
-
-STARTS = 8
 
 
 async def with_schedule(account: Account, name: str, prefix: str = "", **config: object) -> None:
@@ -26,12 +16,10 @@ async def with_schedule(account: Account, name: str, prefix: str = "", **config:
     await account.publish(f"{name}.s", headers)
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-async def test_schedules_in_a_stream_without_the_flag_are_reported_until_they_are_served(
-    start_server: StartServer, version: str
-) -> None:
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+async def test_schedules_in_a_stream_without_the_flag_are_reported(start_server: StartServer, version: str) -> None:
     server = await start_server(version)
-    prefix = "" if version in (V2_10, V2_11) else "X-"
+    prefix = "" if version == V2_11 else "X-"
     async with account_on(server.url) as account:
         await with_schedule(account, "EARLY", prefix)
         await with_schedule(account, "QUEUE", prefix, retention="workqueue")
@@ -74,11 +62,8 @@ async def flagged(account: Account, name: str) -> dict[str, object]:
     return {**(await account.api.stream(name))["config"], FLAG: True}
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11])
-async def test_a_stream_that_the_settings_adopt_is_served_whenever_it_was_created(
-    start_server: StartServer, version: str
-) -> None:
-    server = await start_server(version)
+async def test_a_stream_that_the_settings_adopt_is_served(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await with_schedule(account, "BEFORE")
         await with_schedule(account, "OTHER")
@@ -93,28 +78,3 @@ async def test_a_stream_that_the_settings_adopt_is_served_whenever_it_was_create
             assert "COPY" not in running.sidecar.served
         async with sidecar_on(server.url) as running:  # the flag stays, without the setting
             await running.ready("BEFORE")
-
-
-@pytest.mark.deep
-async def test_server_sidecar_and_application_may_start_at_once(tmp_path: Path) -> None:
-    """The application creates a stream and stores a schedule as soon as there is a server that answers."""
-
-    async def stored(url: str) -> bool:
-        with suppress(NotConnectedError, SchedulerError):
-            async with account_on(url) as account:
-                await account.create("ORDERS", **{FLAG: False})
-                await FlaggedStream(account, "ORDERS").schedule("s", f"@at {in_seconds(0.1)}")
-                await account.wait_for("ORDERS", "ORDERS.out")
-                return True
-        return False
-
-    async def application(url: str) -> None:
-        await eventually(lambda: stored(url), describe="its schedule fires")
-
-    for number in range(STARTS):
-        server = EmbeddedServer(server_binary(V2_11), tmp_path / str(number), port=free_port())
-        settings = ConnectionSettings(servers=(server.url,))
-        async with started_sidecar(settings, adopt_streams=("ORDERS",)), asyncio.TaskGroup() as together:
-            together.create_task(application(server.url))
-            await server.start()
-        await server.stop()

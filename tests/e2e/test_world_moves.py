@@ -4,7 +4,6 @@ The outcomes are those of `docs/concepts/when-things-move.md`.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, left_out, served_on
 from tests.harness.nats_cli import NatsCli
 from tests.harness.permissions import accounts, url_of
-from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_14
+from tests.harness.servers import V2_11, V2_14
 from tests.harness.upgrades import Machine, machine_in
 from tests.harness.waiting import eventually
 
@@ -71,17 +70,13 @@ async def expect_the_servers_time(url: str, case: str) -> None:
         [fired] = await served.wait_for("out")
         ticks = await served.wait_for("ticks", 4)
         assert await served.messages("half.an.hour") == []
-    print(f"the clock {case}: late by {(fired.stored_at - due) / 1e6:.1f} ms")
     assert fired.stored_at >= due, case
     await served.none_left_out(ticks, "every")
     assert all(tick.stored_at >= fire_time_of(tick) for tick in ticks), case
 
 
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_whatever_the_clock_of_the_machine_shows_fires_keep_the_servers_time(
-    start_server: StartServer, version: str
-) -> None:
-    server = await start_server(version, config=accounts([[] for _ in CLOCKS]))
+async def test_fires_keep_the_servers_time_whatever_the_clock_shows(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=accounts([[] for _ in CLOCKS]))
     urls = [url_of(server.url, f"admin-{number}") for number in range(len(CLOCKS))]
     await asyncio.gather(*(expect_the_servers_time(url, case) for url, case in zip(urls, CLOCKS, strict=True)))
 
@@ -89,7 +84,7 @@ async def test_whatever_the_clock_of_the_machine_shows_fires_keep_the_servers_ti
 # -- streams ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_made_again_fires_its_own_schedules_and_none_of_the_first(start_server: StartServer) -> None:
+async def test_a_stream_made_again_fires_only_its_own_schedules(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with served_on(server.url, config=STORED) as served:
         await served.schedule("old", f"@at {in_seconds(1.5)}", b"old")
@@ -104,7 +99,7 @@ async def test_a_stream_made_again_fires_its_own_schedules_and_none_of_the_first
         assert (sequence, b"Nats-Msg-Id: nats-scheduler:1:" in fired.block) == (1, True)
 
 
-async def test_a_restored_stream_is_served_at_once_and_what_had_not_fired_in_it_fires(
+async def test_a_restored_stream_is_served_at_once(
     start_server: StartServer, nats_cli: NatsCli, tmp_path: Path
 ) -> None:
     server = await start_server(V2_11)
@@ -120,37 +115,13 @@ async def test_a_restored_stream_is_served_at_once_and_what_had_not_fired_in_it_
         held = [fire_time_of(one) for one in await served.messages("ticks")]
         await served.call("STREAM.DELETE")
         await cli.run("stream", "restore", str(tmp_path / "backup"))
-        restored_at = CLOCK.now()
         await served.sidecar.ready("S", times=2)
-        print(f"served {(CLOCK.now() - restored_at) / 1e9:.2f} s after the restore")
         fired = await served.wait_for("out", 2)
         ticks = [fire_time_of(one) for one in await served.wait_for("ticks", len(held) + 3)]
     assert [message.body for message in fired] == [b"first", b"second"]
     assert fired[1].stored_at >= due
     assert ticks[: len(held)] == held
     assert ticks == sorted(set(ticks))
-
-
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_a_restore_that_asks_for_the_flag_is_taken_as_a_creation_is(
-    version: str, start_server: StartServer, nats_cli: NatsCli, tmp_path: Path
-) -> None:
-    """The backup of a server that keeps the flag has it in its configuration."""
-    server = await start_server(version)
-    cli, backup = nats_cli.at(server.url), tmp_path / "backup"
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        await account.create("S", allow_msg_schedules=False, **STORED)
-        one = FlaggedStream(account, "S")
-        await one.schedule("s", "@every 1s")
-        await cli.run("stream", "backup", "S", str(backup))
-        await account.api.call("STREAM.DELETE.S")
-        described = json.loads((backup / "backup.json").read_text())
-        described["config"]["allow_msg_schedules"] = True
-        (backup / "backup.json").write_text(json.dumps(described))
-        await cli.run("stream", "restore", str(backup))
-        await running.ready("S")
-        await one.wait_for("out", 2)
-        assert (await account.api.stream("S"))["config"].get("allow_msg_schedules") is None
 
 
 EDITS: dict[str, dict[str, Any]] = {
@@ -180,7 +151,7 @@ async def expect_fires_through(served: Served, name: str) -> None:
     await one.none_left_out(ticks, "every")
 
 
-async def test_an_edit_of_the_configuration_neither_loses_nor_doubles_a_fire(start_server: StartServer) -> None:
+async def test_an_edit_of_the_configuration_loses_and_doubles_no_fire(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with served_on(server.url) as served:
         await asyncio.gather(*(expect_fires_through(served, name) for name in EDITS))
@@ -189,7 +160,7 @@ async def test_an_edit_of_the_configuration_neither_loses_nor_doubles_a_fire(sta
 # -- versions --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_upgrade_ends_emulation_loudly_and_a_downgrade_resumes_it(
+async def test_an_upgrade_ends_emulation_and_a_downgrade_resumes_it(
     machine: Machine, said: list[dict[str, Any]]
 ) -> None:
     url = await machine.install(V2_11)

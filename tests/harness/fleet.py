@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from nats_scheduler.engine.ownership.order import order_of
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
 from tests.harness.account import CLOCK, Account
 from tests.harness.flagged import FlaggedStream
 from tests.harness.processes import ChildProcess, sidecar
@@ -60,14 +58,6 @@ class Fleet:
         (instance,) = set(await self.settled(len(known) + 1)) - known
         self.names[instance] = self.processes[-1]
         return self.processes[-1]
-
-    async def add_owner(self, url: str, folder: Path) -> ChildProcess:
-        """Start sidecars as processes until one of them is the owner; those before it are ended."""
-        while self.names.get(await self.owner()) is None:
-            for process in self.processes:
-                await process.terminate()
-            await self.add(url, folder)
-        return self.names[await self.owner()]
 
     async def schedule_all(self) -> int:
         """Store schedules that fire each second; return the instant (ns) of the last one."""
@@ -129,12 +119,6 @@ class Fleet:
             return len(await self.fires_since(begin)) == SCHEDULES
 
         await eventually(complete, describe="every schedule fires again")
-
-    async def longest_silence(self, since: int) -> float:
-        """Return how long (seconds) a schedule stored nothing since an instant, at most."""
-        found = (await self.fires_since(since)).items()
-        times = [[since, *(fire.stored_at for fire in fires)] for _name, fires in found]
-        return max(later - earlier for one in times for earlier, later in pairwise(one)) / SECOND
 
     async def expect_no_fire_twice(self) -> None:
         """Show that no identity is stored twice."""

@@ -40,7 +40,7 @@ INSTALLED_PROGRAMS = re.compile(r"(?<![\w/])\.venv/bin/")
 """Where the pages find what was installed; a test finds it on the path."""
 
 RUN_BY_OTHER_TESTS = {
-    "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows_and_each_schedule_fires_once",
+    "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows",
     "docs/operating/security.md": "test_each_team_has_its_own_and_nothing_of_another",
 }
 """Pages of programs that tests of their rooms run; their commands are parts of the programs, or install."""

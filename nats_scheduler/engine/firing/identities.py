@@ -4,7 +4,7 @@ Two things keep a fire from an identity. A forged message has it (`engine.holdin
 it although no message has it: "in process".
 As the server does: the leader of a stream with replicas records an identity when it receives a message, before it
 checks and proposes it. What is refused then leaves its identity in process until the duplicate window ends, also if
-another client sent it (`test_a_refused_message_keeps_its_identity_in_process`).
+another client sent it (`test_a_blocked_identity_of_a_fire_only_delays_it`).
 
 The rules:
 
