@@ -230,3 +230,18 @@ async def test_a_follower_under_attack_misses_nothing() -> None:
             one.check()
             await one.end()
             assert one.follower.stages.now is FollowerStage.IDLE
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quicker")
+async def test_a_consumer_that_sends_nothing_is_given_up() -> None:
+    """Its node has died, or it has forgotten what was asked of it."""
+    async with attacked(generator("a consumer is mute")) as one:
+        await one.restart()
+        await eventually(lambda: one.is_live, describe="the stream is followed")
+        one.stream.is_mute = True
+        await eventually(lambda: not one.is_live, describe="contact is lost")
+        one.heal()
+        one.stream.store(1)
+        await eventually(one.has_read_all, describe="all is read through another consumer")
+        await one.end()
