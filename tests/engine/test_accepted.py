@@ -26,7 +26,7 @@ def reported_at_takeover(desk: Desk, checkpoint: Checkpoint | None = None) -> li
     return [event.schedule for event in desk.reported(ScheduleAccepted)]
 
 
-def test_what_was_stored_while_standing_by_is_told_at_the_takeover_and_once() -> None:
+def test_what_was_stored_while_standing_by_is_told_at_the_takeover() -> None:
     desk = standing_by()
     desk.read(schedule(EVERY, 3))
     assert desk.reported(ScheduleAccepted) == []
@@ -48,7 +48,7 @@ def test_what_is_replaced_or_gone_before_the_takeover_is_not_told() -> None:
     assert desk.reported(ScheduleAccepted) == [ScheduleAccepted(SCHEDULE, 6, START + 7 * SECOND)]
 
 
-def test_the_owner_tells_what_it_holds_at_once_but_not_what_was_stored_before_the_stream_was_read() -> None:
+def test_the_owner_tells_what_comes_after_it_has_read_the_stream() -> None:
     desk = Desk(schedule(EVERY))
     assert desk.reported(ScheduleAccepted) == []
     desk.read(schedule(EVERY, 3, "s.two"))
@@ -57,7 +57,7 @@ def test_the_owner_tells_what_it_holds_at_once_but_not_what_was_stored_before_th
     assert reported_at_takeover(desk) == []
 
 
-def test_many_are_told_a_slice_at_a_time_and_only_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_told_a_slice_at_a_time_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "MAX_UNREPORTED", 3 * MAX_CHECKED_PER_STEP)
     desk = standing_by()
     count = 3 * MAX_CHECKED_PER_STEP + 5

@@ -1,75 +1,102 @@
-"""Messages that are read many at once mean what each of them means alone."""
+"""Messages that are read many at once, as a list or as a run, mean what each of them means alone."""
 
+from random import Random
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.holding.schedule_rows import row_of
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
+from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import Desk, message_on, plain, schedule
-from tests.engine.paused_builders import paused
+from tests.engine.direct import Desk, schedule
+from tests.harness.blocks import block_with
 from tests.harness.seeds import generator, seeds
 
-MANY = 16
+BLOCKS = [
+    block_with(A="1"),
+    block_with(Nats_Marker_Reason="MaxAge"),
+    block_with(Nats_Schedule="@every 5s", Nats_Schedule_Target="t.out"),
+    block_with(Nats_Schedule="soon", Nats_Schedule_Target="t.out"),
+    block_with(Nats_Schedule_X_Paused="@every 5s", Nats_Schedule_Target="t.out"),
+    block_with(nats_schedule="@every 5s"),
+    block_with(Nats_Scheduler="s.1", Nats_Schedule_Next="purge"),
+]
 
 
-def at(sequence: int, subject: str, after: int = HOUR) -> StoredMessage:
-    return schedule(f"@at {format_rfc3339(START + after)}", sequence, subject)
+def ordinary(random: Random, sequence: int) -> StoredMessage:
+    subject = random.choice(["s.1", *["o.1", "o.2"] * 10])
+    return StoredMessage(subject, sequence, START, block_with(Nats_Msg_Size="0"), None)
 
 
-def held(desk: Desk) -> dict[str, tuple[int, int]]:
-    return {one.subject: (one.sequence, one.fire_time) for one in desk.engine.held}
+def odd(random: Random, sequence: int) -> StoredMessage:
+    return StoredMessage(f"s.{random.randrange(60)}", sequence, START, random.choice(BLOCKS), None)
 
 
-def test_a_subject_that_comes_again_after_another_kind_of_message_is_held_once() -> None:
-    first = [at(number, f"s.{number}") for number in range(1, MANY + 1)]
-    desk = Desk(*first, schedule("@daily", 50, "s.daily"), at(51, "s.5"), at(52, "s.daily"))
-    assert len(desk.engine.held) == MANY + 1
-    assert (desk.held("s.5").sequence, desk.held("s.daily").sequence) == (51, 52)
+def at_schedule(random: Random, sequence: int) -> StoredMessage:
+    """Draw a schedule as programs store many; some have what most do not have."""
+    due, target = START + random.choice([2, 3]) * DAY, f"t.{random.randrange(50)}"
+    more, subject = {"Nats_Msg_Size": "5"}, f"s.{random.randrange(60)}"
+    match random.randrange(60):
+        case 0:
+            more["Nats_TTL"] = "1h"
+        case 1:
+            more["Nats_Msg_Size"] = "900000"
+        case 2:
+            target = subject
+        case 3:
+            more["A"] = "x" * 600
+        case 4:
+            due = START + SECOND
+    headers = {"Nats_Schedule": f"@at {format_rfc3339(due)}", "Nats_Schedule_Target": target, **more}
+    return StoredMessage(subject, sequence, START + sequence, block_with(**headers), None)
 
 
-def test_a_batch_leaves_what_single_messages_leave() -> None:
-    for seed in seeds(20):
-        random, messages = generator(f"batch {seed}"), list[StoredMessage]()
-        for sequence in range(1, 121):
-            subject = f"s.{random.randrange(30)}"
-            made = random.choice((at, at, at, at, _every, _plain, _paused, _cancel, _invalid, _soon))
-            messages.append(made(sequence, subject))
-        one_by_one, batches = Desk(live=False), Desk(live=False)
-        for message in messages:
-            one_by_one.read(message)
-        while messages:
-            count = random.randrange(1, 60)
-            batches.step(MessagesRead(messages[:count]))
-            del messages[:count]
-        for desk in (one_by_one, batches):
+def some(random: Random, sequence: int) -> StoredMessage:
+    return random.choice([at_schedule, at_schedule, ordinary, odd])(random, sequence)
+
+
+def known(desk: Desk) -> tuple[object, ...]:
+    """Return what an engine knows."""
+    engine = desk.engine
+    rows = sorted(map(row_of, engine.held), key=repr)
+    return rows, engine.inactive.rejected, engine.inactive.paused, engine.inactive.misnamed, engine.last_message
+
+
+@pytest.mark.parametrize(
+    ("live", "options"),
+    [
+        (True, {}),
+        (False, {}),
+        (False, {"max_age": 5 * DAY // 2}),
+        (True, {"removes_expired": True}),
+        (False, {"allow_msg_ttl": False}),
+    ],
+)
+def test_many_messages_read_at_once_mean_what_each_means_alone(live: bool, options: dict[str, Any]) -> None:
+    for seed in seeds(1):
+        random = generator((seed, live, *options))
+        alone, as_list, as_run = desks = [Desk(live=live, **options) for _ in range(3)]
+        sequence = 0
+        while sequence < 250:
+            draw = random.choice([at_schedule, at_schedule, ordinary, some])
+            messages = [draw(random, sequence + number) for number in range(1, random.randrange(2, 12))]
+            sequence = messages[-1].sequence
+            for message in messages:
+                alone.read(message)
+            as_list.read(*messages)
+            as_run.step(MessagesRead(MessageRun.of(messages)))
+            assert as_run.actions == as_list.actions
+            if sequence % 4 == 0:  # this takes long
+                assert known(as_run) == known(as_list)
+        assert known(as_run) == known(as_list) == known(alone), f"seed {seed}"
+        for desk in desks:
             desk.step(CaughtUp())
-        assert held(batches) == held(one_by_one), f"seed {seed}"
-        inactive, expected = batches.engine.inactive, one_by_one.engine.inactive
-        assert (inactive.rejected, inactive.paused) == (expected.rejected, expected.paused), f"seed {seed}"
-
-
-def _every(sequence: int, subject: str) -> StoredMessage:
-    return schedule("@every 1h", sequence, subject)
-
-
-def _plain(sequence: int, subject: str) -> StoredMessage:
-    return plain(subject, sequence)
-
-
-def _paused(sequence: int, subject: str) -> StoredMessage:
-    return paused("@every 1h", sequence, subject)
-
-
-def _cancel(sequence: int, subject: str) -> StoredMessage:
-    return message_on("x.cancel", sequence, Nats_Scheduler=subject, Nats_Schedule_Next="purge")
-
-
-def _invalid(sequence: int, subject: str) -> StoredMessage:
-    return schedule("@often", sequence, subject)
-
-
-def _soon(sequence: int, subject: str) -> StoredMessage:
-    return at(sequence, subject, 30 * SECOND)
+        assert as_run.actions == as_list.actions == alone.actions
+        assert as_run.engine.checkpoint(START) == as_list.engine.checkpoint(START) == alone.engine.checkpoint(START)
 
 
 def test_an_instant_of_long_ago_that_no_row_can_have_is_held_and_named() -> None:

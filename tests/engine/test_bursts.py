@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import Ending, FireConfirmed, FireStored
+from nats_scheduler.engine.events import Ending, FireStored
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.in_flight import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
@@ -18,9 +18,8 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
 from tests.contract.sides import each
-from tests.engine.direct import Desk, plain, schedule, stored_fire
+from tests.engine.direct import Desk, plain, schedule
 
-EACH_MINUTE, EACH_HOUR = "5 * * * * *", "5 0 * * * *"
 AT_5S, AT_6S, AT_60S = (f"@at 2026-01-01T00:{time}Z" for time in ("00:05", "00:06", "01:00"))
 COUNT = 100
 FIRST = 1_001
@@ -55,16 +54,6 @@ def test_many_at_once_are_as_many_one_by_one(pattern: str) -> None:
     assert reported[0] == reported[1]
 
 
-def test_the_next_fires_of_a_herd_are_built_in_the_pause_and_not_while_it_fires() -> None:
-    desk, fires = burst(*["@every 5s"] * COUNT)
-    desk.step(FiresStored(fires, range(FIRST, FIRST + COUNT)))
-    flights = [held.flight for held in desk.engine.held if held.flight is not None]
-    assert [flight.fire for flight in flights] == [None] * COUNT
-    assert desk.wake == 7.5
-    assert desk.at(7.5).fires == []
-    assert all(flight.fire is not None for flight in flights)
-
-
 def waiting() -> tuple[Desk, list[Fire]]:
     """Bring a herd of instants into flight, of which the first 30 are stored, so that what follows from it waits."""
     desk, fires = burst(*[AT_5S] * COUNT)
@@ -72,7 +61,7 @@ def waiting() -> tuple[Desk, list[Fire]]:
     return desk, fires
 
 
-def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> None:
+def test_what_was_stored_is_told_and_removed_after_the_herd() -> None:
     desk, fires = waiting()
     assert (desk.reported(FireStored), desk.purges) == ([], [])
     assert desk.asked(WakeAt) == [], "what waits for outcomes makes no steps in between"
@@ -85,19 +74,6 @@ def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:
     desk, _fires = waiting()
     assert desk.at(5 + BURST_LIMIT_NS / SECOND - 0.001).purges == []
     assert len(desk.at(5 + BURST_LIMIT_NS / SECOND).purges) == 30
-
-
-@pytest.mark.parametrize(("pattern", "waits"), [("@every 5s", False), (EACH_MINUTE, False), (EACH_HOUR, True)])
-def test_what_fires_again_soon_moves_on_at_once(pattern: str, waits: bool) -> None:
-    desk, fires = burst(*[AT_5S] * 20, *[pattern] * 80)
-    first = fires[-1]
-    assert first.next_fire is not None
-    desk.step(FiresStored(fires[-1:], [FIRST]))
-    held = desk.engine.held.exactly(first.schedule, first.sequence)
-    assert held is not None
-    assert held.fire_time == (first.fire_time if waits else first.next_fire)
-    desk.step(FiresStored(fires[:-1], range(FIRST + 1, FIRST + COUNT)))
-    assert held.fire_time == first.next_fire
 
 
 def test_what_was_stored_is_settled_though_it_waits_to_be_removed() -> None:
@@ -119,7 +95,7 @@ def test_what_waits_to_be_removed_keeps_the_engine_from_being_idle() -> None:
     assert desk.engine.is_idle
 
 
-def test_what_is_replaced_or_overwritten_while_it_waits_is_removed_once_and_its_successor_stays() -> None:
+def test_what_is_replaced_while_it_waits_is_removed_once() -> None:
     desk, fires = waiting()
     desk.read(schedule(AT_60S, 2_000, fires[0].schedule), plain(fires[1].schedule, 2_001))
     assert desk.endings == [Ending.OVERWRITTEN]
@@ -129,22 +105,3 @@ def test_what_is_replaced_or_overwritten_while_it_waits_is_removed_once_and_its_
     assert desk.engine.held.exactly(fires[0].schedule, 2_000) is not None
     assert fires[1].schedule not in dict(desk.purges)
     assert len(desk.purges) == COUNT - 1
-
-
-def test_what_is_read_back_while_it_waits_is_removed_once() -> None:
-    desk, fires = burst(*[AT_5S] * COUNT)
-    seen, purges = list[FireConfirmed](), list[tuple[str, int]]()
-    stored = [stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)]
-    first, last = range(FIRST, FIRST + 30), range(FIRST + 30, FIRST + COUNT)
-    for given in (MessagesRead(stored), FiresStored(fires[:30], first), FiresStored(fires[30:], last)):
-        desk.step(given)
-        seen += desk.reported(FireConfirmed)
-        purges += desk.purges
-    assert (len(seen), sorted(purges)) == (COUNT, sorted((fire.schedule, fire.sequence) for fire in fires))
-
-
-def test_acknowledgements_that_all_came_too_late_change_nothing() -> None:
-    """A fire that was given up before is concluded once; the other acknowledgements of a chunk may be none."""
-    desk, fires = burst(*["@every 5s"] * COUNT)
-    assert desk.step(FiresStored((), ())) == desk.step()
-    assert desk.engine.in_flight.count == len(fires)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
+from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending, FireForged, FiresMissed
-from nats_scheduler.engine.fire import FetchContent, Fire
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
@@ -30,29 +30,15 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, Desk, endings, events, schedule, stored_fire, world_holding
 
 ONE = "s.one"
-
-
-TARGET = {"Nats-Schedule-Target": "t.out"}
-
-
-NAMED = {**TARGET, "Nats-Schedule-X-Except": "calendar:work"}
-
-
+NAMED = {"Nats-Schedule-Target": "t.out", "Nats-Schedule-X-Except": "calendar:work"}
 DAILY = {"Nats-Schedule": "0 0 9 * * *", **NAMED}
-
-
 """Fires at 9 h of each day that is left; the first day is 2026-01-01."""
-
-
 EVERY_6H = {"Nats-Schedule": "@every 6h", **NAMED}
-
-
 AT_2ND = {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED}
 
 
@@ -93,9 +79,8 @@ def missed(world: ScheduleWorld) -> list[tuple[int, int]]:
     ]
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_nothing_fires_on_the_days_of_a_calendar(guard: bool) -> None:
-    world = ScheduleWorld(guard=guard, calendars={"work": "2026-01-02", "more": "2026-01-04"})
+def test_nothing_fires_on_the_days_of_a_calendar() -> None:
+    world = ScheduleWorld(calendars={"work": "2026-01-02", "more": "2026-01-04"})
     world.publish(ONE, {**DAILY, "Nats-Schedule-X-Except": "calendar:work,2026-01-03, calendar:more"})
     world.advance("120h")
     assert days(world) == [1, 5]
@@ -131,10 +116,9 @@ def test_an_edit_just_before_the_fire_is_in_time(guard: bool) -> None:
     assert days(world) == [1]
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_an_edit_moves_a_fire_to_the_next_or_the_previous_day_that_is_left(guard: bool) -> None:
+def test_an_edit_moves_a_fire_to_the_next_or_previous_day_left() -> None:
     moving = {**DAILY, "Nats-Schedule": "0 0 9 2,5,20 1 *"}
-    world = ScheduleWorld(guard=guard, calendars={"work": ""})
+    world = ScheduleWorld(calendars={"work": ""})
     world.publish(ONE, {**moving, "Nats-Schedule-X-Excepted": "next"})
     world.publish("s.two", {**moving, "Nats-Schedule-X-Excepted": "previous"})
     world.advance("12h")
@@ -149,46 +133,6 @@ def test_an_edit_moves_a_fire_to_the_next_or_the_previous_day_that_is_left(guard
     assert [1 + (fire.fire_time - START) // DAY for fire in by_schedule["s.two"]] == [4]
     assert following(world) == ["2026-01-06T09:00:00Z", "2026-01-20T09:00:00Z", "2026-01-20T09:00:00Z"]
     assert missed(world) == []
-
-
-@pytest.mark.parametrize("on_excepted", ["next", "previous"])
-def test_what_a_calendar_may_have_moved_is_found_after_it_was_gone_and_after_a_restart(on_excepted: str) -> None:
-    moving = {**DAILY, "Nats-Schedule": "0 0 9 5 1 *", "Nats-Schedule-X-Excepted": on_excepted}
-    world = world_holding(moving, calendars={"work": ""})
-    world.advance("12h")
-    world.delete_calendar("work")
-    world.advance("12h")
-    assert state(world) is State.NO_CALENDAR
-    world.restart("1h")
-    world.advance("1h")
-    world.set_calendar("work", "2026-01-04..2026-01-06")
-    world.advance("240h")
-    assert days(world) == [{"next": 7, "previous": 3}[on_excepted]]
-
-
-def test_a_fast_schedule_whose_content_is_kept_stops_and_goes_on() -> None:
-    world = world_holding({"Nats-Schedule": "@every 2s", **NAMED}, calendars={"work": ""})
-    world.advance("5s")
-    world.set_calendar("work", "2026-01-01")
-    world.advance("1m")
-    assert len(world.generated) == 2
-    world.set_calendar("work", "")
-    world.advance("5s")
-    assert [(one.fire_time - START) // SECOND for one in world.generated] == [2, 4, 66, 68, 70]
-    assert missed(world) == []
-
-
-def test_a_schedule_that_names_no_calendar_is_not_concerned() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {"Nats-Schedule": "@every 2s", **TARGET, "Nats-Schedule-X-Except": "2026-02-01"})
-    world.advance("5s")
-    world.set_calendar("work", "2026-01-01")
-    world.advance("5s")
-    world.delete_calendar("work")
-    world.advance("5s")
-    assert len(world.generated) == 7
-    assert reported(world) == []
-    assert not world.engine.calendars.are_named
 
 
 def test_each_calendar_is_named_for_the_first_time_once() -> None:
@@ -252,7 +196,7 @@ def test_an_at_waits_for_its_calendar_beyond_its_time() -> None:
     assert days(world) == [2]
 
 
-def test_an_edit_that_leaves_no_fire_ends_nothing_until_the_end_has_passed() -> None:
+def test_an_edit_that_leaves_no_fire_ends_nothing_before_its_end() -> None:
     world = world_holding({**DAILY, "Nats-Schedule-X-End": "2026-01-06T00:00:00Z"}, calendars={"work": ""})
     world.advance("12h")
     world.set_calendar("work", "2026-01-01..2026-12-31")
@@ -268,15 +212,6 @@ def test_an_edit_that_leaves_no_fire_ends_nothing_until_the_end_has_passed() -> 
     assert endings(world) == [Ending.EXCEPTED]
 
 
-def test_the_last_fire_that_a_calendar_leaves_ends_the_schedule() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-03..2026-01-31"})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-End": "2026-02-01T00:00:00Z"})
-    world.advance("48h")
-    assert following(world) == ["2026-01-02T09:00:00Z", "purge"]
-    assert endings(world) == [Ending.FIRED]
-    assert [message.subject for message in world.stream.messages()] == ["t.out"] * 2
-
-
 def test_a_limit_counts_by_the_days_of_the_calendar_as_it_is() -> None:
     world = world_holding({**DAILY, "Nats-Schedule-X-Limit": "3"}, calendars={"work": ""})
     world.advance("36h")
@@ -287,35 +222,21 @@ def test_a_limit_counts_by_the_days_of_the_calendar_as_it_is() -> None:
     assert following(world)[-1] == "purge"
 
 
-def test_a_limit_that_an_edit_reaches_too_late_leaves_the_schedule_excepted() -> None:
-    world = world_holding({**DAILY, "Nats-Schedule-X-Limit": "2"}, calendars={"work": "2026-01-01..2026-01-03"})
-    world.advance("72h")
-    world.set_calendar("work", "")
-    assert state(world) is State.EXCEPTED
-    world.advance("72h")
-    assert days(world) == []
-    world.set_calendar("work", "2026-01-01..2026-01-06")
-    world.advance("48h")
-    assert days(world) == [7, 8]
-    assert endings(world) == [Ending.FIRED]
-
-
 # -- what was stored by other days --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery(with_checkpoint: bool) -> None:
+def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery() -> None:
     world = world_holding({**EVERY_6H, "Nats-Schedule-X-Limit": "20"}, calendars={"work": ""})
     world.advance("30h")
     before = len(world.generated)
-    world.restart("3h", with_checkpoint=with_checkpoint, calendars={"work": "2026-01-01..2026-01-02"})
+    world.restart("3h", with_checkpoint=False, calendars={"work": "2026-01-01..2026-01-02"})
     world.advance("24h")
     assert events(world, FireForged) == []
     assert days(world)[before:] == [3, 3]
 
 
 @pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_a_day_that_passed_while_it_was_excepted_is_not_made_up_after_a_restart(with_checkpoint: bool) -> None:
+def test_a_day_that_passed_as_excepted_is_not_made_up(with_checkpoint: bool) -> None:
     world = world_holding(DAILY, calendars={"work": "2026-01-03"})
     world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
     world.advance("60h")
@@ -331,26 +252,6 @@ def test_of_what_an_outage_missed_the_new_days_decide() -> None:
     world.restart("72h", calendars={"work": "2026-01-04"})
     assert days(world) == [1, 3]
     assert missed(world) == [(2, 3)]
-
-
-def test_a_jittered_fire_is_held_back_or_left_by_an_edit_before_it_is_sent() -> None:
-    world = world_holding({**DAILY, "Nats-Schedule-X-Jitter": "10h"}, calendars={"work": ""})
-    sent = listed(world).sent
-    assert sent is not None
-    world.advance_to(sent - SECOND)
-    assert world.now > START + 9 * HOUR, "it is delayed at the moment"
-    world.set_calendar("work", "2026-01-02")
-    assert listed(world).sent == sent, "an edit changes no send time"
-    world.set_calendar("work", "2026-01-01")
-    world.advance("2s")
-    assert days(world) == []
-    assert world.next_fire(ONE) == START + DAY + 9 * HOUR
-    left = world_holding({**DAILY, "Nats-Schedule-X-Jitter": "10h"}, calendars={"work": "2026-01-01"})
-    left.advance("9h1s")
-    left.set_calendar("work", "")
-    assert left.next_fire(ONE) == START + 9 * HOUR
-    left.advance("11h")
-    assert [format_rfc3339(one.fire_time) for one in left.generated] == ["2026-01-01T09:00:00Z"]
 
 
 FIRST_DAY = Days(START // DAY, START // DAY)
@@ -378,17 +279,15 @@ def in_flight_at_20s(message: StoredMessage) -> tuple[Desk, Fire]:
     return desk, desk.in_flight(message, 20)
 
 
-@pytest.mark.parametrize("is_missing", [False, True])
-def test_an_edit_decides_what_is_owed_of_a_version_that_was_replaced(is_missing: bool) -> None:
+def test_an_edit_decides_what_is_owed_of_a_version_that_was_replaced() -> None:
     """While the calendar is missing it waits."""
     for edited, is_sent in ((TODAY, False), (NO_DAY, True)):
         message = named_schedule()
         desk, fire = in_flight_at_20s(message)
         desk.read(schedule("@every 1h", 2, stored_at=desk.now))
         desk.concluded(fire, Refused(400, 10163, "undecided"))
-        if is_missing:
-            desk.step(CalendarsRead(KnownCalendars({})))
-            assert (desk.at(30).fires, desk.engine.held.owed_count) == ([], 1)
+        desk.step(CalendarsRead(KnownCalendars({})))
+        assert (desk.at(30).fires, desk.engine.held.owed_count) == ([], 1)
         desk.step(CalendarsRead(edited))
         desk.at(60)
         if is_sent:
@@ -418,22 +317,7 @@ def test_an_edit_does_not_recall_what_is_in_flight(outcome: Stored | Unknown | R
     assert desk.at(26).due == DAY / SECOND
 
 
-def test_a_calendar_that_is_deleted_while_a_fire_is_in_flight_stops_the_next_one() -> None:
-    message = named_schedule("@every 5s")
-    desk = desk_of(message)
-    fire = desk.in_flight(message, 5)
-    desk.step(CalendarsRead(KnownCalendars({})))
-    desk.concluded(fire, Stored(2))
-    desk.at(60)
-    assert (desk.fires, desk.reads) == ([], [])
-    desk.step(CalendarsRead(NO_DAY))
-    desk.at(60.001)
-    desk.found(message)
-    assert desk.fire.fire_time == START + 60 * SECOND
-    assert desk.fire.next_fire == START + 65 * SECOND
-
-
-def test_a_stored_fire_that_names_the_end_ends_the_schedule_whatever_the_calendar_says() -> None:
+def test_a_stored_fire_that_names_the_end_ends_the_schedule() -> None:
     """The instance that stored it had other days: its fire informed consumers that no fire follows."""
     message = named_schedule()
     _desk, fire = in_flight_at_20s(message)
@@ -447,20 +331,7 @@ def test_a_stored_fire_that_names_the_end_ends_the_schedule_whatever_the_calenda
         assert PurgeSchedule in map(type, asked + desk.at(20.2).actions), known
 
 
-def test_a_last_fire_that_is_taken_for_stored_ends_the_schedule_although_an_edit_might_leave_another() -> None:
-    message = named_schedule("@every 20h", end="2026-01-03T00:00:00Z")
-    desk = Desk(message, silent=True)
-    tomorrow = Days(START // DAY + 1, START // DAY + 1)
-    desk.step(CalendarsRead(KnownCalendars({"work": Calendar("work", DayRows([tomorrow]))})))
-    fire = desk.in_flight(message, 20 * HOUR / SECOND)
-    assert fire.next_fire is None
-    while not desk.purges:
-        desk.concluded(fire, Unknown("no answer"))
-        if not desk.purges:
-            assert desk.at(desk.wake).fires == [fire]
-
-
-def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_days_leave_none() -> None:
+def test_a_stored_fire_that_names_another_one_does_not_end_it() -> None:
     message = named_schedule(end="2026-01-02T00:00:00Z")
     _desk, fire = in_flight_at_20s(message)
     desk = desk_of(message, TODAY)
@@ -469,19 +340,6 @@ def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_d
     assert (desk.is_held(), desk.purges, desk.reads, desk.fires) == (True, [], [], [])
     desk.step(CalendarsRead(NO_DAY))
     assert desk.at(30.1).due == 40
-
-
-def test_what_is_excepted_after_fires_that_an_earlier_owner_settled_is_looked_at_once_and_ends_at_its_end() -> None:
-    message = named_schedule(end="2026-01-01T00:01:40Z")
-    desk = Desk(message, live=False)
-    desk.step(CalendarsRead(TODAY), OwnershipChanged(True, Checkpoint(START + 50 * SECOND, 1)), CaughtUp())
-    for seconds, purges in ((60, []), (100, [(SCHEDULE, 1)])):
-        assert desk.at(seconds).purges == purges
-        assert [wake for wake in desk.asked(WakeAt) if wake.instant <= desk.now] == [], "it would be woken for ever"
-    assert desk.is_held()
-    aged = Desk(message, live=False, max_age=60 * SECOND)
-    aged.step(CalendarsRead(TODAY), OwnershipChanged(True, Checkpoint(START + 50 * SECOND, 1)), CaughtUp())
-    assert aged.at(70).asked(FetchContent) != [], "the stream may have removed it"
 
 
 def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:
@@ -498,7 +356,7 @@ def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:
     assert unedited.at(31).purges == [(SCHEDULE, 1)], "edits are received again, and none left it"
 
 
-def test_what_passed_while_edits_were_not_received_is_decided_by_the_new_days() -> None:
+def test_the_new_days_decide_what_passed_while_edits_were_missed() -> None:
     """Nobody knows when the edit was made: it may have left the fire of 20 s before that was due.
 
     That a connection is lost is noticed up to 3 s later.
@@ -510,7 +368,7 @@ def test_what_passed_while_edits_were_not_received_is_decided_by_the_new_days() 
         assert desk.at(30.1).due == expected, (seconds, is_followed)
 
 
-def test_what_comes_due_between_an_edit_that_leaves_it_and_the_next_contact_is_made_up() -> None:
+def test_what_came_due_between_an_edit_and_the_contact_is_made_up() -> None:
     for seconds, expected in ((15, 20), (25, 40)):
         desk = desk_of(named_schedule(), TODAY).at(10)
         desk.step(ContactLost("the process stood still"))
@@ -519,32 +377,17 @@ def test_what_comes_due_between_an_edit_that_leaves_it_and_the_next_contact_is_m
         assert desk.at(30.1).due == expected, seconds
 
 
-def test_what_passed_before_edits_were_not_received_any_more_is_not_made_up() -> None:
-    desk = desk_of(named_schedule(), TODAY).at(50)
-    for _ in range(2):  # said again, since it was tried in vain to follow them
-        desk.step(CalendarsRead(TODAY, is_followed=False))
-        desk.at(70)
-    desk.step(CalendarsRead(NO_DAY))
-    assert desk.at(70.1).due == 60
-    desk.step(CalendarsRead(TODAY))
-    desk.step(CalendarsRead(NO_DAY))
-    assert desk.at(70.2).due == 80, "edits are received again, so this one was made now"
-
-
 # -- a calendar that does not exist or is invalid: schedules wait, and nothing is lost or stored twice -----------------
 
 CONSUMED = {"retention": "workqueue"}
-
-
 PAST = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
 
 
 @pytest.mark.parametrize(
-    ("calendars", "reason"),
-    [({}, "there is no such calendar"), ({"work": "soon"}, "line 1 contains 'soon'")],
+    ("calendars", "reason", "left"),
+    [({}, "there is no such calendar", True), ({"work": "soon"}, "line 1 contains 'soon'", False)],
     ids=["missing", "invalid"],
 )
-@pytest.mark.parametrize("left", [True, False])
 def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, str], reason: str, left: bool) -> None:
     world = world_holding(DAILY, calendars=calendars)
     world.advance("57h")
@@ -561,7 +404,7 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
     assert [name for name, fault, _count in reported(world) if not fault] == ["work"]
 
 
-def test_one_that_takes_over_while_a_calendar_is_missing_has_its_schedules_wait_for_it() -> None:
+def test_after_a_takeover_schedules_wait_for_a_missing_calendar() -> None:
     message = schedule("@every 10s", Nats_Schedule_X_Except="calendar:work")
     desk = Desk(live=False)
     desk.step(OwnershipChanged(False), MessagesRead([message]), CalendarsRead(KnownCalendars({})), CaughtUp())
@@ -574,25 +417,7 @@ def test_one_that_takes_over_while_a_calendar_is_missing_has_its_schedules_wait_
     assert desk.at(36.1).reads == [(SCHEDULE, 1)]
 
 
-def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back_also_during_a_restart() -> None:
-    world = world_holding(DAILY, calendars={"work": "2026-01-03"})
-    world.advance("10h")
-    world.delete_calendar("work")
-    world.advance("48h")
-    assert days(world) == [1]
-    assert state(world) is State.NO_CALENDAR
-    world.set_calendar("work", "2026-01-03")
-    world.advance("24h")
-    assert days(world) == [1, 2, 4]
-    assert endings(world) == []
-    world.delete_calendar("work")
-    world.advance("30h")
-    world.restart("1h", calendars={"work": ""})
-    assert days(world) == [1, 2, 4, 5]
-
-
-@pytest.mark.parametrize("config", [{}, CONSUMED], ids=["limits", "consumed"])
-@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "never there"])
+@pytest.mark.parametrize(("config", "deleted"), [(CONSUMED, True), ({}, False)], ids=["deleted", "never there"])
 def test_a_restart_without_the_calendar_changes_nothing(config: dict[str, str], deleted: bool) -> None:
     """The checkpoint says up to when the schedules of a calendar are settled: nothing is lost, or stored twice."""
     world = world_holding(DAILY, config=config, calendars={"work": ""} if deleted else {})
@@ -600,8 +425,7 @@ def test_a_restart_without_the_calendar_changes_nothing(config: dict[str, str], 
     world.advance("10h")
     if deleted:
         assert days(world)[-1] == 1
-        if config:
-            world.stream.purge("t.out")
+        world.stream.purge("t.out")
         world.delete_calendar("work")
     world.advance("48h")
     for _ in range(2):
@@ -617,9 +441,8 @@ def test_a_restart_without_the_calendar_changes_nothing(config: dict[str, str], 
     assert state(world) is State.WAITING
 
 
-@pytest.mark.parametrize("config", [{}, CONSUMED], ids=["limits", "consumed"])
-def test_what_was_past_when_it_was_stored_waits_for_its_calendar_across_restarts(config: dict[str, str]) -> None:
-    world = ScheduleWorld(config=config)
+def test_what_was_past_when_stored_waits_for_its_calendar() -> None:
+    world = ScheduleWorld(config=CONSUMED)
     world.publish(ONE, DAILY)  # since then the calendar is known to be missing
     world.advance("10h")
     world.publish("s.past", PAST)
@@ -632,26 +455,3 @@ def test_what_was_past_when_it_was_stored_waits_for_its_calendar_across_restarts
     world.set_calendar("work", "")
     assert sorted(one.subject for one in world.generated) == ["t.out", "t.past"]
     assert world.checkpoint.unsettled == frozenset()
-
-
-def test_a_checkpoint_names_no_schedule_that_was_replaced_while_it_waited_for_its_calendar() -> None:
-    world = ScheduleWorld()
-    for _ in range(3):
-        last = world.publish("s.past", PAST)
-        world.advance("1m")
-    assert world.checkpoint.unsettled == {last}
-    world.publish("s.past", DAILY)
-    world.advance("1m")
-    assert world.checkpoint.unsettled == frozenset()
-
-
-def test_a_waiting_schedule_can_be_replaced_and_deleted_and_is_ended_by_its_ttl() -> None:
-    world = world_holding(DAILY)
-    world.publish("s.short", {**DAILY, "Nats-TTL": "2h"})
-    world.advance("24h")
-    assert endings(world) == [Ending.EXPIRED]
-    world.publish(ONE, {"Nats-Schedule": "@every 6h", **TARGET})
-    world.delete(world.publish("s.two", DAILY))
-    world.set_calendar("work", "")
-    world.advance("48h")
-    assert {one.schedule for one in world.generated} == {ONE}

@@ -2,14 +2,11 @@
 
 from typing import Any
 
-from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.holding.contents import ContentMemory
-from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored, Unknown
+from nats_scheduler.engine.inputs import ContactLost, Stored
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
-from nats_scheduler.schedule.days import DayRows, Days
-from nats_scheduler.schedule.instants import DAY, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import Desk, plain, schedule
@@ -95,25 +92,10 @@ def test_large_contents_are_read_as_far_as_there_is_room() -> None:
     assert world.most <= LIMIT
 
 
-def test_repeating_schedules_with_large_contents_stay_below_the_limit_and_all_fire() -> None:
-    world = Loaded(load(30, LARGE, pattern="@every 5s"))
-    world.run(12)
-    assert all(world.fired.count(number) >= 2 for number in range(1, 31))
-    assert world.most <= LIMIT
-
-
 def test_small_contents_pass_by_large_ones_of_any_stream() -> None:
     world = Loaded(load(40, LARGE) + load(20, SMALL, first=101), load(20, SMALL, first=201))
     world.to(4.5)
     assert {request.sequence for _number, request in world.reads} >= {*range(101, 121), *range(201, 221)}
-
-
-def test_small_contents_take_a_third_of_the_memory_until_they_are_urgent_and_then_half() -> None:
-    world = Loaded(load(200, SMALL))
-    small = world.memory.small_size
-    for seconds, most in ((4.1, LIMIT // 3), (4.7, LIMIT // 3), (4.75, LIMIT // 2)):
-        world.to(seconds)
-        assert abs(world.memory.small - most) <= small, seconds
 
 
 def test_large_contents_of_two_streams_take_turns() -> None:
@@ -122,7 +104,7 @@ def test_large_contents_of_two_streams_take_turns() -> None:
     assert {101, 102} <= {*world.fired}
 
 
-def test_small_contents_are_bounded_too_and_a_large_one_comes_to_its_turn() -> None:
+def test_small_contents_are_bounded_and_a_large_one_gets_its_turn() -> None:
     many = [message for second in range(2, 9) for message in load(200, 7_000, seconds=second, first=second * 1_000)]
     world = Loaded([*many, *load(1, 3 * LIMIT // 4 - 300, seconds=4, first=1)])
     world.run(7)
@@ -138,7 +120,7 @@ def test_a_content_that_is_larger_than_the_memory_goes_alone() -> None:
     assert world.most <= size + 300 + LIMIT // 4
 
 
-def test_contents_of_unknown_size_are_dropped_if_there_is_no_room_and_read_again() -> None:
+def test_contents_of_unknown_size_are_dropped_without_room() -> None:
     world = Loaded(load(40, LARGE), has_sizes=False)
     world.run(10)
     assert sorted(world.fired) == [*range(1, 41)]
@@ -150,34 +132,6 @@ def test_contents_of_unknown_size_are_dropped_if_there_is_no_room_and_read_again
     assert cut.memory.large + cut.memory.small <= LIMIT
 
 
-def test_contents_of_unknown_size_that_are_large_take_no_room_from_what_is_due_before_them() -> None:
-    """They are read as early as if they were small."""
-    world, [sooner] = Loaded(load(1, LIMIT, first=101), has_sizes=False), load(1, LIMIT, seconds=4.5)
-    world.run(4.1)
-    world.stored[0][sooner.sequence] = sooner
-    world.desks[0].read(as_followed(sooner))
-    world.run(4.6)
-    assert world.fired == [sooner.sequence]
-    world.run(5.1)
-    assert world.fired == [sooner.sequence, 101]
-
-
-def test_a_fire_of_unknown_outcome_is_read_again_before_what_waits_for_the_room_of_its_body() -> None:
-    """Without the guard it is read before each attempt; what goes alone is overdue, and so is ahead of it."""
-    [repeated], [alone] = load(1, LARGE), load(1, LIMIT, seconds=4, first=2)
-    desk = SharingDesk(ContentMemory(LIMIT), guard=False)
-    desk.read(as_followed(repeated))
-    desk.concluded(desk.in_flight(repeated, 5), Unknown("no answer"))
-    desk.read(as_followed(alone))
-    assert desk.at(5.01).reads == []
-    assert desk.at(5.06).reads == [("s.1", 1)]
-    desk.found(repeated)
-    desk.concluded(desk.fire, Stored(9))
-    assert desk.reads == [("s.2", 2)]
-    desk.found(alone)
-    assert desk.fire.sequence == 2
-
-
 def test_what_ends_leaves_its_room() -> None:
     world, other = Loaded(load(40, LARGE)), Loaded(load(40, LARGE))
     for one in (world, other):
@@ -187,27 +141,3 @@ def test_what_ends_leaves_its_room() -> None:
     other.desks[0].engine.contents.end()
     for one in (world, other):
         assert (one.memory.small, one.memory.large) == (0, 0)
-
-
-def with_days(*excepted: Days) -> CalendarsRead:
-    return CalendarsRead(KnownCalendars({"work": Calendar("work", DayRows(excepted))}))
-
-
-def test_what_a_calendar_moves_while_it_waits_for_room_waits_for_its_new_time_and_holds_back_nothing() -> None:
-    """What is large waits from the look-ahead on, so that an edit meets some that wait."""
-    today = Days(START // DAY, START // DAY)
-    named = schedule("@every 5s", 1, "s.1", body=b"x" * LARGE, Nats_Schedule_X_Except="calendar:work")
-    others = load(3, LARGE, first=2)
-    found = []
-    for stored, is_moved_back in (([named, *others], False), ([named, *others], True), ([named], True)):
-        world = Loaded(stored)
-        desk = world.desks[0]
-        desk.step(with_days())
-        world.to(4.2)
-        desk.step(with_days(today))
-        world.to(4.4)
-        desk.step(with_days(*([] if is_moved_back else [today])))
-        wakes = {(wake.instant - START) / SECOND for wake in desk.asked(WakeAt)}
-        world.run(6)
-        found.append((wakes, sorted(world.fired)))
-    assert found == [({4.75}, [2, 3, 4]), ({4.75}, [1, 2, 3, 4]), ({4.75}, [1])]

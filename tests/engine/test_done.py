@@ -59,7 +59,7 @@ def not_done(world: ScheduleWorld) -> list[float]:
 # -- what is reported ------------------------------------------------------------------------------------------------
 
 
-def test_a_fire_is_reported_once_when_its_time_is_over_although_its_schedule_is_gone() -> None:
+def test_a_fire_is_reported_once_although_its_schedule_is_gone() -> None:
     for kept, guard in product((False, True), (False, True)):
         world = world_with(kept=kept, guard=guard)
         world.advance("10m59s")
@@ -73,7 +73,7 @@ def test_a_fire_is_reported_once_when_its_time_is_over_although_its_schedule_is_
         assert events(world, FinishUnknown) == []
 
 
-def test_a_fire_that_is_finished_in_its_time_is_not_reported_and_each_of_a_repeating_schedule_counts() -> None:
+def test_a_fire_that_is_finished_in_its_time_is_not_reported() -> None:
     for kept in (False, True):
         world = world_with("@every 5m", kept=kept)
         world.advance("6m")
@@ -85,7 +85,7 @@ def test_a_fire_that_is_finished_in_its_time_is_not_reported_and_each_of_a_repea
         assert not_done(world) == [10, 15], kept
 
 
-def test_a_replacement_or_a_removal_of_the_schedule_does_not_end_the_watch_over_its_fire() -> None:
+def test_the_watch_over_a_fire_survives_the_end_of_its_schedule() -> None:
     for is_replaced in (False, True):
         world = world_with("@every 1m")
         world.advance("1m30s")
@@ -97,16 +97,7 @@ def test_a_replacement_or_a_removal_of_the_schedule_does_not_end_the_watch_over_
         assert not_done(world) == [1]
 
 
-def test_beside_an_overlap_each_of_them_gets_its_answer() -> None:
-    world = world_with("@every 10m", Overlap="queue", Timeout="25m")
-    world.advance("36m")
-    assert not_done(world) == [10], "the next fire was stored when the one before was timed out"
-    assert [one.stored_at - START for one in world.generated] == [10 * MINUTE, 35 * MINUTE]
-    world.advance("10m")
-    assert not_done(world) == [10, 30]
-
-
-def test_a_consumer_that_does_not_exist_finishes_nothing_and_the_report_says_so() -> None:
+def test_the_report_says_that_a_consumer_does_not_exist() -> None:
     world = ScheduleWorld(config={"retention": "limits"})
     world.publish(SCHEDULE, headers(Consumer="nobody"))
     world.advance("2h")
@@ -116,7 +107,7 @@ def test_a_consumer_that_does_not_exist_finishes_nothing_and_the_report_says_so(
     assert [event.reason for event in events(world, FireNotDone)] == [""], "a work queue asks no consumer"
 
 
-def test_a_fire_says_within_which_time_it_is_to_be_done_and_copies_that_of_no_sample() -> None:
+def test_a_fire_says_its_own_time_and_not_that_of_its_sample() -> None:
     world = ScheduleWorld(config={"retention": "limits"})
     names = [f"X-Nats-Schedule-X-{name}" for name in ("Done-Within", "Consumer")]
     world.publish("sample", [(names[0], "1s"), (names[1], "b d")])
@@ -133,7 +124,7 @@ def test_a_fire_says_within_which_time_it_is_to_be_done_and_copies_that_of_no_sa
 # -- restarts, and other instances -------------------------------------------------------------------------------------
 
 
-def test_what_was_not_done_while_nobody_watched_is_reported_by_the_next_instance_and_once() -> None:
+def test_what_was_not_done_while_nobody_watched_is_reported_once() -> None:
     for kept, with_checkpoint in product((False, True), (False, True)):
         case = f"{kept=} {with_checkpoint=}"
         world = world_with(kept=kept)
@@ -149,17 +140,6 @@ def test_what_was_not_done_while_nobody_watched_is_reported_by_the_next_instance
         assert len(not_done(world)) == 1 + len(again), case
 
 
-def test_a_restart_before_its_time_is_over_changes_nothing() -> None:
-    for kept in (False, True):
-        world = world_with(kept=kept)
-        world.advance("5m")
-        world.restart("1m")
-        world.advance("4m59s")
-        assert not_done(world) == []
-        world.advance("1s")
-        assert not_done(world) == [1]
-
-
 def fire_of(schedule: str, sequence: int, **more: str) -> StoredMessage:
     """Make a fire of another instance, as the stream holds it: for the start, to be done within 10 minutes."""
     said = {"X_Nats_Schedule_X_Done_Within": "10m", **more}
@@ -167,7 +147,7 @@ def fire_of(schedule: str, sequence: int, **more: str) -> StoredMessage:
     return message_on(TARGET, sequence, Nats_Msg_Id=f"nats-scheduler:1:{START}:{schedule}", **headers)
 
 
-def test_an_instance_that_takes_over_asks_about_the_fires_of_the_one_before_unless_that_has_asked() -> None:
+def test_who_takes_over_asks_about_what_was_not_asked_about() -> None:
     for taken_over_after, through, is_asked in (
         (5 * SECOND, 0, True),
         (5 * SECOND, 10 * MINUTE, True),
@@ -204,14 +184,6 @@ def test_what_cannot_be_a_deadline_is_watched_by_nobody() -> None:
     assert moved.target == ">", "and of one that is stored on another subject than its target any may be meant"
 
 
-def test_what_is_watched_is_read_again_by_a_start_that_continues_from_rows() -> None:
-    desk = Desk(schedule("@every 1h", subject="s.a"), fire_of(SCHEDULE, 2), fire_of(SCHEDULE, 3))
-    assert watched(desk) == [2, 3]
-    [question] = desk.at(600).asked(CheckFinished)
-    desk.step(FinishChecked(question))
-    assert watched(desk) == [3]
-
-
 def watched(desk: Desk) -> list[int]:
     """Return the sequences of the fires that are watched: a start that continues reads them again."""
     document = desk.engine.restart.document()
@@ -231,7 +203,7 @@ class Failing(Perfect):
         return Fate(refusal=Refused(503, 10008, "not now")) if self.refuses_reads else super().read(request)
 
 
-def test_nothing_is_reported_without_an_answer_and_that_there_is_none_is_said_once() -> None:
+def test_without_an_answer_only_that_is_reported_and_once() -> None:
     network = Failing()
     world = ScheduleWorld(config={"retention": "workqueue"}, network=network)
     world.publish(SCHEDULE, headers())

@@ -1,22 +1,17 @@
 """Messages whose TTL has run out are removed if the server does not do it, and expired schedules do not fire."""
 
-import itertools
-
 import pytest
 
-from nats_scheduler.engine.actions import RemoveExpired, WakeAt
-from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired
-from nats_scheduler.engine.holding.expiry import MAX_REMOVALS_IN_FLIGHT, MAX_TAKEN_PER_STEP, ExpiryQueue
+from nats_scheduler.engine.actions import WakeAt
+from nats_scheduler.engine.events import Ending, ExpiryFailed, MessagesExpired
+from nats_scheduler.engine.holding.expiry import MAX_REMOVALS_IN_FLIGHT, ExpiryQueue
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ContactLost,
     DrainRequested,
     ExpiryConcluded,
     HistoryRead,
     OwnershipChanged,
-    PublishConcluded,
     Refused,
-    RemovalRequested,
     Stored,
     Unknown,
 )
@@ -24,7 +19,6 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import TARGET, Desk, endings, fire_times, schedule, world_holding
 from tests.harness.blocks import block_with
@@ -69,15 +63,6 @@ class TestGeneratedMessages:
         one.advance("1h")
         assert stored(one) == [1, 2]
 
-    def test_where_the_stream_does_not_ask_for_ttls_nothing_is_done(self) -> None:
-        one = world(allow_msg_ttl=False)
-        one.publish("s.one", headers("@every 1h", **{"Nats-TTL": "1s"}))
-        one.advance("90m")
-        rejection = one.rejection("s.one")
-        assert rejection is not None
-        assert rejection.code == 10166
-        assert stored(one, "s.one") == [1]
-
     def test_each_is_removed_when_its_own_ttl_has_run_out(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "60"), generated(3, "never"), generated(4, "00"), generated(5, "5"))
         assert one.at(4.9).removals == []
@@ -109,13 +94,7 @@ class TestGeneratedMessages:
 
 @pytest.mark.clause("ttl-schedule")
 class TestSchedules:
-    def test_it_ends_at_once_although_it_is_removed_at_the_full_second(self) -> None:
-        one = desk(schedule("@every 1h", stored_at=START + 1, Nats_TTL="3s"))
-        one.at(3.5)
-        assert (one.is_held(), one.removals) == (False, [])
-        assert one.at(4).removals == [1]
-
-    def test_one_under_an_ordinary_message_and_one_that_is_invalid_are_removed_too(self) -> None:
+    def test_overwritten_and_invalid_ones_are_removed_too(self) -> None:
         one = world_holding(headers("@every 1h", **{"Nats-TTL": "3s"}), guard=False)
         one.publish("s.one")
         one.publish("s.two", headers("@every nonsense", **{"Nats-TTL": "3s"}))
@@ -134,27 +113,6 @@ class TestSchedules:
         assert one.fires == [fire]
         one.concluded(fire, Stored(2))
         assert one.purges == [("s.one", 1)]
-
-    def test_a_fire_that_is_refused_is_given_up_when_the_schedule_has_expired(self) -> None:
-        message = schedule(AT_5S, Nats_TTL="6s")
-        one = desk(message)
-        one.concluded(one.in_flight(message, 5), FULL)
-        assert one.reported(FireRefused)
-        one.at(6)
-        assert one.endings == [Ending.EXPIRED]
-        assert one.removals == [1]
-
-    def test_a_herd_is_not_held_up_by_removals(self) -> None:
-        schedules = [schedule("@every 5s", number, f"s.{number}") for number in range(1, 101)]
-        one = desk(*schedules, generated(200, "6s"))
-        one.at(5)
-        fires = []
-        for message in schedules:
-            one.found(message)
-            fires += one.fires
-        assert (one.at(6).removals, one.asked(WakeAt)) == ([], []), "an outcome is the next thing to come"
-        one.step(*(PublishConcluded(fire, Stored(300)) for fire in fires))
-        assert one.removals == [200]
 
     def test_one_fires_until_its_ttl_has_run_out_and_not_at_that_instant(self) -> None:
         for pattern in (AT_5S, "@every 5s", "*/5 * * * * *"):
@@ -189,7 +147,7 @@ class TestRestarts:
         two.step(DrainRequested())
         assert two.at(10).removals == []
 
-    def test_what_lies_under_the_last_message_of_its_subject_is_told_apart_and_removed_too(self) -> None:
+    def test_what_lies_under_the_last_message_is_removed_too(self) -> None:
         one = desk(reads_all=False)
         buried = schedule("@every 1s", 7, Nats_TTL="9s")
         one.step(HistoryRead([generated(3, "5s"), buried], 9))
@@ -197,22 +155,13 @@ class TestRestarts:
         assert (one.at(5).removals, one.engine.history_through) == ([3], 9)
         assert one.at(9).removals == [7]
 
-    def test_a_fire_is_remembered_from_its_acknowledgement_where_it_may_never_be_read(self) -> None:
+    def test_an_acknowledged_fire_that_is_never_read_is_removed(self) -> None:
         message = schedule("@every 5s", Nats_Schedule_TTL="2s")
         one = desk(message, reads_all=False)
         one.concluded(one.in_flight(message, 5), Stored(8))
         assert one.at(7).removals == [8]
 
-    def test_the_latest_fire_that_came_due_before_the_expiry_is_made_up_and_then_the_schedule_goes(self) -> None:
-        for pattern in (AT_5S, "@every 5s", "*/5 * * * * *"):
-            for ttl, fires in (("3s", []), ("8s", [5]), ("18s", [5] if pattern == AT_5S else [15])):
-                one = world_holding(headers(pattern, **{"Nats-TTL": ttl}), guard=False)
-                one.restart("1m")
-                one.advance("3s")
-                assert fire_times(one) == fires, (pattern, ttl)
-                assert stored(one, "s.one") == []
-
-    def test_what_came_due_in_an_outage_of_hours_is_made_up_before_any_of_it_is_removed(self) -> None:
+    def test_what_came_due_in_an_outage_is_made_up_before_it_is_removed(self) -> None:
         """They come due in minutes of their own, which are looked at one after the other."""
         dues = {number: 3_600 + 60 * number for number in range(1, 31)}
         patterns = {number: f"@at {format_rfc3339(START + due * SECOND)}" for number, due in dues.items()}
@@ -227,7 +176,7 @@ class TestRestarts:
 
 @pytest.mark.clause("ttl-restart")
 class TestRemovals:
-    def test_what_the_server_refuses_for_good_is_told_once_and_never_tried_again(self) -> None:
+    def test_what_is_refused_for_good_is_told_once_and_not_tried_again(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"), generated(3, "1h"))
         one.at(5)
         refused = [ExpiryConcluded(number, failure="message delete not permitted", refused=True) for number in (1, 2)]
@@ -246,27 +195,6 @@ class TestRemovals:
         assert one.at(7.9).removals == []
         assert one.at(8).removals == [1]
 
-    def test_one_of_which_nobody_knows_whether_it_is_gone_is_asked_for_again_after_contact(self) -> None:
-        one = desk(generated(1, "5s"))
-        one.at(5)
-        one.step(ExpiryConcluded(1, failure="the connection was cut"), ContactLost("the connection was cut"))
-        assert one.at(6).removals == []
-        one.step(CaughtUp())
-        assert one.removals == [1]
-
-    def test_the_removals_of_another_sidecar_lead_to_no_look(self) -> None:
-        one = desk(schedule("@every 5s", 1), generated(2, "5s"))
-        one.at(4.96)
-        one.step(RemovalRequested(sequence=2))
-        assert one.reads == []
-
-    def test_a_deny_delete_stream_keeps_them_and_says_so_once(self) -> None:
-        one = world(deny_delete=True)
-        one.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "5s"}))
-        one.advance("1m")
-        assert len(stored(one, TARGET)) == 6
-        assert [event.refused for event in one.events if isinstance(event, ExpiryFailed)] == [True]
-
     def test_only_so_many_are_under_way_and_the_rest_follow(self) -> None:
         count = MAX_REMOVALS_IN_FLIGHT + 10
         one = desk(*(generated(number, "5s") for number in range(1, count + 1)))
@@ -281,20 +209,7 @@ class TestRemovals:
         assert one.reported(MessagesExpired) == [], "others had removed them"
         assert one.engine.is_idle
 
-    def test_what_expired_first_is_removed_first(self) -> None:
-        """Removals lag behind: for each that is answered another one is asked for."""
-        seconds, each = 20, MAX_REMOVALS_IN_FLIGHT // 4
-        dues = {number: 1 + number % seconds for number in range(1, 1 + seconds * each)}
-        one = desk(
-            *(generated(number, f"{due}s")._replace(subject=f"t.{number}") for number, due in dues.items()),
-        )
-        asked = list(one.at(seconds).removals)
-        while one.removals:
-            one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in one.removals))
-            asked += one.removals
-        assert [dues[sequence] for sequence in asked] == sorted(dues.values())
-
-    def test_what_expires_while_standing_by_is_removed_by_one_that_takes_over_within_a_minute(self) -> None:
+    def test_a_takeover_within_a_minute_removes_what_expired(self) -> None:
         theirs = [generated(number, f"{5 + 50 * number}s")._replace(subject=f"t.{number}") for number in (1, 2)]
         one = desk(*theirs)
         one.step(OwnershipChanged(False))
@@ -304,27 +219,6 @@ class TestRemovals:
         assert one.removals == [2]
         one.step(ExpiryConcluded(2, TARGET))
         assert one.at(10**6).removals == []
-
-    def test_many_that_expired_while_standing_by_are_removed_a_window_at_a_time(self) -> None:
-        count = 3 * MAX_TAKEN_PER_STEP
-        one = desk(*(generated(number, "5s") for number in range(1, 1 + count)), generated(1 + count, "6s"))
-        one.step(OwnershipChanged(False))
-        assert (one.at(6).removals, one.wake) == ([], 65), "it is woken only to discard them"
-        one.step(OwnershipChanged(True))
-        asked = list(one.removals)
-        while one.removals:
-            assert len(one.removals) <= MAX_REMOVALS_IN_FLIGHT
-            one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in one.removals))
-            asked += one.removals
-        assert sorted(asked) == list(range(1, 2 + count))
-
-    def test_a_standby_discards_what_expired_a_minute_ago(self) -> None:
-        one = desk(*(generated(number, "5s") for number in range(1, 100)), generated(100, "5m"))
-        one.step(OwnershipChanged(False))
-        assert (one.at(65).removals, one.wake) == ([], 360), "a minute after the next one expires"
-        one.step(OwnershipChanged(True))
-        assert one.removals == []
-        assert one.at(300).removals == [100]
 
     def test_a_failure_is_told_and_tried_again_after_a_while_that_grows(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"))
@@ -339,33 +233,6 @@ class TestRemovals:
         assert pauses == sorted(pauses)
         one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, TARGET))
         assert one.reported(MessagesExpired) == [MessagesExpired(2)]
-
-    def test_a_pause_is_not_prolonged_by_a_clock_that_is_set_back(self) -> None:
-        one = desk(generated(1, "5s"), generated(2, "5s"))
-        assert sorted(one.at(5).removals) == [1, 2]
-        one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, failure="no answer"))
-        one.read(generated(3, "5s", stored_at=START - 7200 * SECOND))
-        one.at(-3600)
-        assert one.at(-3599).removals == [3]
-
-
-class LostRemovals(Perfect):
-    """A network on which every second removal, and every third answer to one, gets lost."""
-
-    def __init__(self) -> None:
-        self._count = itertools.count(1)
-
-    def remove(self, request: RemoveExpired) -> Fate:
-        number = next(self._count)
-        return Fate(arrives=number % 2 == 0, answered=number % 3 != 0)
-
-
-@pytest.mark.clause("ttl-restart")
-def test_on_a_network_that_loses_removals_everything_is_removed_in_the_end() -> None:
-    one = ScheduleWorld(guard=False, network=LostRemovals())
-    one.publish("s.one", headers("@every 1s", **{"Nats-Schedule-TTL": "5s", "Nats-TTL": "40s"}))
-    one.advance("10m")
-    assert (len(one.generated), stored(one)) == (39, [])
 
 
 def test_an_agenda_gives_back_what_it_was_given_second_by_second() -> None:

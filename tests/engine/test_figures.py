@@ -1,11 +1,7 @@
 """The figures for the operator are true at every moment, whatever the stream and the server do."""
 
-from typing import Any
-
-from nats_scheduler.engine.holding.scheduled import MAX_READ_PER_CALL
 from nats_scheduler.engine.inputs import (
     ContactLost,
-    FiresStored,
     MessagesRead,
     OwnershipChanged,
     PurgeConcluded,
@@ -18,7 +14,6 @@ from nats_scheduler.engine.views.figures import OBJECTS_PER_UNIT, OVERDUE_AFTER_
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -52,23 +47,7 @@ def test_held_schedules_are_counted_by_kind_also_by_a_standby() -> None:
     assert figures(Desk()).held == {PatternKind.AT: 0, PatternKind.EVERY: 0, PatternKind.CRON: 0}
 
 
-class OtherBounds(Bounded):
-    """Another type of pattern with bounds."""
-
-
-def test_schedules_with_bounds_are_counted_once_by_their_own_patterns_whatever_types_there_are() -> None:
-    """All rows were counted once for each type of pattern with bounds: right only while there is one."""
-    messages = [
-        schedule(pattern, number, f"s.{number}", Nats_Schedule_X_Limit="9")
-        for number, pattern in enumerate(("@every 1h", "@every 2h", "@daily"), 1)
-    ]
-    desk = Desk(*messages)
-    held = desk.held("s.1")
-    held.pattern = OtherBounds(held.bounded.base, held.bounded.bounds)
-    assert figures(desk).held == {PatternKind.AT: 0, PatternKind.EVERY: 2, PatternKind.CRON: 1}
-
-
-def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires_it() -> None:
+def test_the_next_fire_is_the_first_that_is_not_due_yet() -> None:
     desk = Desk(at(3 * HOUR, 1, "s.1"), at(HOUR, 2, "s.2"), at(2 * HOUR, 3, "s.3"))
     desk.step(OwnershipChanged(False))
     assert figures(desk).next_due == START + HOUR
@@ -88,7 +67,7 @@ def test_a_delayed_fire_is_due_at_its_send_time() -> None:
     assert (figures(desk).overdue, figures(desk).overdue_since) == (1, sent)
 
 
-def test_what_its_stream_removes_before_its_fire_is_neither_next_nor_overdue() -> None:
+def test_what_ends_before_its_fire_is_neither_next_nor_overdue() -> None:
     desk = Desk(at(3 * HOUR), max_age=2 * HOUR)
     assert figures(desk).next_due is None
     desk.now = START + 4 * HOUR
@@ -109,7 +88,7 @@ def test_a_fire_in_flight_is_overdue_after_a_second_until_it_is_stored() -> None
     assert figures(desk).next_due == START + 2 * HOUR
 
 
-def test_schedules_are_overdue_without_contact_and_the_oldest_says_since_when() -> None:
+def test_schedules_are_overdue_without_contact_since_the_oldest() -> None:
     desk = Desk(at(20 * SECOND, 1, "s.1"), at(30 * SECOND, 2, "s.2"), at(HOUR, 3, "s.3"))
     desk.step(ContactLost("for the test"))
     for seconds, overdue, since in ((20, 0, None), (21, 1, 20), (30, 1, 20), (31, 2, 20), (3599, 2, 20), (3601, 3, 20)):
@@ -126,18 +105,6 @@ def test_each_is_overdue_once_also_if_it_is_a_row_and_an_object() -> None:
     desk.now = START + 2 * HOUR - 1
     assert desk.engine.held.on("s.2") is not None
     assert (figures(desk).overdue, figures(desk).overdue_since) == (3, START + HOUR)
-
-
-def test_what_ends_before_its_fire_is_not_overdue_while_nothing_is_woken() -> None:
-    for max_age, overdue in ((0, ["s.1", "s.3", "s.4"]), (2 * HOUR, ["s.4"])):
-        ttls = {"s.1": "5h", "s.2": "1h", "s.3": "", "s.4": "never"}
-        pattern = f"@at {format_rfc3339(START + 3 * HOUR)}"
-        headers: list[Any] = [{"Nats_TTL": ttl} if ttl else {} for ttl in ttls.values()]
-        messages = [schedule(pattern, n, f"s.{n}", **more) for n, more in enumerate(headers, 1)]
-        desk = Desk(*messages, max_age=max_age)
-        desk.step(ContactLost("for the test"))
-        desk.now = START + 4 * HOUR
-        assert figures(desk).overdue == len(overdue), max_age
 
 
 def test_it_is_overdue_whatever_keeps_it_from_being_stored() -> None:
@@ -157,7 +124,7 @@ def test_it_is_overdue_whatever_keeps_it_from_being_stored() -> None:
     assert (figures(past).overdue, figures(past).overdue_since) == (1, START)
 
 
-def test_a_refused_fire_that_is_made_again_for_a_later_time_is_overdue_since_the_first() -> None:
+def test_a_refused_fire_is_overdue_since_the_first_refused_time() -> None:
     message = schedule("@every 1s")
     desk = Desk(message)
     fire = desk.in_flight(message, 1)
@@ -170,19 +137,7 @@ def test_a_refused_fire_that_is_made_again_for_a_later_time_is_overdue_since_the
     assert figures(desk).overdue == 0
 
 
-def test_only_what_the_owner_has_to_fire_is_overdue() -> None:
-    subjects = [f"s.{number}" for number in range(1, 200)]
-    desk = Desk(*(at(HOUR, number, subject) for number, subject in enumerate(subjects, 1)))
-    desk.step(ContactLost("for the test"))
-    desk.now = START + 2 * HOUR
-    assert figures(desk).overdue == len(subjects)
-    desk.step(OwnershipChanged(False))
-    assert figures(desk).overdue == 0
-    desk.step(OwnershipChanged(True))
-    assert figures(desk).overdue == len(subjects)
-
-
-def test_what_is_done_is_not_overdue_and_its_purge_is_pending_until_it_succeeds() -> None:
+def test_a_purge_is_pending_until_it_succeeds() -> None:
     message = at(HOUR)
     desk, refused = Desk(message), Desk(message)
     for one in (desk, refused):
@@ -201,37 +156,6 @@ def test_what_is_done_is_not_overdue_and_its_purge_is_pending_until_it_succeeds(
     assert desk.purges == [(SCHEDULE, 1)]
     desk.step(PurgeConcluded(SCHEDULE, 1, None))
     assert (figures(desk).purges_pending, sum(figures(desk).held.values())) == (0, 0)
-
-
-def test_old_versions_of_a_schedule_are_pending_too() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.read(schedule("@every 2h", 2))
-    (purge,) = desk.purges
-    assert figures(desk).purges_pending == 1
-    desk.step(PurgeConcluded(*purge, "no answer"))
-    assert figures(desk).purges_pending == 1
-    desk.at(60)
-    desk.step(PurgeConcluded(*purge, None))
-    assert figures(desk).purges_pending == 0
-
-
-def test_a_stored_fire_whose_report_waits_for_the_end_of_a_burst_is_not_overdue() -> None:
-    count = 200
-    messages = [at(HOUR, number, f"s.{number}") for number in range(1, count + 1)]
-    desk = Desk(*messages)
-    for _ in range(count // MAX_READ_PER_CALL + 2):
-        desk.at(3599.5)
-    for message in messages:
-        desk.found(message)
-    fires = []
-    for _ in range(2):
-        desk.at(3600)
-        fires += desk.fires
-    assert figures(desk).in_flight == len(fires) == count
-    desk.step(FiresStored(fires[:50], range(1_000, 1_050)))
-    assert figures(desk).in_flight == count - 50
-    desk.now = START + HOUR + 5 * SECOND
-    assert figures(desk).overdue == count - 50
 
 
 def test_many_schedules_in_many_rows_are_counted_as_one_loop_would() -> None:
@@ -267,3 +191,15 @@ def test_a_visit_goes_on_while_the_schedules_change() -> None:
         for message in (next(gone), next(gone), next(gone)):
             desk.read(plain(message.subject, message.sequence + 1_000_000))
     assert len(stays) <= found.held[PatternKind.AT] <= len(messages)
+
+
+def test_only_what_the_owner_has_to_fire_is_overdue() -> None:
+    subjects = [f"s.{number}" for number in range(1, 200)]
+    desk = Desk(*(at(HOUR, number, subject) for number, subject in enumerate(subjects, 1)))
+    desk.step(ContactLost("for the test"))
+    desk.now = START + 2 * HOUR
+    assert figures(desk).overdue == len(subjects)
+    desk.step(OwnershipChanged(False))
+    assert figures(desk).overdue == 0
+    desk.step(OwnershipChanged(True))
+    assert figures(desk).overdue == len(subjects)

@@ -7,8 +7,6 @@ from nats_scheduler.engine.events import FireStored, FireUnknown
 from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
-    CaughtUp,
-    ContactLost,
     ContentFetched,
     DuplicateFetched,
     Input,
@@ -51,12 +49,12 @@ def blocked_world(*numbers: int) -> ScheduleWorld:
     return world
 
 
-def test_a_client_that_blocks_identities_delays_a_fire_by_less_than_a_second() -> None:
+def test_who_blocks_identities_delays_a_fire_by_less_than_a_second() -> None:
     for blocked in (1, 2, 6):
         assert [generated.body for generated in blocked_world(*range(blocked)).generated] == [GENUINE], blocked
 
 
-def test_what_was_stored_under_another_identity_and_consumed_is_not_stored_again() -> None:
+def test_what_was_stored_under_another_identity_is_not_stored_again() -> None:
     world = blocked_world(0)
     world.stream.take(TARGET)
     world.restart(with_checkpoint=False)
@@ -101,13 +99,6 @@ class Scene:
         self.desk.step(*given)
         return self._sent()
 
-    def goes_on(self, outcome: Outcome) -> None:
-        """Answer the attempt and what the leader is asked then, and step until the next attempt."""
-        questions = self.fails(outcome)
-        sent = self._sent() or self.given(*[ProposalsApplied(question.fire) for question in questions])
-        while not sent:
-            sent = self.sends((self.desk.now - START) / SECOND + 0.05)
-
     def _sent(self) -> bytes:
         if self.desk.reads:
             self.desk.found(self.message)
@@ -149,25 +140,6 @@ class TestAnIdentityInProcess:
         scene.fails()
         assert identity(1) in scene.desk.fire.block
 
-    def test_an_old_proof_proves_nothing(self) -> None:
-        """The stream may have another leader by then."""
-        scene = Scene()
-        scene.asks()
-        scene.given(ProposalsApplied(scene.fire))
-        scene.desk.now = second(23.4)
-        assert scene.fails() == [AwaitProposals(scene.fire)]
-
-    def test_after_an_attempt_without_an_answer_it_is_asked_again(self) -> None:
-        """Another leader, which did not know the identity, may have received that attempt."""
-        scene = Scene()
-        scene.asks()
-        scene.given(ProposalsApplied(scene.fire))
-        assert scene.fails(SILENCE) == []
-        assert identity() in scene.sends(21.2)
-        assert scene.fails() == []
-        assert identity() in scene.sends(22.2)
-        assert scene.fails() == [AwaitProposals(scene.fire)]
-
     def test_an_answer_to_a_question_before_such_an_attempt_proves_nothing(self) -> None:
         scene = Scene()
         scene.asks()
@@ -182,7 +154,7 @@ class TestAnIdentityInProcess:
         scene.fails()
         assert scene.desk.fires == []
 
-    def test_the_leader_is_asked_about_one_fire_and_then_about_all_others_together(self) -> None:
+    def test_the_leader_is_asked_about_one_fire_then_about_all_others(self) -> None:
         messages = [schedule(f"@every {DUE_SECONDS}s", number, f"s.{number}") for number in range(1, 6)]
         desk = Desk(*messages).at(DUE_SECONDS)
         desk.step(*[ContentFetched(one.subject, one.sequence, one, None) for one in messages])
@@ -205,41 +177,6 @@ class TestAnIdentityInProcess:
         fails(fires)
         assert [fire.taken for fire in desk.fires] == [1, 2, 3, 4, 5]
 
-    def test_it_is_not_given_up_before_another_one_can_be_sent(self) -> None:
-        scene = Scene()
-        scene.asks()
-        scene.given(ProposalsApplied(scene.fire))
-        scene.desk.step(ContactLost("cut"), PublishConcluded(scene.fire, IN_PROCESS))
-        assert scene.desk.fires == []
-        scene.desk.now = second(30)
-        scene.desk.step(CaughtUp())
-        assert identity() in scene._sent()
-
-    def test_after_another_refusal_all_are_tried_again_and_the_next_one_later(self) -> None:
-        """The first one may be free by then, and another instance would use it."""
-        scene, waits, tried = Scene(), [], list[list[int]]()
-        for _ in range(5):
-            refused_at = scene.desk.now
-            blocked = [*range(scene.fire.taken + 1)]
-            scene.goes_on(Refused(503, 10077, "maximum messages exceeded"))
-            numbers = {scene.fire.taken}
-            while scene.fire.taken in blocked:
-                scene.goes_on(IN_PROCESS)
-                numbers.add(scene.fire.taken)
-            tried.append(sorted(numbers))
-            waits.append((scene.desk.now - refused_at) / SECOND)
-        assert tried == [[0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5]]
-        assert waits == sorted(waits)
-        assert 0.25 < waits[0] < 1
-        assert 2 < waits[-1] < 4
-
-    def test_a_schedule_that_was_replaced_is_left_alone(self) -> None:
-        scene = Scene()
-        scene.asks()
-        scene.message = schedule("@every 20s", 7)
-        scene.desk.read(scene.message)
-        assert scene.given(ProposalsApplied(scene.fire)) == b""
-
     def test_it_is_given_up_if_it_is_in_process_after_all_is_applied(self) -> None:
         scene, meanwhile = Scene(), Scene()
         for one in (scene, meanwhile):
@@ -257,7 +194,7 @@ class TestAnIdentityInProcess:
         meanwhile.given(DuplicateFetched(meanwhile.fire, 5, stored, meanwhile.desk.now))
         assert [event.duplicate for event in meanwhile.desk.reported(FireStored)] == [True], "stored under the first"
 
-    def test_the_next_ones_are_asked_about_at_once_and_after_many_in_a_row_later(self) -> None:
+    def test_many_blocked_in_a_row_are_asked_about_later(self) -> None:
         """Each costs its forger one message, and the sidecar three requests."""
         scene = Scene()
         scene.asks()
@@ -283,13 +220,6 @@ class TestAnIdentityThatTheGuardBlocked:
         scene.desk.read(StoredMessage(SCHEDULE, landed, START, block, b""))
         scene.desk.found(scene.message)
         return (header_value(scene.desk.fire.block, b"Nats-Msg-Id") or b"") + b"\r\n"
-
-    def test_each_refusal_leads_to_the_next_one(self) -> None:
-        scene = Scene()
-        for number in (1, 2, 3):
-            scene.fails(WRONG_LAST)
-            sent = scene._sent() or scene.sends(DUE_SECONDS + number)
-            assert identity(number) in sent
 
     def test_a_later_fire_has_its_first_one_again(self) -> None:
         scene = Scene()

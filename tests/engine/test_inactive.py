@@ -8,7 +8,6 @@ from nats_scheduler.engine.events import Ending, HeadersMisnamed, ScheduleAccept
 from nats_scheduler.engine.holding.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
-    ExpiryConcluded,
     MessagesRead,
     OwnershipChanged,
     SchedulesGone,
@@ -18,21 +17,18 @@ from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
-from nats_scheduler.engine.views.view import ALL, FiredBy, Query
+from nats_scheduler.engine.views.view import ALL, FiredBy
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import listed, paused, shown
 
 PORTABLE_HEADERS = {"X-Nats-Schedule-X-Paused": "@daily", "X-Nats-Schedule-Target": TARGET}
-
-MANY = 520
-"""More paused schedules than are looked at in one unit of work."""
 
 
 def test_it_is_listed_with_its_definition_and_fires_nothing() -> None:
@@ -89,7 +85,7 @@ def test_the_last_message_counts_in_whatever_order_they_are_read(live: bool) -> 
     assert (listed(desk), desk.endings) == ([(SCHEDULE, State.WAITING)], [])
 
 
-def test_another_message_on_its_subject_replaces_it_and_a_cancel_elsewhere_does_not_concern_it() -> None:
+def test_another_message_on_its_subject_replaces_a_paused_schedule() -> None:
     cancel = {"Nats-Scheduler": "s.two", "Nats-Schedule-Next": "purge"}
     for later in (
         plain(SCHEDULE, 2),
@@ -131,33 +127,6 @@ def test_on_a_subject_with_wildcards_nothing_is_purged() -> None:
         assert desk.is_held("s.other")
 
 
-def test_pages_end_with_the_paused_ones_and_each_is_on_one_page() -> None:
-    messages = [schedule(f"@every {number}h", number, f"s.{number}") for number in (1, 2)]
-    messages += [paused("@every 5s", number, f"s.{number}") for number in range(3, 3 + MANY)]
-    desk, found, after, is_last = Desk(*messages), list[str](), None, False
-    view, only = desk.engine.view(), Query(states=frozenset({State.PAUSED}))
-    while not is_last:
-        page = view.page(desk.now, limit=100, after=after).answer()
-        found += [one.subject for one in page.schedules]
-        after, is_last = page.following, page.following is None
-    assert found == ["s.1", "s.2", *sorted(message.subject for message in messages[2:])]
-    counts = view.counts(desk.now).answer()
-    assert (counts.total, counts.states) == (
-        2 + MANY,
-        {State.WAITING: 2, State.PAUSED: MANY},
-    )
-    assert len(listed(desk, only)) == view.counts(desk.now, only).answer().total == MANY
-    assert [one.subject for one in view.page(desk.now, limit=2).answer().schedules] == ["s.1", "s.2"]
-
-
-def test_queries_for_subjects_targets_and_kinds_concern_paused_ones_too() -> None:
-    desk = Desk(paused("@every 5s", 1, "s.1"), paused("@daily", 2, "s.2", Nats_Schedule_Target="t.two"))
-    assert listed(desk, Query(subject="s.1")) == [("s.1", State.PAUSED)]
-    assert listed(desk, Query(target="t.two")) == [("s.2", State.PAUSED)]
-    assert listed(desk, Query(kinds=frozenset({PatternKind.CRON}))) == [("s.2", State.PAUSED)]
-    assert listed(desk, Query(states=frozenset({State.WAITING}))) == []
-
-
 def test_paused_schedules_take_no_place_and_free_the_one_that_they_had() -> None:
     desk = Desk()
     rules = StreamRules("DESK", (">",), restrictions=Restrictions(max_schedules=1))
@@ -197,7 +166,7 @@ def test_what_is_stored_says_the_same_in_every_mode_of_the_stream(fired_by: Fire
     assert list(portable.paused) == ([SCHEDULE] if fired_by is FiredBy.SIDECAR else []), "it is the sidecar's"
 
 
-def test_the_end_of_a_paused_one_is_shown_and_it_is_not_listed_afterwards() -> None:
+def test_the_end_of_a_paused_one_is_shown_until_it_has_passed() -> None:
     desk = Desk(paused("@every 5s", Nats_TTL="12s"))
     one = shown(desk)
     assert one is not None
@@ -208,26 +177,11 @@ def test_the_end_of_a_paused_one_is_shown_and_it_is_not_listed_afterwards() -> N
     assert desk.engine.inactive.paused == {}
 
 
-def test_the_age_limit_of_its_stream_ends_it_too_unless_it_never_expires() -> None:
-    desk = Desk(paused("@every 5s", 1), paused("@every 5s", 2, "s.two", Nats_TTL="never"), max_age=HOUR)
-    assert [one.ended_by for one in desk.engine.view().page(desk.now).answer().schedules] == [Ending.MAX_AGE, None]
-    desk.at(3_600)
-    assert listed(desk) == [("s.two", State.PAUSED)]
-
-
-def test_where_the_server_does_not_act_on_its_ttl_it_is_removed() -> None:
-    message = paused("@every 5s", Nats_TTL="12s")
-    desk = Desk(message, removes_expired=True)
-    assert desk.at(12).removals == [1]
-    desk.step(ExpiryConcluded(1, SCHEDULE))
-    assert desk.engine.inactive.paused == {}
-
-
 def reported(desk: Desk) -> list[tuple[str, int, list[str]]]:
     return [(one.subject, one.sequence, [h for h, _ in one.headers]) for one in desk.reported(HeadersMisnamed)]
 
 
-def test_a_message_that_was_meant_to_be_a_schedule_is_reported_when_it_is_read() -> None:
+def test_a_message_that_was_meant_to_be_a_schedule_is_reported() -> None:
     """So is a schedule with a header that nobody reads; it fires all the same."""
     desk = Desk()
     desk.read(message_on("s.x", 1, Nats_Schedul="@daily", Nats_Schedule_Target=TARGET))
@@ -241,16 +195,6 @@ def test_a_message_that_was_meant_to_be_a_schedule_is_reported_when_it_is_read()
     covered = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), plain("s.x", 2), live=False)
     covered.step(CaughtUp())
     assert (reported(covered), covered.engine.inactive.misnamed) == ([], {})
-
-
-def test_what_was_stored_before_is_reported_once_by_the_owner() -> None:
-    desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), live=False)
-    desk.step(OwnershipChanged(False), CaughtUp())
-    assert reported(desk) == []
-    desk.step(OwnershipChanged(True))
-    assert reported(desk) == [("s.x", 1, ["Nats-Schedul"])]
-    desk.step(OwnershipChanged(True))
-    assert reported(desk) == []
 
 
 @pytest.mark.slow

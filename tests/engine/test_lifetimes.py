@@ -5,7 +5,6 @@ import pytest
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.engine.holding.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, OwnershipChanged, RemovalRequested, Stored
-from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
@@ -26,7 +25,7 @@ def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
 # -- at acceptance -------------------------------------------------------------------------------------------------
 
 
-def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on() -> None:
+def test_that_a_schedule_ends_before_its_fire_is_told_at_once() -> None:
     for pattern, ttl, max_age, expected in (
         (AT_LATE, None, WEEK, (WEEK, Ending.MAX_AGE)),
         (AT_LATE, "1h", 0, (HOUR, Ending.EXPIRED)),
@@ -54,7 +53,7 @@ def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on()
 # -- when it ends --------------------------------------------------------------------------------------------------
 
 
-def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire() -> None:
+def test_a_schedule_is_looked_at_when_its_max_age_is_over() -> None:
     desk = Desk(ONE, max_age=WEEK)
     assert desk.at(AGE_CHECK - 1).reads == []
     assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
@@ -83,18 +82,7 @@ def test_a_schedule_that_outlives_its_max_age_waits_on_and_fires() -> None:
     assert desk.fire.fire_time == LATE
 
 
-def test_a_repeating_schedule_fires_until_it_ages_and_that_is_told() -> None:
-    one = schedule("@every 100h")
-    desk = Desk(one, max_age=WEEK)
-    fire = desk.in_flight(one, 100 * 3600)
-    assert fire.fire_time == START + 100 * HOUR
-    desk.concluded(fire, Stored(2))
-    assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
-    desk.found(None, of=one)
-    assert lost(desk) == [(SCHEDULE, 1, START + 200 * HOUR, Ending.MAX_AGE)]
-
-
-def test_a_ttl_that_ends_a_schedule_before_its_first_fire_is_told_and_one_that_ends_its_repeating_is_not() -> None:
+def test_a_ttl_that_ends_a_schedule_before_its_first_fire_is_told() -> None:
     never_fires, repeats = schedule(AT_LATE, Nats_TTL="1h"), schedule("@every 40m", 2, "s.two", Nats_TTL="1h")
     desk = Desk(never_fires, repeats)
     desk.step(CaughtUp())
@@ -157,7 +145,7 @@ def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(is_wide: bool) ->
     assert desk.endings == [Ending.REMOVED]
 
 
-def test_a_schedule_that_went_without_a_request_was_evicted_where_the_stream_has_limits() -> None:
+def test_what_went_without_a_request_was_evicted_by_limits() -> None:
     """Where consumers remove messages or contact was lost nothing is called evicted."""
     one = schedule("@every 1h")
     for evicts, reads_all, was_cut in (
@@ -183,13 +171,3 @@ def test_a_standby_discards_a_schedule_that_aged_and_reports_nothing() -> None:
     assert desk.at(AGE_CHECK + 60).reads == [(SCHEDULE, 1)]
     desk.found(None, of=ONE)
     assert (desk.endings, desk.is_held()) == ([], False)
-
-
-def test_limits_that_change_count_at_once_for_what_comes_and_at_its_look_for_what_is_held() -> None:
-    desk = Desk(ONE, max_age=WEEK)
-    desk.engine.lifetimes.limited(StreamRules("DESK", (">",), max_age=60 * DAY))
-    assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
-    desk.found(ONE)
-    desk.read(schedule(AT_LATE, 2, "s.two"))
-    assert desk.reported(ScheduleEndsEarly) == []
-    assert desk.at(30 * DAY / SECOND - 1).reads == [(SCHEDULE, 1), ("s.two", 2)]
