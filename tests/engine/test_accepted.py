@@ -8,7 +8,7 @@ from nats_scheduler.engine.ownership import takeover
 from nats_scheduler.engine.ownership.takeover import MAX_CHECKED_PER_STEP
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, plain, schedule
+from tests.engine.direct import SCHEDULE, Desk, schedule
 
 EVERY = "@every 5s"
 
@@ -39,13 +39,6 @@ def test_what_an_earlier_owner_had_read_was_told_by_it() -> None:
     desk = standing_by()
     desk.read(schedule(EVERY, 3, "s.reported"), schedule(EVERY, 4, "s.untold"))
     assert reported_at_takeover(desk, Checkpoint(START, 3)) == ["s.untold"]
-
-
-def test_what_is_replaced_or_gone_before_the_takeover_is_not_told() -> None:
-    desk = standing_by()
-    desk.read(schedule(EVERY, 3, "s.gone"), schedule(EVERY, 4), plain("s.gone", 5), schedule("@every 7s", 6))
-    desk.step(OwnershipChanged(True))
-    assert desk.reported(ScheduleAccepted) == [ScheduleAccepted(SCHEDULE, 6, START + 7 * SECOND)]
 
 
 def test_the_owner_tells_what_comes_after_it_has_read_the_stream() -> None:

@@ -81,7 +81,7 @@ def test_many_messages_read_at_once_mean_what_each_means_alone(live: bool, optio
         random = generator((seed, live, *options))
         alone, as_list, as_run = desks = [Desk(live=live, **options) for _ in range(3)]
         sequence = 0
-        while sequence < 250:
+        while sequence < 150:
             draw = random.choice([at_schedule, at_schedule, ordinary, some])
             messages = [draw(random, sequence + number) for number in range(1, random.randrange(2, 12))]
             sequence = messages[-1].sequence

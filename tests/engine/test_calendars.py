@@ -7,26 +7,17 @@ from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Endin
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
-    CaughtUp,
-    Checkpoint,
-    ContactLost,
     DuplicateFetched,
-    MessagesRead,
-    OwnershipChanged,
     Refused,
-    ServerLimits,
     Stored,
     Unknown,
 )
 from nats_scheduler.engine.receiving import named_calendars
 from nats_scheduler.engine.receiving.named_calendars import MAX_VISITED_PER_STEP
-from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule
-from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
@@ -135,24 +126,6 @@ def test_an_edit_moves_a_fire_to_the_next_or_previous_day_left() -> None:
     assert missed(world) == []
 
 
-def test_each_calendar_is_named_for_the_first_time_once() -> None:
-    named = list[bool]()
-    desk = Desk()
-    desk.engine = StreamEngine(
-        StreamRules("S", (">",)),
-        DIALECTS,
-        ServerLimits(guard=True),
-        notify_named=lambda: named.append(desk.engine.calendars.are_named),
-    )
-    desk.read(schedule("@every 6h", 1, "s.plain"))
-    assert named == []
-    for number in range(3):
-        desk.read(schedule("@every 6h", 2 + number, f"s.{number}", Nats_Schedule_X_Except="calendar:work"))
-    assert named == [True]
-    desk.read(schedule("@every 6h", 5, "s.other", Nats_Schedule_X_Except="calendar:other"))
-    assert named == [True, True]
-
-
 def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
     world = ScheduleWorld(calendars={"work": "", "other": ""})
     count = 3 * MAX_VISITED_PER_STEP + 1
@@ -185,15 +158,6 @@ def test_an_at_whose_day_is_excepted_waits_for_its_time_and_ends() -> None:
     assert [message.schedule for message in world.generated] == ["s.left"], "an edit leaves its day in time"
     assert endings(world) == [Ending.EXCEPTED, Ending.FIRED]
     assert [message.subject for message in world.stream.messages()] == ["t.out"]
-
-
-def test_an_at_waits_for_its_calendar_beyond_its_time() -> None:
-    world = world_holding(AT_2ND)
-    world.advance("48h")
-    world.restart("1h")
-    assert state(world) is State.NO_CALENDAR
-    world.set_calendar("work", "2026-01-03")
-    assert days(world) == [2]
 
 
 def test_an_edit_that_leaves_no_fire_ends_nothing_before_its_end() -> None:
@@ -368,15 +332,6 @@ def test_the_new_days_decide_what_passed_while_edits_were_missed() -> None:
         assert desk.at(30.1).due == expected, (seconds, is_followed)
 
 
-def test_what_came_due_between_an_edit_and_the_contact_is_made_up() -> None:
-    for seconds, expected in ((15, 20), (25, 40)):
-        desk = desk_of(named_schedule(), TODAY).at(10)
-        desk.step(ContactLost("the process stood still"))
-        desk.at(seconds).step(CalendarsRead(NO_DAY))
-        desk.at(30).step(CaughtUp())
-        assert desk.at(30.1).due == expected, seconds
-
-
 # -- a calendar that does not exist or is invalid: schedules wait, and nothing is lost or stored twice -----------------
 
 CONSUMED = {"retention": "workqueue"}
@@ -402,19 +357,6 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
     world.advance("24h")
     assert days(world) == ([2, 4] if left else [4])
     assert [name for name, fault, _count in reported(world) if not fault] == ["work"]
-
-
-def test_after_a_takeover_schedules_wait_for_a_missing_calendar() -> None:
-    message = schedule("@every 10s", Nats_Schedule_X_Except="calendar:work")
-    desk = Desk(live=False)
-    desk.step(OwnershipChanged(False), MessagesRead([message]), CalendarsRead(KnownCalendars({})), CaughtUp())
-    desk.at(35)
-    desk.step(OwnershipChanged(True, Checkpoint(START + 15 * SECOND, 1)))
-    assert desk.at(36).reads == []
-    checkpoint = desk.engine.checkpoint(desk.now)
-    assert checkpoint.calendars == {"work": START + 15 * SECOND}
-    desk.step(CalendarsRead(NO_DAY))
-    assert desk.at(36.1).reads == [(SCHEDULE, 1)]
 
 
 @pytest.mark.parametrize(("config", "deleted"), [(CONSUMED, True), ({}, False)], ids=["deleted", "never there"])

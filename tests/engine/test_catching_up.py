@@ -5,8 +5,6 @@ The tests of `engine.firing.catching_up` and `engine.holding.catch_up`.
 
 from collections import Counter
 
-import pytest
-
 from nats_scheduler.engine.events import CatchingUp
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
@@ -30,9 +28,8 @@ def lateness(world: ScheduleWorld, beginning: str) -> list[int]:
     return [(one.stored_at - one.fire_time) // SECOND for one in found]
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_missed_fires_come_at_the_rate_and_once_despite_a_restart(guard: bool) -> None:
-    world = ScheduleWorld(guard=guard, catch_up_rate=RATE)
+def test_missed_fires_come_at_the_rate_and_once_despite_a_restart() -> None:
+    world = ScheduleWorld(catch_up_rate=RATE)
     published(world, 90, "@at 2026-01-01T00:00:10Z")
     published(world, 4, "@every 5s", X_Missed="all", X_Limit="7")
     published(world, 1, "0 0 * * * *", X_Start="2026-01-01T00:00:00Z")

@@ -92,19 +92,6 @@ def test_an_acknowledged_fire_that_is_looked_up_is_reported_once() -> None:
     assert len(desk.reported(FireConfirmed)) == 1
 
 
-def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
-    for reads_all, followed in ((True, 7), (False, 9)):
-        desk = Desk(EVERY, plain(TARGET, 7), live=False, reads_all=reads_all)
-        assert desk.engine.followed_through == (7 if reads_all else 0)
-        desk.step(CaughtUp(through=9))
-        assert desk.engine.followed_through == followed
-        desk.step(ContactLost("cut"))
-        assert desk.engine.followed_through == followed
-        desk.step(CaughtUp(through=5, is_behind=True))
-        assert desk.engine.followed_through == 5, "look-ups have found later messages first"
-        assert not desk.engine.restart.may_write
-
-
 def test_a_follower_that_is_far_behind_reads() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)

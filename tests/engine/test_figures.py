@@ -12,7 +12,6 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.views.figures import OBJECTS_PER_UNIT, OVERDUE_AFTER_NS, Figures
 from nats_scheduler.engine.views.seen import done
-from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
@@ -55,16 +54,6 @@ def test_the_next_fire_is_the_first_that_is_not_due_yet() -> None:
     assert figures(desk).next_due == START + 2 * HOUR
     desk.now = START + 4 * HOUR
     assert figures(desk).next_due is None
-
-
-def test_a_delayed_fire_is_due_at_its_send_time() -> None:
-    desk = Desk(schedule("@every 2h", Nats_Schedule_X_Jitter="1h"), at(4 * HOUR, 2, "s.2"))
-    sent = START + 2 * HOUR + delay_of(SCHEDULE, 1, START + 2 * HOUR, HOUR)
-    desk.now = (START + 2 * HOUR + sent) // 2
-    found = figures(desk)
-    assert (found.next_due, found.overdue) == (sent, 0)
-    desk.now = sent + OVERDUE_AFTER_NS
-    assert (figures(desk).overdue, figures(desk).overdue_since) == (1, sent)
 
 
 def test_what_ends_before_its_fire_is_neither_next_nor_overdue() -> None:
@@ -159,9 +148,9 @@ def test_a_purge_is_pending_until_it_succeeds() -> None:
 
 
 def test_many_schedules_in_many_rows_are_counted_as_one_loop_would() -> None:
-    for seed in seeds(4):
+    for seed in seeds(1):
         random = generator(f"figures {seed}")
-        count = random.randrange(1, 3 * OBJECTS_PER_UNIT)
+        count = random.randrange(OBJECTS_PER_UNIT, 2 * OBJECTS_PER_UNIT)
         desk = Desk(*(at(random.randrange(-100, 4_000) * SECOND, n, f"s.{n}") for n in range(1, count + 1)))
         desk.step(ContactLost("for the test"))
         for number in random.sample(range(1, count + 1), count // 3):
@@ -178,7 +167,7 @@ def test_many_schedules_in_many_rows_are_counted_as_one_loop_would() -> None:
 
 def test_a_visit_goes_on_while_the_schedules_change() -> None:
     """The metrics are found in another thread, and the engine does not wait for that."""
-    messages = [at(90 * SECOND, number, f"s.{number}") for number in range(1, 20 * OBJECTS_PER_UNIT)]
+    messages = [at(90 * SECOND, number, f"s.{number}") for number in range(1, 4 * OBJECTS_PER_UNIT)]
     desk = Desk(*messages)
     work = desk.engine.figures(desk.now)
     stays, gone = messages[::2], iter(messages[1::2])

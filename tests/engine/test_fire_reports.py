@@ -6,9 +6,6 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET
 from tests.engine.missed_builders import headers, policies, world_of
 
-GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-WITHOUT_CHECKPOINT = pytest.mark.parametrize("with_checkpoint", [True, False])
-
 
 def reports(world: ScheduleWorld) -> list[tuple[str | None, str | None, str | None]]:
     """Return what each fire says of itself: its time, that of the fire before, and how many were dropped."""
@@ -17,9 +14,8 @@ def reports(world: ScheduleWorld) -> list[tuple[str | None, str | None, str | No
     return [(due and due[11:], previous and previous[11:], missed) for due, previous, missed in rows]
 
 
-@GUARDS
-def test_each_fire_says_its_time_the_one_before_and_what_was_dropped(guard: bool) -> None:
-    world = world_of("@every 1h", policies(report="true"), guard=guard)
+def test_each_fire_says_its_time_the_one_before_and_what_was_dropped() -> None:
+    world = world_of("@every 1h", policies(report="true"))
     world.advance("150m")
     world.restart("4h")
     assert reports(world) == [
@@ -29,7 +25,7 @@ def test_each_fire_says_its_time_the_one_before_and_what_was_dropped(guard: bool
     ]
 
 
-@WITHOUT_CHECKPOINT
+@pytest.mark.parametrize("with_checkpoint", [True, False])
 def test_a_report_says_the_same_after_a_restart(with_checkpoint: bool) -> None:
     world = world_of("@every 1h", policies("skip", report="true"))
     world.advance("90m")

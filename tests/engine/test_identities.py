@@ -4,15 +4,13 @@ import pytest
 
 from nats_scheduler.control.errors import RefusedError
 from nats_scheduler.engine.events import FireStored, FireUnknown
-from nats_scheduler.engine.fire import AwaitProposals, Fire
+from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.firing import identities
 from nats_scheduler.engine.inputs import (
-    ContentFetched,
     DuplicateFetched,
     Input,
     Outcome,
     ProposalsApplied,
-    PublishConcluded,
     Refused,
     Stored,
     Unanswered,
@@ -63,7 +61,6 @@ def test_what_was_stored_under_another_identity_is_not_stored_again() -> None:
     assert world.next_fire(SCHEDULE) == second(2 * DUE_SECONDS)
 
 
-SILENCE = Unknown("no answer")
 WRONG_LAST = Refused(400, 10071, "wrong last sequence: 9")
 REPLICATED = {"num_replicas": 3}
 
@@ -139,43 +136,6 @@ class TestAnIdentityInProcess:
         assert identity() in scene.given(ProposalsApplied(scene.fire))
         scene.fails()
         assert identity(1) in scene.desk.fire.block
-
-    def test_an_answer_to_a_question_before_such_an_attempt_proves_nothing(self) -> None:
-        scene = Scene()
-        scene.asks()
-        assert identity() in scene.sends(20.8)
-        scene.fails(SILENCE)
-        for instant in (21.7, 22.8):
-            assert identity() in scene.sends(instant)
-            assert scene.fails() == []  # that question is still open
-        scene.given(ProposalsApplied(scene.fire))
-        assert scene.desk.asked(AwaitProposals) == [AwaitProposals(scene.fire)]
-        assert identity() in scene.sends(24)
-        scene.fails()
-        assert scene.desk.fires == []
-
-    def test_the_leader_is_asked_about_one_fire_then_about_all_others(self) -> None:
-        messages = [schedule(f"@every {DUE_SECONDS}s", number, f"s.{number}") for number in range(1, 6)]
-        desk = Desk(*messages).at(DUE_SECONDS)
-        desk.step(*[ContentFetched(one.subject, one.sequence, one, None) for one in messages])
-        fires = desk.fires
-
-        def fails(which: list[Fire]) -> list[AwaitProposals]:
-            desk.step(*[PublishConcluded(fire, IN_PROCESS) for fire in which])
-            return desk.asked(AwaitProposals)
-
-        for instant in (20.05, 20.15, 20.35):
-            assert fails(fires) == []
-            desk.at(instant)
-        assert fails(fires) == [AwaitProposals(fires[0])]
-        desk.step(ProposalsApplied(fires[0]))
-        assert desk.asked(AwaitProposals) == [AwaitProposals(fires[1])]
-        assert desk.fires == fires[:1]
-        desk.step(ProposalsApplied(fires[1]))
-        assert desk.asked(AwaitProposals) == []
-        assert desk.fires == fires[1:]
-        fails(fires)
-        assert [fire.taken for fire in desk.fires] == [1, 2, 3, 4, 5]
 
     def test_it_is_given_up_if_it_is_in_process_after_all_is_applied(self) -> None:
         scene, meanwhile = Scene(), Scene()

@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.engine.holding.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, OwnershipChanged, RemovalRequested, Stored
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, Stored
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
@@ -162,12 +162,3 @@ def test_what_went_without_a_request_was_evicted_by_limits() -> None:
         is_evicted = evicts and reads_all and not was_cut
         assert desk.endings == [Ending.LIMITS if is_evicted else Ending.REMOVED], (evicts, reads_all, was_cut)
         assert len(lost(desk)) == is_evicted
-
-
-def test_a_standby_discards_a_schedule_that_aged_and_reports_nothing() -> None:
-    desk = Desk(ONE, max_age=WEEK)
-    desk.step(OwnershipChanged(False))
-    assert desk.at(AGE_CHECK).reads == []
-    assert desk.at(AGE_CHECK + 60).reads == [(SCHEDULE, 1)]
-    desk.found(None, of=ONE)
-    assert (desk.endings, desk.is_held()) == ([], False)
