@@ -54,7 +54,7 @@ from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.rejection import FAILED, NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
-from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START, ManualClock
 from nats_scheduler.testing.memory_contact import MemoryContact
@@ -70,7 +70,7 @@ CALENDAR = "closed"
 PREFIX = "X-Nats-Schedule"
 
 POLICIES = {
-    "X-Missed": ["skip", "skip", "skip", "all", "all 2"],
+    "X-Missed": ["skip", "all", "all 2"],
     "X-Overlap": ["queue", "skip"],
     "X-Jitter": ["500ms"],
     "X-Except": [f"calendar:{CALENDAR}"],
@@ -81,11 +81,6 @@ POLICIES = {
     "Rollup": ["sub"],
 }
 """What a schedule may say, and the values."""
-
-ON_LEAP_DAYS = ["0 0 0 29 2 *", "0,1 0 0 29 2 *", "0,1 0 0 29 2 *"]
-
-LEAP_DAY = 3_981_312_000 * SECOND
-"""2096-02-29; since 2100 is no leap year, no later one is within the horizon of a pattern."""
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 BY_GUARD = Refused(400, 10071, "wrong last sequence")
@@ -159,7 +154,7 @@ class Life:
         self._is_easy = easy = seed % 2 == 0
         silent = seed % 6 == 4
         guard = easy or random.random() < 0.7
-        self.clock = ManualClock(random.choice([START, LEAP_DAY - 8 * SECOND]))
+        self.clock = ManualClock(START)
         config = {"name": "LIFE", "subjects": ["s.>", "t.>", "d.>"], "allow_msg_ttl": True, "retention": "workqueue"}
         more = {"allow_rollup_hdrs": random.random() < 0.5, "duplicate_window": random.choice([1, 120]) * SECOND}
         self.stream = MemoryStream({**config, **more}, self.clock.now, guard=guard)
@@ -202,9 +197,7 @@ class Life:
         acts = [self._publish] * 10 + [self._store_as_another] * 4 + [self._change_owner] * 2 + [self._stall] * 3
         others = [self._overwrite, self._cancel, self._delete, self._purge, self._consume, self._forge, self._sample]
         others += [self._lose_contact, self._edit_calendar, self._change_server, self._step_clock]
-        acts += 2 * self._random.sample(
-            others, 1 if self._is_easy else 4
-        )  # a life that has of everything has little of each
+        acts += 2 * self._random.sample(others, 1 if self._is_easy else 4)  # of each much, and few of them
         for _ in range(turns):
             if self._random.random() < 0.4:
                 self._random.choice(acts)()
@@ -302,14 +295,12 @@ class Life:
         subject, random, now = self._random.choice(SUBJECTS), self._random, self.clock.now()
         once = f"@at {format_rfc3339(now + random.choice([-5, 0, 1, 3]) * SECOND)}"
         patterns = [once, "@every 1s", "@every 1s", "@every 1s", "@every 3s", "@every 20s"]
-        pattern = random.choice(ON_LEAP_DAYS if now < LEAP_DAY < now + MINUTE and random.random() < 0.7 else patterns)
+        pattern = random.choice(patterns)
         policies = {name: value for name, value in self._policies.items() if random.random() < 0.7}
         others = [other for other in SUBJECTS if other != subject]
         elsewhere = [] if {"X-Overlap", "X-Done-Within"} & policies.keys() else [ELSEWHERE]
         targets = ["t.out"] * 4 if self._is_easy else ["t.out", *elsewhere]
         target = random.choice([*targets, random.choice(others)])
-        if pattern in ON_LEAP_DAYS and random.random() < 0.5:
-            policies["X-Missed"] = "skip"
         if "X-Missed" in policies and random.random() < 0.7:
             policies["X-Grace"] = "1s"
         if "X-Overlap" in policies and random.random() < 0.3:

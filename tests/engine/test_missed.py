@@ -13,7 +13,6 @@ from nats_scheduler.engine.inputs import (
     ContentFetched,
     MessagesRead,
     OwnershipChanged,
-    PublishConcluded,
     Refused,
     Stored,
     Unknown,
@@ -22,21 +21,19 @@ from nats_scheduler.engine.stream import MAX_WAKES_PER_STEP, WAKES_PER_DECISION
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, TARGET, Desk, endings, events, schedule, stored_fire, world_holding
-from tests.engine.missed_builders import dropped, fired, headers, policies, stored_in, world_of
+from tests.engine.direct import SCHEDULE, TARGET, Desk, endings, events, schedule
+from tests.engine.missed_builders import dropped, fired, policies, stored_in, world_of
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 ALL_10S = stored_in("@every 10s", policies("all"))
-GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 
 
 # -- all --------------------------------------------------------------------------------------------------------------
 
 
-@GUARDS
 @pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_all_makes_up_each_fire_in_order_with_its_own_identity(guard: bool, with_checkpoint: bool) -> None:
-    world = world_of("@every 1m", policies("all"), guard=guard)
+def test_all_makes_up_each_fire_in_order_with_its_own_identity(with_checkpoint: bool) -> None:
+    world = world_of("@every 1m", policies("all"))
     world.advance("2m30s")
     world.restart("10m", with_checkpoint=with_checkpoint)
     world.advance("2m")
@@ -64,7 +61,6 @@ class Outage(NamedTuple):
 HOURLY, ONCE = "@every 1h", "@at 2026-01-01T01:00:00Z"
 OUTAGES = [
     Outage(policies("all 3"), "10m", [1, 2, 10, 11, 12], [(3, 7, "X-Missed: all 3")]),
-    Outage(policies("all 9"), "10m", [1, 2, *range(4, 13)], [(3, 1, "X-Missed: all 9")]),
     Outage(policies("all 10"), "10m", list(range(1, 13))),
     # 7 to 12 are late, and not missed.
     Outage(policies("all 2", grace="5m30s"), "10m", [1, 2, 7, 8, 9, 10, 11, 12], [(3, 4, "X-Missed: all 2")]),
@@ -72,7 +68,6 @@ OUTAGES = [
     Outage(policies("skip"), "4h", [60, 360, 420], [(120, 4, "X-Missed: skip")], HOURLY, "90m", "90m"),
     Outage(policies("skip"), 20 * SECOND, [1, 2], before="110s"),  # exactly as late as the grace
     Outage(policies("skip"), 20 * SECOND + 1, [1], [(2, 1, "X-Missed: skip")], before="110s"),
-    Outage(policies("skip", grace="30m"), "58m", [60, 120], [], HOURLY, "90m"),
     Outage(policies("skip", grace="30m"), "62m", [60], [(120, 1, "X-Missed: skip")], HOURLY, "90m"),
     Outage(policies("skip"), "2h", [], [(60, 1, "X-Missed: skip")], ONCE, "1m", endings=[Ending.MISSED_ITS_TIME]),
     Outage(policies("skip"), "59m5s", [60], [], ONCE, "1m", endings=[Ending.FIRED]),
@@ -87,37 +82,21 @@ OUTAGES = [
     ),
     # `once` is what a schedule without the policy does.
     Outage({}, "10m", [1, 2, 12], [(3, 0, "")]),
-    Outage(policies("once"), "10m", [1, 2, 12], [(3, 0, "")]),
     Outage(policies("once", grace="1m"), "10m", [1, 2, 12], [(3, 0, "")]),
     Outage(policies(Jitter="1ns"), "10m", [1, 2, 12], [(3, 9, "")]),
 ]
 
 
-@GUARDS
 @pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_after_an_outage_the_policy_decides_what_is_sent_dropped_and_told(guard: bool, with_checkpoint: bool) -> None:
+def test_after_an_outage_the_policy_decides_what_is_sent_and_told(with_checkpoint: bool) -> None:
     for case in OUTAGES:
-        world = world_of(case.pattern, case.found, guard=guard)
+        world = world_of(case.pattern, case.found)
         world.advance(case.before)
         world.restart(case.span, with_checkpoint=with_checkpoint)
         world.advance(case.after)
         assert (fired(world), dropped(world)) == (case.fired, list(case.dropped)), case
         assert endings(world) == list(case.endings), case
         assert bool(world.stream.last(SCHEDULE)) is not bool(case.endings), case
-
-
-def test_each_missed_fire_is_stored_before_the_next_one_is_sent() -> None:
-    desk = Desk(ALL_10S)
-    first = desk.in_flight(ALL_10S, 35)
-    desk.concluded(first, Unknown("timeout"))
-    assert desk.at(36).fires == [first], "it is repeated before"
-    for second, sequence in ((10, 2), (20, 3), (30, 4)):
-        fire = desk.fire
-        assert (fire.fire_time, fire.next_fire) == (START + second * SECOND, START + (second + 10) * SECOND)
-        desk.step()
-        assert desk.fires == [], "it is in flight, and the next one waits for it"
-        desk.concluded(fire, Stored(sequence))
-    assert desk.fires == []
 
 
 def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
@@ -127,29 +106,6 @@ def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
     assert [(one.fire_time - START) // SECOND for one in world.generated] == [1, 2, 315_360_001, 315_360_002]
     (event,) = events(world, FiresMissed)
     assert event.dropped == 315_360_000 - 2
-
-
-@GUARDS
-@pytest.mark.parametrize(("ttl", "last"), [("5m30s", 5), ("9h", 10)])
-def test_all_makes_up_what_came_due_while_the_contact_was_lost_before_its_ttl_ran_out(
-    guard: bool, ttl: str, last: int
-) -> None:
-    world = world_holding({**headers("@every 1m", policies("all")), "Nats-TTL": ttl}, guard=guard)
-    world.advance("90s")
-    world.lose_contact()
-    world.advance("3m")
-    world.regain_contact()
-    world.advance("6m")
-    assert fired(world) == list(range(1, last + 1))
-
-
-def test_a_jitter_delays_fires_that_are_not_due_and_none_that_are_made_up() -> None:
-    world = world_of("@every 1m", policies("all", Jitter="30s"))
-    world.advance("2m")
-    world.restart("10m")
-    world.advance("5m")
-    assert fired(world)[:14] == list(range(1, 15))
-    assert [one.stored_at for one in world.generated] == sorted(one.stored_at for one in world.generated)
 
 
 # -- skip -------------------------------------------------------------------------------------------------------------
@@ -196,13 +152,8 @@ def test_what_the_owner_drops_does_not_count_as_unfired_and_an_at_waits_for_its_
 
 
 def test_what_an_owner_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
-    for pattern, limit, count in (("@every 1h", "", 2), ("@every 1h", "2", 2), ("@at 2026-01-01T01:00:00Z", "", 1)):
-        for through, read, is_reported in (
-            (HOUR - 1, 1, True),
-            (HOUR, 1, False),
-            (HOUR, 0, True),
-            (-START - 1, 1, True),
-        ):
+    for pattern, limit, count in (("@every 1h", "2", 2), ("@at 2026-01-01T01:00:00Z", "", 1)):
+        for through, read, is_reported in ((HOUR - 1, 1, True), (HOUR, 1, False), (HOUR, 0, True)):
             desk = kept_standing_by(pattern, limit=limit)
             desk.now += MINUTE
             desk.step(OwnershipChanged(True, Checkpoint(START + through, read)))
@@ -222,30 +173,15 @@ def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
         assert fired(world) == expected, value
 
 
-# -- once, and what is the same for all -------------------------------------------------------------------------------
-
-
 # -- what a schedule with `all` owes after a crash or a takeover -----------------------------------------------------
 
 
-def test_after_a_crash_in_a_backlog_the_rest_of_it_is_made_up() -> None:
-    desk = Desk(ALL_10S).at(55)
-    desk.found(ALL_10S)
-    first = desk.fire
-    back = stored_fire(first, 2, desk.now)
-    desk.concluded(first, Stored(2))
-    assert desk.fire.fire_time == START + 20 * SECOND
-    checkpoint = desk.engine.checkpoint(desk.now)
-    assert checkpoint.through < START + 20 * SECOND, "what waits behind a fire in flight is not settled"
-    assert begun_at(60, checkpoint, ALL_10S, back).fire.fire_time == START + 20 * SECOND
-
-
-def begun_at(seconds: int, checkpoint: Checkpoint, *messages: StoredMessage, reads_all: bool = True) -> Desk:
-    """Begin with a checkpoint and messages, of which the first one is a schedule that is read then."""
-    desk = Desk(live=False, reads_all=reads_all)
+def begun_at(seconds: int, checkpoint: Checkpoint, message: StoredMessage) -> Desk:
+    """Begin with a checkpoint and a schedule, which is read then."""
+    desk = Desk(live=False)
     desk.now = START + seconds * SECOND
-    desk.step(OwnershipChanged(True, checkpoint), MessagesRead(messages), CaughtUp())
-    desk.found(messages[0])
+    desk.step(OwnershipChanged(True, checkpoint), MessagesRead([message]), CaughtUp())
+    desk.found(message)
     return desk
 
 
@@ -256,8 +192,6 @@ def test_without_any_trace_of_earlier_fires_only_the_latest_is_made_up() -> None
     world.purge(TARGET)
     world.restart("10m", with_checkpoint=False)
     assert fired(world) == [1, 2, 12]
-    world.restart("3m")
-    assert fired(world) == [1, 2, 12, 13, 14, 15]
     consumed = world_of("@every 1m", policies("all"))
     consumed.advance("5m30s")
     consumed.purge(TARGET)
@@ -272,10 +206,9 @@ def test_a_schedule_that_no_owner_had_read_makes_up_each_fire() -> None:
         assert begun_at(35, checkpoint, message).fire.fire_time == START + fire_time * SECOND
 
 
-@pytest.mark.parametrize("reads_all", [True, False])
-def test_a_refused_backlog_is_named_with_its_first_fire(reads_all: bool) -> None:
+def test_a_refused_backlog_is_named_with_its_first_fire() -> None:
     """Its schedule is an exception of the checkpoint; without the fire time all since its storage would be owed."""
-    desk = Desk(ALL_10S, reads_all=reads_all)
+    desk = Desk(ALL_10S)
     for second in (10, 20):
         fire = desk.in_flight(ALL_10S, second) if second == 10 else desk.at(second).fire
         desk.concluded(fire, Stored(second))
@@ -285,7 +218,7 @@ def test_a_refused_backlog_is_named_with_its_first_fire(reads_all: bool) -> None
     checkpoint = desk.engine.checkpoint(desk.now)
     assert (checkpoint.through, checkpoint.unsettled) == (desk.now, frozenset({1}))
     assert checkpoint.owed == {1: START + 30 * SECOND}
-    assert begun_at(61, checkpoint, ALL_10S, reads_all=reads_all).fire.fire_time == START + 30 * SECOND
+    assert begun_at(61, checkpoint, ALL_10S).fire.fire_time == START + 30 * SECOND
 
 
 def test_of_an_exception_that_names_no_fire_of_the_schedule_no_backlog_is_owed() -> None:
@@ -293,32 +226,6 @@ def test_of_an_exception_that_names_no_fire_of_the_schedule_no_backlog_is_owed()
     for owed in ({}, {1: START + 31 * SECOND}):
         checkpoint = Checkpoint(START + 55 * SECOND, 1, frozenset({1}), owed=owed)
         assert begun_at(61, checkpoint, ALL_10S).fire.fire_time == START + 60 * SECOND, owed
-
-
-def test_a_takeover_goes_on_behind_the_checkpoint_of_the_owner_before() -> None:
-    """Without one nothing is owed where fires are consumed: those of the owner before cannot be seen there."""
-    for checkpoint, fire_times in ((Checkpoint(START + 45 * SECOND, 1), [50, 60]), (None, [60])):
-        desk = Desk(ALL_10S, reads_all=False)
-        desk.step(OwnershipChanged(False))
-        desk.at(65)
-        desk.step(OwnershipChanged(True, checkpoint))
-        desk.found(ALL_10S)
-        for fire_time in fire_times:
-            assert desk.fire.fire_time == START + fire_time * SECOND
-            desk.concluded(desk.fire, Stored(fire_time))
-
-
-def test_a_checkpoint_has_room_for_fewer_exceptions_that_name_their_first_fire() -> None:
-    messages = [schedule("@every 10s", n, f"s.{n}", Nats_Schedule_X_Missed="all") for n in range(1, 751)]
-    desk = Desk(*messages).at(10)
-    while desk.reads:
-        desk.step(*(ContentFetched(subject, number, messages[number - 1], None) for subject, number in desk.reads))
-        while desk.fires:
-            desk.step(*(PublishConcluded(fire, FULL) for fire in desk.fires))
-    checkpoint = desk.engine.checkpoint(desk.now)
-    assert 0 < len(checkpoint.owed) <= 32 * 64 // 3
-    assert set(checkpoint.owed) == checkpoint.unsettled
-    assert checkpoint.through == START + 10 * SECOND - 1, "what it has no room for bounds its instant"
 
 
 def test_a_step_decides_about_few_of_the_schedules_that_are_due_and_the_next_ones_about_the_others() -> None:

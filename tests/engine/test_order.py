@@ -111,19 +111,6 @@ def test_one_that_does_not_begin_is_passed_over_by_one_after_the_other() -> None
     assert world.decide() == FIVE[:2]
 
 
-def test_those_that_start_together_leave_to_others_what_they_have_not_read_yet() -> None:
-    world = World(FIVE[2:])
-    assert world.decide() == FIVE[2:4]
-    world.stances |= dict.fromkeys(FIVE[:2], NOBODY)
-    assert world.decide() == FIVE[:4]
-    assert world.decide() == FIVE[:2], "they have begun as well, and nobody has lost anything"
-    world.serve()
-    world.stances[FIVE[2]] = READS
-    world.now += REPLACED_AFTER_NS
-    world.stances[FIVE[0]] = READS
-    assert world.decide() == FIVE[:3], "one that has run for long goes on until there are enough that have read it"
-
-
 def test_nothing_is_begun_or_left_while_it_is_not_known_who_is_alive_or_by_one_that_ends_or_cannot_serve() -> None:
     me, *others = reversed(FIVE)
     owners = Owners(me, frozenset({KEY}))

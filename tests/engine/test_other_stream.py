@@ -1,12 +1,9 @@
 """Targets in other streams: what is stored there, by crashes, outages and takeovers too, and when it is looked for."""
 
-from collections.abc import Sequence
-
 import pytest
 
-from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.events import FireConfirmed, FireForged, FireRefused, FiresMissed, FireStored, ScheduleEnded
-from nats_scheduler.engine.fire import FetchContent, Fire, LookForFire
+from nats_scheduler.engine.events import FireForged, FireRefused, FiresMissed, FireStored
+from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CaughtUp,
@@ -15,10 +12,8 @@ from nats_scheduler.engine.inputs import (
     FireLookedFor,
     MessagesRead,
     OwnershipChanged,
-    Refused,
     Stored,
 )
-from nats_scheduler.message.generated import MISSED, PREVIOUS
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -27,7 +22,7 @@ from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, message_on, plain
+from tests.engine.direct import SCHEDULE, Desk, message_on
 
 EVERY_5S = {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-X-Target": "jobs.run"}
 AT_10S = {"X-Nats-Schedule": "@at 2026-01-01T00:00:10Z", "X-Nats-Schedule-X-Target": "jobs.run"}
@@ -35,27 +30,19 @@ SHORT = {"duplicate_window": SECOND}
 
 
 class Watched(Perfect):
-    """A network that records fires and reads, and gives them the fates that a test has set."""
+    """A network that records fires, and gives them the fate that a test has set."""
 
     def __init__(self) -> None:
         self.fires: list[Fire] = []
-        self.reads: list[FetchContent] = []
         self.fate = DONE
-        self.fate_of_reads = DONE
 
     def publish(self, fire: Fire) -> Fate:
         self.fires.append(fire)
         return self.fate
 
-    def read(self, request: FetchContent) -> Fate:
-        self.reads.append(request)
-        return self.fate_of_reads
 
-
-def world_of(
-    network: Watched | None = None, *, guard: bool = True, **config: int
-) -> tuple[ScheduleWorld, MemoryStream]:
-    world = ScheduleWorld(["cron.>"], network=network, guard=guard)
+def world_of(network: Watched | None = None, **config: int) -> tuple[ScheduleWorld, MemoryStream]:
+    world = ScheduleWorld(["cron.>"], network=network)
     return world, world.add_stream("JOBS", ["jobs.>"], SHORT | config)
 
 
@@ -72,9 +59,8 @@ def claims(fire_time: int, following: bytes, sequence: int = 1) -> bytes:
     return with_headers(b"", named)
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_a_fire_is_stored_in_the_stream_that_has_its_target(guard: bool) -> None:
-    world, jobs = world_of(guard=guard)
+def test_a_fire_is_stored_in_the_stream_that_has_its_target() -> None:
+    world, jobs = world_of()
     sequence = world.publish("cron.a", {**EVERY_5S, "Lamp": "kitchen"}, b"on")
     world.advance("10s")
     assert stored(jobs) == [5, 10]
@@ -92,31 +78,9 @@ def test_a_fire_is_stored_in_the_stream_that_has_its_target(guard: bool) -> None
     assert len(world.stream) == 1
 
 
-def test_a_fire_elsewhere_is_reported_like_any_other() -> None:
-    world, _jobs = world_of()
-    world.publish("cron.a", AT_10S)
-    world.advance("10s")
-    [acknowledged] = [event for event in world.events if isinstance(event, FireStored)]
-    [read_back] = [event for event in world.events if isinstance(event, FireConfirmed)]
-    assert (acknowledged.fire.target, acknowledged.stored_sequence, acknowledged.duplicate) == ("jobs.run", 1, False)
-    assert (read_back.target, read_back.stored_at - read_back.send_time, read_back.overdue) == ("jobs.run", 0, False)
-    assert any(isinstance(event, ScheduleEnded) for event in world.events)
-    assert len(world.stream) == 0, "an @at is purged after its fire, wherever that is"
-
-
-def test_in_time_nothing_is_looked_for() -> None:
-    network = Watched()
-    world, jobs = world_of(network)
-    world.publish("cron.a", EVERY_5S)
-    world.advance("1m")
-    assert len(stored(jobs)) == 12
-    assert len(network.reads) == 12, "one look at the schedule before each fire, and none into the other stream"
-
-
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_what_is_replaced_or_purged_before_the_look_does_not_fire(guard: bool) -> None:
+def test_what_is_replaced_or_purged_before_the_look_does_not_fire() -> None:
     """A purge after the look is in time too if the request is seen."""
-    world, jobs = world_of(guard=guard)
+    world, jobs = world_of()
     for subject, body in (("cron.a", b"old"), ("cron.b", b"purged"), ("cron.c", b"purged at last")):
         world.publish(subject, AT_10S, body)
     world.advance("9900ms")
@@ -128,15 +92,14 @@ def test_what_is_replaced_or_purged_before_the_look_does_not_fire(guard: bool) -
     assert [message.body for message in jobs.messages()] == [b"new"]
 
 
-@pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_a_crash_beyond_the_duplicate_window_stores_no_fire_twice(with_checkpoint: bool) -> None:
+def test_a_crash_beyond_the_duplicate_window_stores_no_fire_twice() -> None:
     world, jobs = world_of()
     world.publish("cron.a", EVERY_5S)
     world.publish("cron.b", AT_10S)
     world.advance("10s")
     world.checkpoint = NOTHING_SETTLED
     world.stream.publish("cron.c", b"", b"")
-    world.restart("3s", with_checkpoint=with_checkpoint)
+    world.restart("3s", with_checkpoint=False)
     world.advance("2s")
     assert sorted(stored(jobs)) == [5, 10, 10, 15]
 
@@ -169,20 +132,6 @@ def test_what_an_outage_left_unknown_is_looked_for_before_it_is_repeated() -> No
     world.advance("14s")
     assert stored(jobs) == [5, 10, 15]
     assert [fire.fire_time for fire in network.fires] == sorted({fire.fire_time for fire in network.fires})
-
-
-def test_what_was_lost_is_repeated_after_the_look() -> None:
-    network = Watched()
-    world, jobs = world_of(network)
-    world.publish("cron.a", AT_10S)
-    world.advance("9s")
-    network.fate = Fate(arrives=False)
-    world.advance("2s")
-    network.fate = DONE
-    world.advance("10s")
-    assert stored(jobs) == [10]
-    first, second = network.fires
-    assert first is second, "the same bytes"
 
 
 def test_what_was_missed_is_made_up_once_also_if_another_instance_did() -> None:
@@ -258,47 +207,6 @@ def test_a_forged_fire_of_a_later_time_hides_no_genuine_one() -> None:
     assert [fire for fire in stored(jobs) if fire != 3_600] == [5, 10]
 
 
-def test_a_message_in_its_own_stream_is_no_fire_of_it() -> None:
-    world, jobs = world_of()
-    sequence = world.publish("cron.a", EVERY_5S)
-    world.advance("4s")
-    world.publish("cron.forged", claims(5, b"2027-01-01T00:00:00Z", sequence))
-    world.advance("1s")
-    assert stored(jobs) == [5]
-
-
-def test_a_look_that_is_not_answered_is_repeated() -> None:
-    network = Watched()
-    world, jobs = world_of(network)
-    world.publish("cron.a", AT_10S)
-    network.fate_of_reads = Fate(answered=False)
-    world.restart("20s", with_checkpoint=False)
-    world.advance("3s")
-    assert stored(jobs) == []
-    network.fate_of_reads = DONE
-    world.advance("10s")
-    assert stored(jobs) == [10]
-
-
-def test_a_look_names_the_earliest_instant_that_matters() -> None:
-    asked: list[LookForFire] = []
-
-    class Seen(ScheduleWorld):
-        def _carry_out(self, actions: Sequence[Action]) -> None:
-            asked.extend(action for action in actions if isinstance(action, LookForFire))
-            super()._carry_out(actions)
-
-    world = Seen(["cron.>"])
-    world.add_stream("JOBS", ["jobs.>"])
-    world.publish("cron.a", EVERY_5S)
-    world.advance("1s")
-    world.publish("cron.past", {**AT_10S, "X-Nats-Schedule": "@at 2020-01-01T00:00:00Z"})
-    assert asked == [], "what this instance received itself, nobody else can have fired"
-    world.advance("7s")
-    world.restart("1h", with_checkpoint=False)
-    assert [(look.fire.schedule, look.since - START) for look in asked] == [("cron.a", 3_605 * SECOND)]
-
-
 @pytest.mark.parametrize(("away", "again"), [("500ms", []), ("2s", [10])], ids=["within-the-window", "beyond-it"])
 def test_a_fire_that_the_other_stream_does_not_keep_is_stored_again_beyond_the_window(
     away: str, again: list[int]
@@ -316,39 +224,10 @@ def test_a_fire_that_the_other_stream_does_not_keep_is_stored_again_beyond_the_w
     assert stored(jobs) == again
 
 
-def test_fires_of_another_stream_are_not_counted_where_they_land() -> None:
-    world = ScheduleWorld(["jobs.>"])
-    for _ in range(3):
-        world.publish("jobs.other")
-    world.publish("jobs.due", {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-Target": "jobs.out"})
-    world.publish("jobs.run", claims(0, b"purge"))
-    assert not any(isinstance(event, FireConfirmed) for event in world.events)
-    world.publish("jobs.due", claims(0, b"purge", 2))
-    assert world.next_fire("jobs.due") is None, "it ends the schedule on which it lands, as any message does"
-
-
-def test_all_owes_what_comes_due_after_a_start_that_knew_nothing() -> None:
-    """The stored fires of the time before are not known, so the latest fire of that time is made up."""
-    network = Watched()
-    world, jobs = world_of(network)
-    world.publish("cron.a", {**EVERY_5S, "X-Nats-Schedule-X-Missed": "all"})
-    world.advance("7s")
-    network.fate = Fate(refusal=Refused(503, 10077, "maximum messages exceeded"))
-    world.restart("20s", with_checkpoint=False)
-    for is_owner in (False, True):
-        world._pass_on(OwnershipChanged(is_owner))
-    world.advance("10s")
-    assert stored(jobs) == [5]
-    network.fate = DONE
-    world.advance("2s")
-    assert stored(jobs) == [5, 25, 30, 35]
-
-
 @pytest.mark.parametrize("is_late", [False, True], ids=["at once", "after an outage"])
-@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_a_fire_of_the_stream_before_is_none_of_the_one_that_was_created_again(guard: bool, is_late: bool) -> None:
+def test_a_fire_of_the_stream_before_is_none_of_the_one_created_again(is_late: bool) -> None:
     """Sequences begin again, so the same schedule has the identity again, which the other stream has kept."""
-    world, jobs = world_of(guard=guard, duplicate_window=MINUTE)
+    world, jobs = world_of(duplicate_window=MINUTE)
     for _ in range(3):
         assert world.publish("cron.a", AT_10S, b"on") == 1
         if is_late:
@@ -366,10 +245,10 @@ def test_a_fire_of_the_stream_before_is_none_of_the_one_that_was_created_again(g
 class Other(Desk):
     """An instance that begins as a standby, of a stream with one schedule into another stream."""
 
-    def __init__(self, pattern: str, **more: str) -> None:
+    def __init__(self) -> None:
         super().__init__(only_schedules=True, live=False)
-        into = {"X_Nats_Schedule": pattern, "X_Nats_Schedule_X_Target": "jobs.run"}
-        self.message = message_on(SCHEDULE, 1, **into, **more)
+        into = {"X_Nats_Schedule": "@every 5s", "X_Nats_Schedule_X_Target": "jobs.run"}
+        self.message = message_on(SCHEDULE, 1, **into)
         self.step(OwnershipChanged(False), MessagesRead([self.message]), CaughtUp())
 
     def takes_over_with(self, seconds: float, checkpoint: Checkpoint | None) -> None:
@@ -384,22 +263,9 @@ class Other(Desk):
         [look] = self.asked(LookForFire)
         return look.fire
 
-    def fires_at(self, seconds: int) -> tuple[int, bytes]:
-        """Fire at a time in seconds since the start, and have that stored; return the fire time and the headers."""
-        self.at(seconds - 0.04).found(self.message)
-        fire = self.at(seconds).fire
-        sent = fire.fire_time, fire.block
-        self.concluded(fire, Stored(seconds))
-        return sent
-
-    def reports(self, seconds: int) -> tuple[bytes | None, bytes | None]:
-        """Fire, and return which fire the new one says was before it, and how many were dropped between."""
-        _fire_time, block = self.fires_at(seconds)
-        return header_value(block, PREVIOUS), header_value(block, MISSED)
-
 
 def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
-    other = Other("@every 5s")
+    other = Other()
     for seconds in range(1, 300):
         assert other.at(seconds).reads == []
     assert not other.engine.ownership.unfired
@@ -409,24 +275,16 @@ def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
 
 
 def test_a_takeover_looks_for_what_no_checkpoint_contains_and_for_nothing_else() -> None:
-    assert Other("@every 5s").takes_over(18).fire_time == START + 15 * SECOND
-    settled = Other("@every 5s")
+    assert Other().takes_over(18).fire_time == START + 15 * SECOND
+    settled = Other()
     settled.takes_over_with(18, Checkpoint(START + 17 * SECOND, 1))
     assert settled.at(18).reads == []
-    assert settled.fires_at(20)[0] == START + 20 * SECOND
-
-
-def test_what_another_instance_fired_meanwhile_is_not_reported_as_missed() -> None:
-    other = Other("@every 5s", X_Nats_Schedule_X_Report="true")
-    for since in (18, 48):
-        other.takes_over_with(since, Checkpoint(START + (since - 1) * SECOND, 1))
-        assert other.reports(since + 2) == (None, b"0"), "it is not known which one was before"
-        assert other.reports(since + 7) == (b"2026-01-01T00:00:%dZ" % (since + 2), b"0")
-        other.step(OwnershipChanged(False))
+    settled.at(19.96).found(settled.message)
+    assert settled.at(20).fire.fire_time == START + 20 * SECOND
 
 
 def test_a_schedule_that_was_lost_during_the_look_is_left_to_the_owner() -> None:
-    other = Other("@every 5s")
+    other = Other()
     fire = other.takes_over(18)
     other.step(OwnershipChanged(False))
     other.step(FireLookedFor(fire, (), fire.fire_time))
@@ -436,7 +294,7 @@ def test_a_schedule_that_was_lost_during_the_look_is_left_to_the_owner() -> None
 
 def test_an_identity_that_another_message_of_the_other_stream_has_is_taken_by_a_fire_or_forged() -> None:
     for more, is_fire in ((b"", True), (b"forged", False)):
-        other = Other("@every 5s")
+        other = Other()
         other.takes_over_with(4, Checkpoint(START + 3 * SECOND, 1))
         other.at(4.96).found(other.message)
         fire = other.at(5).fire
@@ -446,27 +304,3 @@ def test_an_identity_that_another_message_of_the_other_stream_has_is_taken_by_a_
         other.step(DuplicateFetched(fire, 7, message, other.now))
         kinds = [len(other.reported(kind)) for kind in (FireStored, FireForged)]
         assert kinds == ([1, 0] if is_fire else [0, 1])
-
-
-def test_an_instance_with_several_looks_is_idle_once_all_are_answered() -> None:
-    into = {"X_Nats_Schedule": "@every 5s", "X_Nats_Schedule_X_Target": "jobs.run"}
-    messages = [message_on(f"s.{number}", number, **into) for number in (1, 2, 3)]
-    desk = Desk(*messages, only_schedules=True, live=False)
-    desk.now = START + 18 * SECOND
-    desk.step(CaughtUp())
-    looks = []
-    for message in messages:
-        desk.found(message)
-        looks += desk.asked(LookForFire)
-    desk.step(OwnershipChanged(False))
-    for left, look in ((2, looks[0]), (1, looks[1]), (0, looks[2])):
-        desk.step(FireLookedFor(look.fire, (), look.fire.fire_time))
-        assert (desk.engine.is_idle, desk.engine.in_flight.count) == (not left, left)
-
-
-def test_a_schedule_that_ends_during_the_look_is_not_fired() -> None:
-    other = Other("@every 5s")
-    fire = other.takes_over(18)
-    other.read(plain(SCHEDULE, 2))
-    other.step(FireLookedFor(fire, (), fire.fire_time))
-    assert (other.fires, other.reads, other.engine.is_idle) == ([], [], True)

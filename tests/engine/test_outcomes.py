@@ -23,7 +23,6 @@ from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
-DENIED = Refused(403, 10999, "permissions violation")
 NO_ANSWER = Unknown("no answer")
 NO_STREAM = Unknown("no stream listens", may_be_stored=False)
 EVERY = schedule("@every 5s", body=b"hello")
@@ -85,18 +84,6 @@ def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
     assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
 
 
-def test_an_earlier_fire_that_is_read_again_does_not_set_its_schedule_back() -> None:
-    desk = Desk(EVERY)
-    first = desk.in_flight(EVERY, 5)
-    seen = first.block
-    desk.concluded(first, Stored(2))
-    desk.concluded(desk.at(10).fire, Stored(3))
-    for _ in range(2):
-        desk.read(stored_fire(first, 2, START + 5 * SECOND)._replace(block=seen))
-        assert desk.due == 15
-    assert desk.at(14).fires == []
-
-
 def test_a_refused_fire_is_tried_again_and_recovers() -> None:
     desk = Desk(HOURLY)
     desk.concluded(desk.in_flight(HOURLY, 3600), FULL)
@@ -106,20 +93,6 @@ def test_a_refused_fire_is_tried_again_and_recovers() -> None:
     desk.found(HOURLY)
     desk.concluded(desk.fire, Stored(2))
     assert desk.due == 7200
-
-
-def test_each_refusal_is_reported_once_and_the_pause_grows_up_to_a_second() -> None:
-    desk = Desk(HOURLY)
-    desk.in_flight(HOURLY, 3600)
-    codes, pauses = [], []
-    for outcome in (*[FULL] * 12, DENIED):
-        desk.concluded(desk.fire, outcome)
-        codes += [event.code for event in desk.reported(FireRefused)]
-        pauses.append(desk.wake - (desk.now - START) / SECOND)
-        desk.at(desk.wake)
-        desk.found(HOURLY)
-    assert codes == [10077, 10999]
-    assert pauses[-2:] == pytest.approx([1, 0.05])
 
 
 def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> None:
@@ -142,15 +115,6 @@ def test_a_content_that_cannot_be_read_is_asked_for_again_and_other_answers_are_
     desk.step(Unanswered(FetchContent("s.one", 1, None), "no answer"))
     assert desk.wake == 4.05
     assert desk.at(4.05).reads == [("s.one", 1)]
-
-
-def test_the_wall_clock_stepping_back_prolongs_no_back_off() -> None:
-    desk = Desk(EVERY)
-    fire = desk.in_flight(EVERY, 5)
-    desk.concluded(fire, NO_ANSWER)
-    desk.at(-3595)
-    assert desk.wake == -3594.95
-    assert desk.at(-3594).fires == [fire]
 
 
 @pytest.mark.parametrize(("step", "expected"), [(-8 * SECOND, [5, 10, 15]), (3600 * SECOND, [5, 10, 3610, 3615, 3620])])

@@ -12,30 +12,23 @@ from nats_scheduler.engine.events import (
     FireLostToReplacement,
     FireRefused,
     FiresDropped,
-    ScheduleRejected,
 )
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
-    DuplicateFetched,
     MessagesRead,
     OwnershipChanged,
     Refused,
-    RemovalRequested,
-    ServerLimited,
     Stored,
     Unknown,
 )
 from nats_scheduler.engine.receiving import replaced
 from nats_scheduler.message.jitter import delay_of
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, events, plain, schedule, stored_fire, world_holding
-from tests.engine.test_restart import RowsWorld
+from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule, stored_fire, world_holding
 
-GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 HOURLY = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": TARGET, "Nats-Schedule-X-Jitter": "30m"}
 ONCE = {**HOURLY, "Nats-Schedule": "@at 2026-01-01T01:00:00Z"}
 DAILY = {"Nats-Schedule": "@every 24h", "Nats-Schedule-Target": "t.new"}
@@ -47,11 +40,9 @@ EVERY = schedule("@every 5s", body=b"old")
 NEW = schedule("@every 1h", 2, stored_at=START + 5 * SECOND + MILLISECOND)
 
 
-def edited(
-    headers: Mapping[str, str] = HOURLY, changed: Mapping[str, str] = {}, *, guard: bool = True
-) -> ScheduleWorld:
+def edited(headers: Mapping[str, str] = HOURLY, changed: Mapping[str, str] = {}) -> ScheduleWorld:
     """Begin a world with a schedule that is edited 1.5 s after its fire time, while its jitter delays that fire."""
-    world = world_holding(headers, b"old", guard=guard)
+    world = world_holding(headers, b"old")
     world.advance_to(DUE + 3 * SECOND // 2)
     world.publish(SCHEDULE, {**DAILY, **changed}, b"new")
     return world
@@ -61,17 +52,16 @@ def fired(world: ScheduleWorld) -> list[tuple[str, bytes, int, int]]:
     return [(one.subject, one.body, one.fire_time, one.stored_at) for one in world.generated]
 
 
-def due_and_replaced(*stored: StoredMessage, **limits: bool) -> Desk:
+def due_and_replaced() -> Desk:
     """Bring a fire into flight, and let its schedule be replaced."""
-    desk = Desk(EVERY, **limits)
+    desk = Desk(EVERY)
     desk.in_flight(EVERY, 5)
     desk.read(NEW)
     return desk
 
 
-@GUARDS
-def test_a_delayed_fire_is_stored_as_what_it_was_and_then_the_version_is_purged(guard: bool) -> None:
-    world = edited(guard=guard)
+def test_a_delayed_fire_is_stored_as_what_it_was_before_the_version_is_purged() -> None:
+    world = edited()
     world.advance("1m")
     world.publish(SCHEDULE, DAILY, b"newer")  # its guard expects what is the last message now
     world.advance_to(SENT + SECOND)
@@ -82,10 +72,9 @@ def test_a_delayed_fire_is_stored_as_what_it_was_and_then_the_version_is_purged(
     assert events(world, FireLostToReplacement) == []
 
 
-@GUARDS
 @pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_a_restart_keeps_what_is_owed_if_it_is_known_what_was_settled(with_checkpoint: bool, guard: bool) -> None:
-    world = edited(guard=guard)
+def test_a_restart_keeps_what_is_owed_if_it_is_known_what_was_settled(with_checkpoint: bool) -> None:
+    world = edited()
     world.advance("1s")
     world.restart("2s", with_checkpoint=with_checkpoint)
     world.advance_to(SENT + MINUTE)
@@ -93,48 +82,13 @@ def test_a_restart_keeps_what_is_owed_if_it_is_known_what_was_settled(with_check
     assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"new"]
 
 
-@GUARDS
-def test_an_outage_keeps_what_is_owed_as_it_is_known_what_was_settled(guard: bool) -> None:
-    """There is no checkpoint; and what a jitter delays is not missed, so that the next version stands for nothing."""
-    world = edited(changed={"Nats-Schedule": "@every 1s"}, guard=guard)
-    world.lose_contact()
-    world.advance("2s")
-    world.publish(SCHEDULE, DAILY, b"newer")
-    world.regain_contact()
-    world.advance_to(SENT + SECOND)
-    assert [one[1:3] for one in fired(world)] == [(b"new", DUE + 3 * SECOND), (b"old", DUE)]
-
-
-@pytest.mark.parametrize("excepted", [None, "", "2026-01-01"])
-def test_a_start_from_a_file_keeps_what_is_owed_as_far_as_its_calendar_leaves_it(excepted: str | None) -> None:
-    world = RowsWorld()
-    world.set_calendar("work", "")
-    named = {} if excepted is None else {"Nats-Schedule-X-Except": "calendar:work"}
-    world.publish(SCHEDULE, {**HOURLY, **named}, b"old")
-    world.advance_to(DUE + SECOND)
-    for body in (b"new", b"newer"):
-        world.publish(SCHEDULE, DAILY, body)
-        world.advance("1s")
-    world.delete_calendar("work")
-    world.checkpoint = world.engine.checkpoint(world.now)
-    world.write()
-    world.restart("2s")
-    world.advance_to(SENT + SECOND)
-    world.set_calendar("work", excepted or "")
-    world.advance("1s")
-    assert world.continued == 1
-    assert [one[:3] for one in fired(world)] == ([] if excepted else [(TARGET, b"old", DUE)])
-    assert [one.body for one in world.stream.messages(SCHEDULE)] == [b"newer"]
-
-
-@GUARDS
 @pytest.mark.parametrize("change", ["purged", "overwritten", "rejected", "bounded", "the same time"])
-def test_what_takes_the_time_away_takes_what_is_owed(change: str, guard: bool) -> None:
+def test_what_takes_the_time_away_takes_what_is_owed(change: str) -> None:
     bounds = {
         "bounded": {"Nats-Schedule-X-Start": "2026-01-02T00:00:00Z"},
         "the same time": {"Nats-Schedule": ONCE["Nats-Schedule"]},
     }
-    world = edited(HOURLY, bounds.get(change, {}), guard=guard)
+    world = edited(HOURLY, bounds.get(change, {}))
     if change == "overwritten":
         world.publish(SCHEDULE, b"", b"ordinary")
     elif change == "rejected":
@@ -147,15 +101,14 @@ def test_what_takes_the_time_away_takes_what_is_owed(change: str, guard: bool) -
     assert lost == ([(1, DUE, NO_VALID_SCHEDULE)] if change in ("overwritten", "rejected") else [])
 
 
-@GUARDS
-def test_a_schedule_that_fires_once_loses_its_time_to_another_one_and_that_is_reported(guard: bool) -> None:
-    world = edited(ONCE, guard=guard)
+def test_a_schedule_that_fires_once_loses_its_time_to_another_one_and_that_is_reported() -> None:
+    world = edited(ONCE)
     world.advance_to(SENT + SECOND)
     assert fired(world) == []
     assert [one.reason for one in events(world, FireLostToReplacement)] == [
         "it had one time, which another one replaced"
     ]
-    assert events(edited({**ONCE, "Nats-Schedule-X-Debounce": "true"}, guard=guard), FireLostToReplacement) == []
+    assert events(edited({**ONCE, "Nats-Schedule-X-Debounce": "true"}), FireLostToReplacement) == []
 
 
 @pytest.mark.parametrize("outcome", [WRONG_LAST_SEQUENCE, Unknown("cut"), Stored(7)])
@@ -178,18 +131,6 @@ def test_a_fire_in_flight_is_sent_again_until_it_is_stored_and_holds_back_a_chec
     assert desk.purges == [(SCHEDULE, 1)]
     assert (desk.due, desk.at(60).reads, desk.fires) == (3605, [], [])
     assert desk.engine.checkpoint(desk.now).through == desk.now
-
-
-def test_a_fire_of_a_forged_identity_that_is_too_large_by_now_is_reported_as_lost() -> None:
-    """Random lives do not come to it."""
-    desk = due_and_replaced()
-    fire = desk.engine._state.active[1].flight.fire  # type: ignore[union-attr]
-    assert fire is not None
-    desk.concluded(fire, Stored(9, duplicate=True))
-    desk.step(ServerLimited(10))
-    forgery = stored_fire(fire, 9, desk.now)._replace(subject="elsewhere", body=b"forged")
-    desk.step(DuplicateFetched(fire, 9, forgery, desk.now))
-    assert [one.sequence for one in desk.reported(FireLostToReplacement)] == [1]
 
 
 def test_what_cannot_be_stored_any_more_is_reported_by_the_owner() -> None:
@@ -267,20 +208,3 @@ def test_a_replacement_that_ends_first_is_purged_after_what_is_owed() -> None:
     world.advance_to(SENT + 2 * SECOND)
     assert [one[0] for one in fired(world)] == ["t.new", TARGET]
     assert list(world.stream.messages(SCHEDULE)) == []
-
-
-def test_what_replaced_it_may_expire_in_the_step_in_which_what_is_owed_is_sent() -> None:
-    delayed = schedule("@every 5s", Nats_Schedule_X_Jitter="4s")
-    desk = Desk(delayed, removes_expired=True)
-    desk.at(5)
-    desk.read(schedule("@every 1h", 2, stored_at=desk.now, Nats_TTL="1s"))
-    desk.at(60)
-    assert (desk.engine.held.owed_count, desk.reported(ScheduleRejected)) == (0, [])
-
-
-def test_a_removal_request_has_what_is_owed_looked_at_again() -> None:
-    desk = due_and_replaced()
-    desk.step(RemovalRequested(SCHEDULE, None, None))
-    desk.read(plain(SCHEDULE, 3))
-    assert not desk.is_held()
-    assert desk.engine.held.owed_count == 0

@@ -1,23 +1,19 @@
 """The last stored fire of a schedule whose policies need it, however that became known."""
 
-from nats_scheduler.engine.events import FireForged
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
-    DuplicateFetched,
     FiresStored,
     MessagesRead,
     OwnershipChanged,
     PublishConcluded,
     Stored,
-    Unknown,
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import TARGET, Desk, schedule, stored_fire
+from tests.engine.direct import Desk, schedule, stored_fire
 
 TREATED = schedule("@every 10s", Nats_Schedule_X_Jitter="1ns")
 """A jitter that delays nothing: the schedule is one whose policies need the fire before."""
@@ -49,10 +45,6 @@ def two_fires() -> list[StoredMessage]:
     return [first, stored_fire(fire, 12, fire.fire_time + MILLISECOND)]
 
 
-def test_a_schedule_without_policies_keeps_nothing_of_its_fires() -> None:
-    assert type(Desk(schedule("@every 10s")).held()) is Held
-
-
 def test_a_fire_that_is_acknowledged_is_known_with_the_time_of_that() -> None:
     for together in (True, False):
         desk, fire = in_flight()
@@ -72,17 +64,6 @@ def test_a_fire_of_ours_that_is_read_back_is_known_with_the_time_of_the_server()
             desk.concluded(fire, Stored(7))
         assert known(desk) == (10, 7, back.stored_at)
         assert desk.held().dropped == (3 if is_acknowledged_first else 0)
-
-
-def test_a_fire_that_was_stored_before_is_known_by_what_the_server_says_of_it() -> None:
-    desk, fire = in_flight()
-    back = stored_fire(fire, 7, desk.now)
-    desk.concluded(fire, Unknown("timeout"))
-    assert known(desk) == NOTHING
-    desk.at(11)
-    desk.concluded(desk.fire, Stored(7, duplicate=True))
-    desk.step(DuplicateFetched(fire, 7, back, desk.now))
-    assert known(desk) == (10, 7, desk.now)
 
 
 def test_the_fires_of_another_instance_are_known_when_they_are_read_back_and_reset_what_was_dropped() -> None:
@@ -108,21 +89,3 @@ def test_at_a_start_the_last_fire_that_the_stream_holds_is_known() -> None:
 
 
 SETTLED = Checkpoint(START + 24 * SECOND, 12)
-
-
-def test_a_message_that_claims_to_be_an_older_fire_is_not_believed() -> None:
-    desk = Desk(live=False)
-    desk.now = START + 25 * SECOND
-    desk.step(OwnershipChanged(True, SETTLED), MessagesRead([TREATED]), CaughtUp())
-    desk.read(two_fires()[0]._replace(subject=f"{TARGET}.else"))
-    assert (known(desk), len(desk.reported(FireForged))) == (NOTHING, 1)
-
-
-def test_a_fire_that_counts_as_stored_because_nothing_is_acknowledged_is_known_without_its_sequence() -> None:
-    desk = Desk(TREATED, silent=True)
-    fire = desk.in_flight(TREATED, 10)
-    for number in range(20):
-        if known(desk) == NOTHING:
-            desk.concluded(fire, Unknown("no answer"))
-            desk.at(10.5 + number / 2)
-    assert known(desk)[:2] == (10, 0)

@@ -7,8 +7,6 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
-from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.holding.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -29,7 +27,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, schedule
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 ONCE = schedule(AT_5S)
@@ -43,76 +41,23 @@ def fired() -> Desk:
     return desk
 
 
-def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
-    desk = Desk(ONCE)
-    fire = desk.in_flight(ONCE, 5)
-    assert desk.purges == []
-    desk.concluded(fire, Stored(2))
-    assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
-    desk.step(PurgeConcluded("s.one", 1))
-    assert desk.endings == [Ending.FIRED]
-    assert not desk.is_held()
-
-
-def acknowledged(desk: Desk, stored_as: int = 2, *, fire: Fire | None = None) -> Desk:
-    """Acknowledge a fire as those are that are stored anew: its port purges its schedule at once."""
-    desk.step(FiresStored([fire or desk.fire], [stored_as]))
-    return desk
-
-
-def test_a_last_fire_says_up_to_where_its_schedule_is_purged_as_soon_as_it_is_acknowledged() -> None:
+def test_a_last_fire_says_up_to_where_its_schedule_is_purged() -> None:
     desk = Desk(ONCE)
     fire = desk.in_flight(ONCE, 5)
     assert purge_after(fire) == PurgeSchedule(SCHEDULE, 1, None, Version(1, START))
-    acknowledged(desk)
+    desk.step(FiresStored([fire], [2]))
     assert (desk.asked(PurgeSchedule), desk.engine.is_idle) == ([], False)
     desk.step(PurgeConcluded("s.one", 1))
     assert (desk.endings, desk.engine.is_idle) == ([Ending.FIRED], True)
 
 
-def test_what_has_another_fire_or_is_rolled_up_first_is_not_purged_with_its_acknowledgement() -> None:
+def test_what_has_another_fire_or_is_rolled_up_first_is_purged_later() -> None:
     for message in (schedule("@every 5s"), rolling_up(AT_5S)):
         desk = Desk(message, rolls_up_by_purge=True)
         assert desk.in_flight(message, 5).purge_through == 0
 
 
-def test_in_a_burst_no_schedule_is_purged_before_the_fires_that_follow() -> None:
-    messages = [schedule(AT_5S, number, f"s.{number}") for number in range(1, BURST_IN_FLIGHT + 2)]
-    desk = Desk(*messages).at(4.99)
-    for message in messages:
-        desk.found(message)
-    assert {fire.purge_through for fire in desk.at(5).fires} == {0}
-
-
-def test_one_that_is_stored_already_is_purged_when_the_engine_says_so() -> None:
-    desk = Desk(ONCE)
-    desk.concluded(desk.in_flight(ONCE, 5), Stored(2))
-    assert desk.purges == [("s.one", 1)]
-
-
-def test_a_purge_that_followed_an_acknowledgement_and_failed_is_ordered_again() -> None:
-    desk = Desk(ONCE)
-    desk.in_flight(ONCE, 5)
-    acknowledged(desk).step(PurgeConcluded("s.one", 1, "no answer"))
-    assert desk.at(5.05).asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
-    desk.step(PurgeConcluded("s.one", 1))
-    assert (desk.endings, desk.engine.is_idle) == ([Ending.FIRED], True)
-
-
-def test_of_two_requests_to_purge_it_one_fails_and_the_other_is_refused() -> None:
-    """Its fire is read before it is acknowledged, so that the engine asks for a purge, and then the port does too."""
-    desk = Desk(ONCE)
-    fire = desk.in_flight(ONCE, 5)
-    desk.read(stored_fire(fire, 2, desk.now))
-    assert desk.purges == [("s.one", 1)]
-    acknowledged(desk, fire=fire)
-    desk.step(PurgeConcluded("s.one", 1, "no answer"))
-    desk.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
-    assert desk.at(60).purges == [], "it is kept, and nothing wakes it"
-    assert desk.is_held()
-
-
-def test_schedules_that_were_purged_together_end_together_and_none_that_was_replaced() -> None:
+def test_schedules_purged_together_end_and_none_that_was_replaced() -> None:
     messages = [schedule(AT_5S, number, f"s.{number}") for number in (1, 2, 3)]
     desk = Desk(*messages).at(5)
     for message in messages:
@@ -133,7 +78,7 @@ def test_a_failed_purge_is_repeated_and_the_schedule_stays_silent() -> None:
     assert (desk.purges, desk.fires, desk.reads) == ([("s.one", 1)], [], [])
 
 
-def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent_until_it_is_replaced() -> None:
+def test_a_refused_purge_is_not_repeated_and_its_schedule_is_silent() -> None:
     desk = fired()
     desk.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
     assert [event.refused for event in desk.reported(PurgeFailed)] == [True]
@@ -147,16 +92,13 @@ def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent_until_it_
     assert (desk.is_held(), desk.endings) == (True, []), "a purge that concludes after a replacement does not end that"
 
 
-def test_a_version_that_is_told_after_a_newer_one_was_found_or_read_is_removed_too() -> None:
+def test_a_version_that_is_read_after_a_newer_one_was_found_changes_nothing() -> None:
     first, newest = schedule(AT_5S), schedule("@every 1h", 5)
     desk = Desk(first).at(4)
     desk.found(newest, of=first)
     assert desk.purges == [("s.one", 4)]
     desk.read(schedule("@every 1h", 3))
     assert desk.is_held()
-    desk = Desk(schedule(AT_5S, 3))
-    desk.read(schedule(AT_5S, 2))
-    assert (desk.asked(PurgeSchedule), desk.reads) == ([PurgeSchedule(SCHEDULE, 2, None, Version(2, START))], [])
 
 
 def replaced() -> Desk:
@@ -167,7 +109,7 @@ def replaced() -> Desk:
     return desk
 
 
-def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are_gone() -> None:
+def test_removals_of_older_versions_are_tried_until_they_are_gone() -> None:
     desk = replaced()
     [order] = desk.asked(PurgeSchedule)
     desk.step(PurgeConcluded("s.one", 1, "no answer", known=order.known))
@@ -195,7 +137,7 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
     desk = Desk(*messages).at(4)
     desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in messages))
     fires = desk.at(5).fires
-    assert len(fires) == 100
+    assert {fire.purge_through for fire in fires} == {0}
     desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[:30]))
     assert desk.purges == []
     desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[30:]))
@@ -212,7 +154,7 @@ def reconnected(desk: Desk) -> list[PurgeSchedule]:
 
 
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_server(guard: bool) -> None:
+def test_what_came_back_with_its_killed_server_is_removed_again(guard: bool) -> None:
     """A server with the guard keeps what it acknowledged, and is asked once."""
     message, again = schedule(AT_5S), [PurgeSchedule(SCHEDULE, 1, START, Version(1, START))]
     desk = Desk(message, guard=guard).at(4.96)
@@ -265,15 +207,6 @@ def test_a_schedule_that_is_done_is_purged_after_its_target_was_rolled_up() -> N
     assert desk.endings == [Ending.FIRED]
 
 
-def test_an_instance_is_idle_once_what_waited_for_a_roll_up_and_all_else_is_purged() -> None:
-    desk = rolled_up(AT_5S)
-    desk.read(schedule("@every 1h", FIRE + 1, "s.two"), schedule("@every 1h", FIRE + 2, "s.two"))
-    assert desk.purges == [("s.two", FIRE + 1)]
-    for target, through, is_idle in ((TARGET, FIRE - 1, False), (SCHEDULE, 1, False), ("s.two", FIRE + 1, True)):
-        desk.step(PurgeConcluded(target, through))
-        assert desk.engine.is_idle is is_idle, target
-
-
 def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() -> None:
     desk = rolled_up(AT_5S)
     desk.step(PurgeConcluded(TARGET, FIRE - 1, "no answer"))
@@ -292,17 +225,7 @@ def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() 
     assert refused.purges == [(SCHEDULE, 1)], "the fires are kept"
 
 
-def test_a_later_fire_is_rolled_up_behind_too_while_the_roll_up_of_the_one_before_is_under_way() -> None:
-    desk = rolled_up()
-    desk.at(9.96).found(rolling_up())
-    desk.concluded(desk.at(10).fire, Stored(FIRE + 5))
-    assert desk.purges == [(TARGET, FIRE + 4)]
-    desk.step(PurgeConcluded(TARGET, FIRE - 1, "contact ended"))
-    desk.step(PurgeConcluded(TARGET, FIRE + 4))
-    assert desk.at(10 + OLD_VERSIONS_RETRY_NS / SECOND).purges == [(TARGET, FIRE - 1)]
-
-
-def test_a_fire_that_was_stored_before_a_crash_is_rolled_up_when_it_is_read_and_no_forged_one() -> None:
+def test_a_fire_stored_before_a_crash_is_rolled_up_and_no_forged_one() -> None:
     for pattern, following in ((AT_5S, [(SCHEDULE, 1)]), (EVERY_5S, [])):
         message = rolling_up(pattern)
         desk = Desk(message, fire_stored(message), rolls_up_by_purge=True)
@@ -316,7 +239,7 @@ def test_a_fire_that_was_stored_before_a_crash_is_rolled_up_when_it_is_read_and_
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_the_owner_rolls_up_what_it_fired_and_the_next_one_what_it_may_not_have(is_done: bool) -> None:
+def test_the_next_owner_rolls_up_what_the_one_before_may_not_have(is_done: bool) -> None:
     message = rolling_up()
     desk = Desk(message, rolls_up_by_purge=True)
     desk.step(OwnershipChanged(False))
@@ -329,13 +252,11 @@ def test_the_owner_rolls_up_what_it_fired_and_the_next_one_what_it_may_not_have(
     assert desk.purges == ([] if is_done else [(TARGET, FIRE - 1)])
 
 
-def test_a_fire_that_was_requested_rolls_up_the_target_of_a_schedule_that_is_stored_and_asks_for_it() -> None:
+def test_a_requested_fire_rolls_up_the_target_if_its_schedule_says_so() -> None:
     for headers, of, target, is_rolled_up in (
         ({"Nats_Schedule": EVERY_5S}, 1, TARGET, True),
-        ({"Nats_Schedule_X_Paused": EVERY_5S, "Nats_Schedule": ""}, 1, TARGET, True),
         ({"Nats_Schedule": EVERY_5S, "Nats_Schedule_Rollup": ""}, 1, TARGET, False),
         ({"Nats_Schedule": EVERY_5S}, 2, TARGET, False),
-        ({"Nats_Schedule_X_Paused": EVERY_5S, "Nats_Schedule": ""}, 2, TARGET, False),
         ({"Nats_Schedule": EVERY_5S}, 1, "s.other", False),
     ):
         named = {"Nats_Schedule_Target": TARGET, "Nats_Schedule_Rollup": "sub", **headers}

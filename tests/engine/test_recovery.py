@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import FiresMissed, ScheduleAccepted, StreamReady
-from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
@@ -12,28 +10,16 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     MessagesRead,
     OwnershipChanged,
-    Refused,
     Stored,
     Unknown,
 )
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.network import Fate, Perfect
 from tests.engine.direct import Desk, events, fire_times, message_on, schedule, stored_fire, world_holding
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "t.out"}
 EVERY = schedule("@every 5s")
-
-
-class LostFires(Perfect):
-    """A network that loses fires, and the answers to purges."""
-
-    def publish(self, fire: Fire) -> Fate:
-        return Fate(arrives=False)
-
-    def purge(self, request: PurgeSchedule) -> Fate:
-        return Fate(arrives=False)
 
 
 def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> None:
@@ -48,16 +34,6 @@ def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> N
     [missed] = events(world, FiresMissed)
     assert (missed.first, missed.made_up) == (START + 15 * SECOND, START + 25 * SECOND)
     assert not missed.while_running, "no instance ran when they came due"
-
-
-def test_a_fire_that_comes_due_at_this_very_instant_is_the_latest_that_is_due() -> None:
-    for seconds, fire_time in ((9.9, 5), (10, 10), (10.1, 10)):
-        desk = Desk(EVERY).at(seconds)
-        desk.found(EVERY)
-        assert desk.fire.fire_time == START + fire_time * SECOND
-        desk.concluded(desk.fire, Stored(2))
-        made_up = [(missed.first, missed.made_up) for missed in desk.reported(FiresMissed)]
-        assert made_up == ([(START + 5 * SECOND, START + 10 * SECOND)] if fire_time == 10 else [])
 
 
 def test_a_delayed_message_fires_once_however_long_the_outage() -> None:
@@ -75,12 +51,6 @@ def test_a_schedule_that_fired_but_was_not_purged_before_the_crash_is_purged_and
     assert after.purges == [("s.one", 1)]
     after.step(CaughtUp())
     assert (after.at(60).fires, after.reads) == ([], [])
-
-
-def test_a_fire_of_an_earlier_version_does_not_move_its_replacement() -> None:
-    fire = Desk(EVERY).in_flight(EVERY, 5)
-    desk = Desk(EVERY, schedule("@every 5s", 2), stored_fire(fire, 3, START + 5 * SECOND))
-    assert (desk.held().sequence, desk.due) == (2, 5)
 
 
 def test_what_a_native_server_generated_before_a_downgrade_is_no_rejected_schedule() -> None:
@@ -151,21 +121,6 @@ class TestTheCheckpoint:
         desk.step(OwnershipChanged(True, settled), MessagesRead([message]), CaughtUp())
         assert (desk.purges, desk.reads) == ([], [("s.one", 1)])
 
-    def test_a_fire_that_is_refused_does_not_hold_it_back_and_is_not_settled_by_it(self) -> None:
-        desk = Desk(EVERY)
-        desk.concluded(desk.in_flight(EVERY, 5), Refused(503, 10077, "maximum messages exceeded"))
-        desk.at(60)
-        settled = desk.engine.checkpoint(desk.now)
-        assert settled.unsettled == {1}
-        assert settled.through > START + 5 * SECOND
-
-    def test_a_fire_that_was_lost_on_its_way_before_the_crash_fires_afterwards(self) -> None:
-        world = world_holding(AT_10S, network=LostFires())
-        world.advance("12s")
-        world.network = None
-        world.restart("1s")
-        assert fire_times(world) == [10]
-
 
 def test_loss_of_contact_holds_everything_until_the_stream_was_read_again() -> None:
     first, second = schedule("@every 5s"), schedule("@every 5s", 2, "s.two")
@@ -202,16 +157,6 @@ def test_a_drain_begins_nothing_and_finishes_what_is_in_flight() -> None:
     assert (desk.fires, desk.reads) == ([], [])
     desk.step(ContactLost("cut"), CaughtUp())
     assert (desk.at(120).fires, desk.reads) == ([], []), "a drain outlasts a reconnect"
-
-
-def test_what_was_drained_fires_with_the_next_owner() -> None:
-    world = world_holding(EVERY_5S)
-    world.advance("7s")
-    world.drain()
-    world.advance("5s")
-    assert fire_times(world) == [5]
-    world.restart()
-    assert fire_times(world) == [5, 10]
 
 
 def test_a_drained_owner_claims_nothing_that_came_due_since() -> None:

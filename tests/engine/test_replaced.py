@@ -116,26 +116,6 @@ def test_what_was_removed_before_is_no_loss() -> None:
     assert losses(replaced(version(1, b"one"), late, max_age=2 * SECOND)) == []
 
 
-def test_what_was_removed_by_a_request_that_is_received_before_the_message_is_no_loss() -> None:
-    """A purge and a new message follow at once, and requests come another way than messages."""
-    other = version(2, b"other")
-    for is_native in (False, True):
-        for request, first, is_lost in (
-            (RemovalRequested(SCHEDULE), version(1, b"one"), False),
-            (RemovalRequested("s.*"), version(1, b"one"), False),
-            (RemovalRequested("s.other"), version(1, b"one"), True),
-            (RemovalRequested(SCHEDULE, below=1), version(1, b"one"), True),
-            (RemovalRequested(SCHEDULE), version(1, b"one")._replace(stored_at=START + 1), True),
-            (RemovalRequested("s.*"), version(1, b"one")._replace(stored_at=START + 1), True),
-        ):
-            desk = Desk(is_native=is_native)
-            desk.step(request)
-            desk.read(first)
-            desk.at(1)
-            desk.read(other)
-            assert bool(losses(desk)) is is_lost, (is_native, request, first.stored_at)
-
-
 def test_subjects_that_were_emptied_are_noted_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifetimes, "MAX_SUBJECTS_NOTED", 1)
     desk = Desk()
@@ -233,32 +213,6 @@ def test_what_the_server_fired_or_a_client_cancelled_is_watched_no_more(monkeypa
     one, two = schedule(FIRST, 8, "s.1", body=b"1"), schedule(FIRST, 9, "s.2", body=b"1")
     desk.read(one, two, *(plain(subject, 10, stored_at=START + SECOND) for subject in ("s.1", "s.2")))
     assert [lost.schedule for lost in losses(desk)] == ["s.2"]
-
-
-def test_the_same_body_in_the_other_spelling_is_no_loss() -> None:
-    def spelt(sequence: int, body: bytes, prefix: str = "") -> StoredMessage:
-        headers = {f"{prefix}Nats_Schedule": FIRST, f"{prefix}Nats_Schedule_Target": "t.out"}
-        return message_on(SCHEDULE, sequence, **headers)._replace(stored_at=START + (sequence - 1) * SECOND, body=body)
-
-    for one, other in (("", "X_"), ("X_", "")):
-        first = spelt(1, b"order 1", one)
-        assert losses(replaced(first, spelt(2, b"order 1", other), is_native=True)) == []
-        assert losses(replaced(first, spelt(2, b"order 2", other), is_native=True)) == [LOST]
-
-
-def test_what_may_have_been_removed_from_the_server_is_not_watched() -> None:
-    for request, is_lost in (
-        (RemovalRequested(SCHEDULE, None, None), False),
-        (RemovalRequested("s.*", None, None), False),
-        (RemovalRequested(None, 1, None), False),
-        (RemovalRequested(None, 7, None), True),
-        (RemovalRequested("s.other", None, None), True),
-    ):
-        desk = Desk(is_native=True)
-        desk.read(version(1, b"order 1"))
-        desk.step(request)
-        desk.read(version(2, b"order 2"))
-        assert bool(losses(desk)) is is_lost, request
 
 
 def test_a_mark_says_what_is_known_of_a_body() -> None:

@@ -13,7 +13,7 @@ from tests.engine.direct import TARGET, Desk, plain, schedule
 
 BODY = 50_000
 LARGE = 4_096
-"""A body or a header block of a test is larger than this (bytes); nothing of the engine's own is."""
+"""A body of a test is larger than this (bytes); nothing of the engine's own is."""
 
 
 def large_bytes(root: object) -> int:
@@ -32,9 +32,9 @@ def large_bytes(root: object) -> int:
     return found
 
 
-def sampled(number: int, block: bytes = b"") -> list[tuple[StoredMessage, StoredMessage]]:
+def sampled(number: int) -> list[tuple[StoredMessage, StoredMessage]]:
     """Return schedules, each with what is stored on its source."""
-    source = plain("in", 500, body=bytes(BODY))._replace(block=block)
+    source = plain("in", 500, body=bytes(BODY))
     return [
         (schedule("@every 5s", n, f"s.{n}", Nats_Schedule_Source="in", Nats_Schedule_Rollup="sub"), source)
         for n in range(1, number + 1)
@@ -48,8 +48,7 @@ def fired_rounds(desk: Desk, schedules: list[tuple[StoredMessage, StoredMessage]
         desk.at(5 * number)
         fires = []
         for message, source in schedules:
-            # Each read returns new bytes, as a socket does.
-            desk.found(message, source._replace(body=bytes(BODY), block=bytes(bytearray(source.block))))
+            desk.found(message, source._replace(body=bytes(BODY)))  # new bytes, as those of a socket
             fires += desk.fires
         desk.step(FiresStored(fires, range(sequence + 1, sequence + 1 + len(fires))))
         sequence += len(fires)
@@ -67,12 +66,3 @@ def test_fires_that_were_rolled_up_before_they_were_read_keep_no_bodies() -> Non
     while desk.step() and (more := desk.reported(FireConfirmed)):
         seen |= {event.stored_sequence for event in more}
     assert len(seen) == 100
-
-
-def test_fires_whose_headers_are_large_keep_none_of_them() -> None:
-    block = b"NATS/1.0\r\nNats-TTL: 1h\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"
-    schedules = sampled(10, block)
-    for removes_expired in (False, True):
-        desk = Desk(*(message for message, _source in schedules), removes_expired=removes_expired)
-        fired_rounds(desk, schedules, 3)
-        assert large_bytes(desk.engine) == 0

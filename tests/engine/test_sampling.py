@@ -1,9 +1,8 @@
 """Sampling: a fire repeats what was last stored on its source, at the moment of the fire."""
 
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import Desk, plain, schedule, world_holding
+from tests.engine.direct import Desk, schedule, world_holding
 
 SAMPLING = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out", "Nats-Schedule-Source": "d.in"}
 
@@ -13,18 +12,6 @@ def test_the_source_is_read_when_the_fire_is_due_and_not_before() -> None:
     assert desk.wake == 5
     assert desk.at(4.9).reads == []
     assert desk.at(5).reads == [("s.one", 1)]
-
-
-def test_a_sample_taken_before_an_outage_is_taken_anew() -> None:
-    message, sample = schedule("@every 5s", Nats_Schedule_Source="d.in"), plain("d.in", 2, body=b"old")
-    desk = Desk(message).at(5)
-    desk.step(ContactLost("cut"))
-    desk.found(message, sample)
-    desk.at(60)
-    desk.step(CaughtUp())
-    assert (desk.reads, desk.fires) == ([("s.one", 1)], [])
-    desk.found(message, sample._replace(body=b"new"))
-    assert desk.fire.body == b"new"
 
 
 def test_the_last_message_of_the_source_is_repeated_each_time_however_soon_and_else_its_own() -> None:

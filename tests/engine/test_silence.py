@@ -66,7 +66,7 @@ def test_a_schedule_that_is_not_to_fire_is_not_silent() -> None:
         assert in_world(world) == [], pattern
 
 
-@settings(max_examples=draws(100), deadline=None)
+@settings(max_examples=draws(15), deadline=None)
 @given(
     st.sampled_from(["@every 11m", "@every 30h", "0 */7 * * * *", "0 30 2 * * *", "0 0 9 1 * *", "0 0 8 * * mon"]),
     st.sampled_from(
@@ -95,13 +95,6 @@ def test_a_schedule_that_fires_when_its_pattern_says_is_never_silent(
         assert in_world(world) == []
 
 
-def test_a_fire_that_waits_for_the_one_before_makes_its_schedule_silent() -> None:
-    world = overlapping("queue")
-    world.advance("9m")
-    reason = "the fire before it is unfinished"
-    assert in_world(world) == [ScheduleSilent(SCHEDULE, 1, START + 2 * MINUTE, Silence.OVERLAP, reason)]
-
-
 def test_a_fire_that_is_forgotten_makes_its_schedule_silent_whatever_the_reason() -> None:
     every = schedule("@every 1m")
     for stage, is_fetched, causes in (("fetching", False, []), ("in flight", True, [Silence.UNANSWERED])):
@@ -122,37 +115,26 @@ def test_a_fire_that_is_forgotten_makes_its_schedule_silent_whatever_the_reason(
 
 def test_a_schedule_that_a_wrong_clock_left_waiting_for_days_is_found() -> None:
     """As stored while the clock was in the future, and as fired then; those that have rows, and those that have not."""
-    for pattern, period in (("@every 1m", MINUTE), ("@every 2h", 2 * HOUR), ("0 0 9 * * *", DAY)):
-        for days in (1, 3):
-            for is_fired in (False, True):
-                world = ScheduleWorld()
-                wrong = world.clock.now() + days * DAY
-                headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET}
-                if is_fired:
-                    world.publish(SCHEDULE, headers)
-                world.clock.set(wrong)
-                world.advance("1s")
-                if not is_fired:
-                    world.publish(SCHEDULE, headers)
-                world.advance("1s")
-                assert in_world(world) == [], "by that clock it is right"
-                world.clock.set(START + MINUTE)
-                world.advance("1s")
-                (found,) = in_world(world)
-                assert (found.cause, found.schedule) == (Silence.CLOCK, SCHEDULE)
-                assert START < found.since <= START + MINUTE + 2 * MINUTE + period
-                world.publish(SCHEDULE, headers)
-                world.advance("1s")
-                assert in_world(world) == [], "it is published again"
-
-
-def test_a_clock_that_is_wrong_by_some_minutes_makes_no_schedule_silent() -> None:
-    world = ScheduleWorld()
-    world.publish(SCHEDULE, {"Nats-Schedule": "@every 10s", "Nats-Schedule-Target": TARGET})
-    world.advance("10s")
-    world.clock.set(world.clock.now() - 4 * MINUTE)
-    world.advance("1s")
-    assert in_world(world) == []
+    headers = {"Nats-Schedule-Target": TARGET}
+    for pattern, period, is_fired in (("@every 1m", MINUTE, True), ("@every 2h", 2 * HOUR, False)):
+        world = ScheduleWorld()
+        wrong = world.clock.now() + 3 * DAY
+        if is_fired:
+            world.publish(SCHEDULE, {"Nats-Schedule": pattern, **headers})
+        world.clock.set(wrong)
+        world.advance("1s")
+        if not is_fired:
+            world.publish(SCHEDULE, {"Nats-Schedule": pattern, **headers})
+        world.advance("1s")
+        assert in_world(world) == [], "by that clock it is right"
+        world.clock.set(START + MINUTE)
+        world.advance("1s")
+        (found,) = in_world(world)
+        assert (found.cause, found.schedule) == (Silence.CLOCK, SCHEDULE)
+        assert START < found.since <= START + MINUTE + 2 * MINUTE + period
+        world.publish(SCHEDULE, {"Nats-Schedule": pattern, **headers})
+        world.advance("1s")
+        assert in_world(world) == [], "it is published again"
 
 
 def test_rows_are_judged_some_at_a_time_until_all_were() -> None:
@@ -242,15 +224,10 @@ BEFORE_GAP = "2026-03-27T12:00:00Z"
 
 SKIPPED = {
     ("0 30 2 * * *", "Europe/Berlin", ""): ["2026-03-29T02:30:00Z..2026-03-29T02:30:00Z before 2026-03-30T00:30:00Z"],
-    ("0 */10 2 29 3 *", "Europe/Berlin", ""): [
-        "2026-03-29T02:00:00Z..2026-03-29T02:50:00Z before 2027-03-29T00:00:00Z"
-    ],
     ("@daily", "Asia/Beirut", ""): ["2026-03-29T00:00:00Z..2026-03-29T00:00:00Z before 2026-03-29T21:00:00Z"],
     ("0 */10 * * * *", "Europe/Berlin", ""): [],
-    ("0 0 12 * * *", "Europe/Berlin", ""): [],
     ("0 30 2 * * *", "Europe/Berlin", "X-Clock-Change: after"): [],
     ("0 30 2 * * *", "Europe/Berlin", "X-Except: 2026-03-29"): [],
-    ("0 30 2 * * *", "Europe/Berlin", "X-Start: 2026-03-29T12:00:00Z"): [],
     ("0 30 2 * * *", "Europe/Berlin", "X-End: 2026-03-29T12:00:00Z"): [],
 }
 

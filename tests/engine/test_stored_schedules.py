@@ -17,13 +17,12 @@ from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import Every, PatternKind, parse_pattern
+from nats_scheduler.schedule.patterns import Every, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
 from tests.engine.paused_builders import paused
 from tests.harness.blocks import block_with, with_identity
-from tests.harness.seeds import generator
 
 LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
 LATER = f"@at {format_rfc3339(START + HOUR)}"
@@ -51,10 +50,6 @@ def read(
 def portable(pattern: str, sequence: int, subject: str = "", **more: str) -> StoredMessage:
     headers = {"X_Nats_Schedule": pattern, "X_Nats_Schedule_Target": "t.out", **more}
     return message_on(subject or f"s.{sequence}", sequence, **headers)
-
-
-def utc(instant: int) -> str:
-    return format_rfc3339(instant)
 
 
 def fire_of(message: StoredMessage, fire_time: int, sequence: int) -> StoredMessage:
@@ -151,62 +146,6 @@ def test_what_the_server_does_differently_blocks() -> None:
         assert kinds(read(message)) == [], headers
 
 
-def test_a_finding_says_what_would_happen_to_which_message() -> None:
-    done, cancel = schedule(PAST), message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
-    every_3s = read(schedule("@every 3s"))
-    expected = {
-        Cause.COVERED: ("a later message on its subject ended it, and the server revives it", LATER),
-        Cause.OLDER: ("an older version, which lies under a newer one", LATER),
-        Cause.SPENT: ("fired and not removed yet", PAST),
-        Cause.INVALID: (
-            "Nats-Schedule-Target of '' is missing or empty: expected a subject such as 'orders.due' "
-            "(server code 10190)",
-            LATER,
-        ),
-        Cause.UNUSABLE: (
-            "stays stored and never fires: Nats-Schedule of 'never' is not a valid pattern: expected a pattern "
-            "such as '@every 5m', '@at 2026-11-20T15:04:05Z', '@daily' or '0 30 9 * * mon-fri' (server code 10189)",
-            None,
-        ),
-        Cause.MISSED: (
-            f"due at {utc(START + 9 * SECOND)} while nobody fired: made up before the server takes over",
-            "@every 3s",
-        ),
-        Cause.MOVED: (
-            f"would be due at {utc(START + 12 * SECOND)}, and the server counts anew: {utc(START + 13 * SECOND)}",
-            "@every 3s",
-        ),
-        Cause.UNREADABLE: ("servers before 2.14 know only @at: it stays stored, unfired", "@every 1h"),
-    }
-    found = {
-        Cause.COVERED: read(schedule(LATER), plain(SCHEDULE, 2)),
-        Cause.OLDER: read(schedule(LATER), schedule("@every 9s", 2)),
-        Cause.SPENT: read(done, fire_of(done, START - HOUR, 2)),
-        Cause.INVALID: read(schedule(LATER, Nats_Schedule_Target="")),
-        Cause.UNUSABLE: read(schedule("never")),
-        Cause.MISSED: every_3s,
-        Cause.MOVED: every_3s,
-        Cause.UNREADABLE: read(schedule("@every 1h"), level=LEVEL_OF_2_12),
-    }
-    said = {
-        cause: (one.detail, one.pattern)
-        for cause, handover in found.items()
-        for one in handover.findings(NOW)
-        if one == GraduationFinding(cause, one.detail, SCHEDULE, 1, one.pattern)
-    }
-    assert said == expected
-    assert [one.detail for one in read(schedule(LATER), cancel).findings(NOW)] == ["cancelled and not removed yet"]
-    expired = read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True)
-    assert [one.detail for one in expired.findings(NOW)] == ["its TTL has run out"]
-
-
-def test_what_is_handed_over_comes_soonest_first() -> None:
-    late, soon = schedule(LATER), schedule("@every 1m", 2, "s.two")
-    handover = read(late, soon, schedule(PAST, 3, "s.three"))
-    order = [(one.held.sequence, one.next_fire) for one in handover.handed_over(NOW)]
-    assert order == [(3, START - HOUR), (2, START + 60 * SECOND), (1, START + HOUR)]
-
-
 def test_2_12_reads_no_repeating_schedule_and_ignores_sources_and_roll_ups() -> None:
     handover = read(schedule("@every 1h"), schedule("0 0 0 1 1 *", 2, "s.two"), level=LEVEL_OF_2_12)
     assert (kinds(handover), held(handover)) == ([(Cause.UNREADABLE, 1), (Cause.UNREADABLE, 2)], [])
@@ -225,21 +164,6 @@ def test_a_paused_schedule_is_handed_over_unchanged_and_an_active_version_under_
     assert (kinds(covers), held(covers)) == ([(Cause.OLDER, 1), (Cause.PAUSED, 2)], [])
     in_portable = message_on(SCHEDULE, 2, **{"X-Nats-Schedule-X-Paused": LATER, "X-Nats-Schedule-Target": TARGET})
     assert kinds(read(schedule(LATER), in_portable)) == [(Cause.COVERED, 1), (Cause.PORTABLE, 2)], "the server reads it"
-
-
-def test_of_a_paused_schedule_the_same_is_found_as_of_an_active_one() -> None:
-    for pattern, headers, kind in (
-        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Cause.POLICIES),
-        ("@every 1h", {"Nats_Schedule_X_Missed": "skip"}, Cause.POLICIES),
-        ("@every 3600500ms", {}, Cause.ROUNDED),
-    ):
-        active = read(schedule(pattern, 1, SCHEDULE, stored_at=START, body=b"", **headers))
-        assert [one for one in kinds(active) if one[0] is not Cause.MOVED] == [(kind, 1)]
-        assert kinds(read(paused(pattern, 1, **headers))) == [(kind, 1), (Cause.PAUSED, 1)]
-    assert kinds(read(paused(LATER, Nats_Schedule_X_Note="later"))) == [(Cause.PAUSED, 1)], "notes are no finding"
-    resumed = read(paused("@every 1h"), level=LEVEL_OF_2_12)
-    assert kinds(resumed) == [(Cause.UNREADABLE, 1), (Cause.PAUSED, 1)]
-    assert kinds(read(paused("never"))) == [(Cause.UNUSABLE, 1)]
 
 
 def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
@@ -302,14 +226,6 @@ def test_the_next_fire_is_the_one_that_the_last_fire_announced() -> None:
     assert listed(*messages, now=announced + 3 * HOUR).next_fire == announced + 4 * HOUR
 
 
-def test_a_fire_of_the_version_before_counts_only_after_the_replacement() -> None:
-    first, second = schedule("@every 1h", 1), schedule("@every 2h", 3)
-    before, after = (fire_that_announces(SCHEDULE, sequence, START + 90 * SECOND) for sequence in (2, 4))
-    assert listed(first, before, second, now=START).next_fire == START + 2 * HOUR
-    assert listed(first, second, after, now=START).next_fire == START + 90 * SECOND
-    assert listed(first, before, now=START, fired_by=FiredBy.NONE).next_fire == START + HOUR, "nobody announces it"
-
-
 def test_a_fire_of_the_server_is_as_late_as_the_time_that_was_announced_for_it() -> None:
     every, at = schedule("@every 10s", 1), schedule(f"@at {format_rfc3339(START + HOUR // 2)}", 2, subject="s.at")
 
@@ -368,12 +284,6 @@ def test_an_interval_with_a_fraction_is_rounded_as_the_server_does() -> None:
         assert [fire_after(read, START, first, START + tenths * TENTH - 1) for tenths in fires[1:]] == found[1:]
 
 
-def test_a_cron_schedule_fires_at_its_next_match() -> None:
-    one = listed(schedule("0 0 * * * *", 1), now=START + 10 * SECOND)
-    assert one.next_fire is not None
-    assert one.fire_after(one.next_fire) == one.next_fire + HOUR
-
-
 # -- two views of one stream answer as one: what the sidecar fires, and what the server does --------------------------
 
 
@@ -401,18 +311,6 @@ def all_of(view: EngineView, limit: int) -> list[list[ListedSchedule]]:
             return pages
 
 
-def test_each_schedule_is_on_one_page_soonest_first() -> None:
-    random = generator("joined pages")
-    makers = (portable, lambda pattern, number: schedule(pattern, number, f"s.{number}"))
-    messages = [random.choice(makers)(in_an_hour(random.randrange(60)), number) for number in range(1, 100)]
-    for length in (1, 7, 100):
-        pages = all_of(joined(*messages), length)
-        found = [(one.next_fire or 0, one.subject) for page in pages for one in page]
-        assert found == sorted(found)
-        assert sorted(subject for _, subject in found) == sorted(f"s.{number}" for number in range(1, 100))
-        assert {len(page) for page in pages[:-1]} <= {length}
-
-
 def test_a_message_in_both_spellings_is_on_one_page_with_itself() -> None:
     both = {"Nats_Schedule": in_an_hour(5), "Nats_Schedule_Target": "t.out"}
     messages = [
@@ -428,19 +326,6 @@ def test_a_message_in_both_spellings_is_on_one_page_with_itself() -> None:
     one = joined(*messages).schedule("s.both", START)
     assert one is not None
     assert one.fired_by is FiredBy.SIDECAR
-
-
-def test_counts_are_those_of_both() -> None:
-    view = joined(
-        schedule(in_an_hour(1), 1, "s.1"),
-        portable(in_an_hour(2), 2),
-        portable("@every 1h", 3),
-        schedule("@daily", 4, "s.4"),
-    )
-    counts = view.counts(START, Query(subject="s.>")).answer()
-    assert counts.total == 4
-    assert counts.kinds == {PatternKind.AT: 2, PatternKind.EVERY: 1, PatternKind.CRON: 1}
-    assert counts.states == {State.WAITING: 4}
 
 
 def test_what_is_rejected_is_listed_by_subject() -> None:

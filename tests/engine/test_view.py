@@ -1,12 +1,11 @@
 """Views of an engine: what it holds can be asked for at any time, and asking changes nothing."""
 
-from collections.abc import Iterable
 from random import Random
 
 import pytest
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused, Stored
+from nats_scheduler.engine.inputs import MessagesRead, Refused
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views import timeline as module
 from nats_scheduler.engine.views.cursors import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Cursor, by_subject, read_cursor
@@ -15,7 +14,7 @@ from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
 from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
 from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Order, Page, Query
+from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule, Order, Page, Query
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.stored import StoredMessage
@@ -61,21 +60,11 @@ def test_pages_are_soonest_first_and_each_schedule_is_on_one() -> None:
     desk = Desk(*(at(HOUR * hours, number, f"s.{number}") for number, hours in enumerate(after, 1)))
     assert pages(desk, 3) == [["s.5", "s.2", "s.4"], ["s.7", "s.1", "s.6"], ["s.3"]]
     assert pages(desk, 7) == [["s.5", "s.2", "s.4", "s.7", "s.1", "s.6", "s.3"]]
-    assert pages(desk, 1) == [[subject] for subject in pages(desk, 7)[0]]
-
-
-@pytest.mark.parametrize(
-    ("length", "count", "span"),
-    [(1, 40, 500), (17, 120, 500), (200, 720, 500), (300, 1_000, 2), (MAX_PAGE_LENGTH, MAX_PAGE_LENGTH + 40, 500)],
-)
-def test_pages_of_many_schedules_are_those_of_a_sorted_list(length: int, count: int, span: int) -> None:
-    random = generator(length)
-    messages = [at(random.randrange(1, span) * SECOND + HOUR, n, f"s.{random.random()}") for n in range(1, count + 1)]
-    desk = Desk(*messages)
-    expected = sorted((held.fire_time, held.subject) for held in desk.engine.held)
-    found = pages(desk, length)
-    assert [subject for page in found for subject in page] == [subject for _due, subject in expected]
-    assert {len(page) for page in found[:-1]} == {length}
+    random = generator("pages")
+    desk = Desk(*(at(random.randrange(1, 50) * SECOND + HOUR, n, f"s.{random.random()}") for n in range(1, 701)))
+    expected = [subject for _due, subject in sorted((held.fire_time, held.subject) for held in desk.engine.held)]
+    for length in (97, 600):
+        assert [subject for page in pages(desk, length) for subject in page] == expected
 
 
 def test_those_without_a_next_fire_come_last_on_pages_too() -> None:
@@ -95,10 +84,8 @@ def test_a_query_names_what_is_wanted() -> None:
         (Query(subject="s.a.*"), ["s.a.1", "s.a.2"]),
         (Query(subject="s.>"), ["s.a.1", "s.b.1", "s.a.2"]),
         (Query(subject="s.*"), []),
-        (Query(subject="s.b.1"), ["s.b.1"]),
         (Query(target="t.*"), ["s.a.1", "s.a.2"]),
         (Query(target="t.deep.>"), ["s.b.1"]),
-        (Query(kinds=frozenset({PatternKind.EVERY})), ["s.b.1"]),
         (Query(kinds=frozenset({PatternKind.AT, PatternKind.CRON}), subject="s.a.>"), ["s.a.1", "s.a.2"]),
         (Query(states=frozenset({State.OVERDUE})), ["s.a.1"]),
         (Query(states=frozenset({State.WAITING}), target="t.out"), ["s.a.2"]),
@@ -107,7 +94,7 @@ def test_a_query_names_what_is_wanted() -> None:
         assert (subjects(page), page.following, counts.total) == (expected, None, len(expected)), query
 
 
-def test_parts_of_texts_and_owners_are_searched_whether_a_schedule_is_a_row_an_object_or_paused() -> None:
+def test_parts_of_texts_and_owners_are_searched_in_whatever_is_stored() -> None:
     paused = {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "t.one", "Nats-Schedule-X-Owner": "shop"}
     messages = [
         schedule("@every 1h", 1, "s.order.a", Nats_Schedule_X_Owner="shop"),
@@ -119,7 +106,6 @@ def test_parts_of_texts_and_owners_are_searched_whether_a_schedule_is_a_row_an_o
     for query, expected in (
         (Query(contains="order"), [1, 2, 3, 4]),
         (Query(contains="Order"), []),
-        (Query(contains="ed.order"), [4]),
         (Query(contains="ä"), [2]),
         (Query(contains="%"), []),
         (Query(target_contains="shop"), [2]),
@@ -141,7 +127,7 @@ def test_pages_in_another_order_have_each_schedule_once() -> None:
         (Order.SUBJECT, [f"s.{number}" for number in range(2, 9)]),
         (Order.TARGET, [subject for _target, subject in by_target]),
     ):
-        for length in (1, 2, 3, 7, 100):
+        for length in (1, 3, 100):
             found: list[str] = []
             after: Cursor | None = None
             while True:
@@ -209,15 +195,6 @@ def test_a_running_engine_shows_what_is_in_progress_fails_or_is_done() -> None:
     assert (shown().state, shown().next_fire, desk.purges) == (State.FIRED, None, [(SCHEDULE, 1)])
 
 
-def test_a_repeating_schedule_that_is_overdue_shows_its_next_regular_fire() -> None:
-    every, daily = schedule("@every 1h", 1, "s.1"), schedule("0 0 0 * * *", 2, "s.2")
-    page = stored_of(every, daily, fired_by=FiredBy.SERVER).view.page(START + 3 * DAY + 1).answer()
-    assert [(one.subject, one.next_fire, one.fired_by) for one in page.schedules] == [
-        ("s.1", START + 3 * DAY + HOUR, FiredBy.SERVER),
-        ("s.2", START + 4 * DAY, FiredBy.SERVER),
-    ]
-
-
 def test_a_repeating_schedule_that_is_removed_before_its_next_regular_fire_is_expiring() -> None:
     for max_age, expected in (
         (2 * HOUR, (None, State.EXPIRING)),
@@ -237,11 +214,10 @@ def test_a_cursor_is_the_same_after_it_was_sent_as_text_and_another_text_is_none
         assert read_cursor(text) is None, text
 
 
-@pytest.mark.parametrize("pattern", ["@every 1h", "0 {0} {1} * * *"])
-def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
+def test_a_unit_looks_at_a_bounded_number_of_schedules() -> None:
     """The fires that have to be searched are counted too: after an outage every schedule is overdue."""
-    count = 20 * READ_AT_ONCE
-    stored = stored_of(*(schedule(pattern.format(n % 60, n // 60 % 24), n, f"s.{n}") for n in range(1, count)))
+    count = 8 * READ_AT_ONCE
+    stored = stored_of(*(schedule(f"0 {n % 60} {n // 60 % 24} * * *", n, f"s.{n}") for n in range(1, count)))
     (part,) = stored.view.page(START + 3 * DAY, limit=100).parts
     units = 0
 
@@ -250,7 +226,7 @@ def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
         units += 1
 
     assert len(done(part.here(), count_units)) == 101
-    assert units >= 20 + (count * SEARCHED // EFFORT_PER_UNIT if "{" in pattern else 0)
+    assert units >= 8 + count * SEARCHED // EFFORT_PER_UNIT
 
 
 def test_a_schedule_that_ends_while_its_page_is_found_is_not_on_it() -> None:
@@ -281,14 +257,6 @@ def test_a_view_changes_nothing_that_the_engine_does() -> None:
     assert actions(is_watched=True) == actions(is_watched=False)
 
 
-def test_stored_messages_alone_say_the_same_as_the_engine_that_fires() -> None:
-    messages = [at(HOUR, 1), schedule("@every 1m", 2, "s.2"), schedule("@often", 3, "s.3"), at(2 * HOUR, 4)]
-    desk, stored = Desk(*messages), stored_of(*messages)
-    desk.step(CaughtUp())
-    assert stored.view.page(START).answer() == desk.engine.view().page(START).answer()
-    assert stored.rejected == desk.engine.inactive.rejected
-
-
 class Note(str):
     """A note that is its subject."""
 
@@ -299,14 +267,10 @@ class Note(str):
         return str(self)
 
 
-def notes(subjects: Iterable[str]) -> dict[str, Note]:
-    return {subject: Note(subject) for subject in subjects}
-
-
-@pytest.mark.parametrize("limit", [1, 7, 100, MAX_UNSORTED])
+@pytest.mark.parametrize("limit", [7, MAX_UNSORTED])
 def test_pages_are_in_the_order_of_the_subjects_and_each_note_is_on_one(limit: int) -> None:
     drawn = generator(limit).sample(range(10_000), 3 * LOOKED_AT_PER_UNIT + 5)
-    noted = notes(f"s.{number}" for number in drawn[: 10 * limit + 3])
+    noted = {(subject := f"s.{number}"): Note(subject) for number in drawn[: 10 * limit + 3]}
     found, after, is_last = list[list[Note]](), "", False
     while not is_last:
         page = done(by_subject([noted], lambda _note: True, limit, after))
@@ -316,32 +280,8 @@ def test_pages_are_in_the_order_of_the_subjects_and_each_note_is_on_one(limit: i
     assert all(len(page) == limit for page in found[:-1])
 
 
-def test_what_is_not_wanted_is_on_no_page() -> None:
-    noted = notes(f"s.{number}" for number in range(10))
-    page = done(by_subject([noted], lambda one: one in ("s.3", "s.5", "s.7"), 2, "s.3"))
-    assert (page.messages, page.is_last) == (["s.5", "s.7"], True)
-
-
-def test_notes_that_come_and_go_between_two_units_of_work_do_not_disturb() -> None:
-    noted = notes(f"s.{number:04}" for number in range(8 * LOOKED_AT_PER_UNIT))
-    work = by_subject([noted], lambda _note: True, 10, "s.0002")
-    next(work)
-    del noted["s.0005"]
-    noted["s.0003x"] = Note("s.0003x")
-    page = done(work)
-    assert page.messages == [f"s.{number:04}" for number in (3, 4, 6, 7, 8, 9, 10, 11, 12)]
-    assert not page.is_last
-
-
 def surveyed(desk: Desk, *filters: str, failing: dict[int, Failing] | None = None) -> Survey:
     return survey(desk.engine.view(), desk.now, filters, failing or {}).answer()
-
-
-def test_of_many_schedules_that_are_alike_the_oldest_is_listed() -> None:
-    desk = Desk(*(at(HOUR, number, f"s.{subject}") for number, subject in ((5, "a"), (9, "b"), (3, "c"), (7, "d"))))
-    assert subjects(surveyed(desk)) == ["s.c"], "for its target too"
-    nothing = surveyed(Desk(), ">")
-    assert (subjects(nothing), nothing.counts[State.EXPIRING]) == ([], 0)
 
 
 def test_one_schedule_is_listed_for_each_target_zone_and_filter() -> None:
@@ -361,50 +301,28 @@ def test_what_ends_before_its_fire_and_what_fails_is_counted_and_the_first_are_l
     assert states.count(State.EXPIRING) == states.count(State.FAILING) == MAX_OF_A_KIND
 
 
-@pytest.mark.parametrize(("count", "is_all"), [(MAX_TARGETS, True), (MAX_TARGETS + 1, False)])
-def test_it_says_whether_all_targets_are_listed(count: int, is_all: bool) -> None:
-    desk = Desk(*(at(HOUR, number, target=f"s.t.{number}") for number in range(1, count + 1)))
-    found = surveyed(desk)
-    assert (len(found.schedules), found.names_all_targets) == (MAX_TARGETS, is_all)
-
-
-# -- the number of fires due in each of the next minutes: as if each fire of each schedule was counted by itself -------
+def test_it_says_whether_all_targets_are_listed() -> None:
+    for count, is_all in ((MAX_TARGETS, True), (MAX_TARGETS + 1, False)):
+        found = surveyed(Desk(*(at(HOUR, number, target=f"s.t.{number}") for number in range(1, count + 1))))
+        assert (len(found.schedules), found.names_all_targets) == (MAX_TARGETS, is_all)
 
 
 def at_text(after: int) -> str:
     return f"@at {format_rfc3339(START + after)}"
 
 
-def stored(*patterns: str, max_age: int = 0) -> StoredSchedules:
+def stored(*patterns: str) -> StoredSchedules:
     """Hold schedules on `s.1`, `s.2`, … that were stored at the start, one after the other."""
     messages = (schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1))
-    return stored_of(*messages, max_age=max_age)
+    return stored_of(*messages)
 
 
-def counted(*streams: StoredSchedules, now: int = START, minutes: int = 10, soonest: int = 3) -> Timeline:
-    timeline = Timeline(now, minutes, soonest)
+def counted(*streams: StoredSchedules, now: int = START, minutes: int = 10) -> Timeline:
+    timeline = Timeline(now, minutes, 3)
     for number, one in enumerate(streams):
         one.view.add_to(timeline, f"S{number}").answer()
     list(timeline.finish())
     return timeline
-
-
-def soonest_of(timeline: Timeline) -> list[str]:
-    return [subject for _fire, subject, _stream in timeline.soonest]
-
-
-def test_each_kind_is_counted_for_all_of_its_fires() -> None:
-    timeline = counted(stored(at_text(MINUTE), "@every 5m", "@every 20s", "0 * * * * *", "@yearly"), minutes=6)
-    assert timeline.start == START - START % MINUTE
-    expected = [
-        START + MINUTE,
-        START + 5 * MINUTE,
-        *(START + n * 20 * SECOND for n in range(1, 20)),
-        *(timeline.start + n * MINUTE for n in range(1, 7)),
-    ]
-    due = [(fire - timeline.start) // MINUTE for fire in expected if fire < timeline.end]
-    assert timeline.counts == [due.count(number) for number in range(6)]
-    assert timeline.is_complete
 
 
 def test_the_soonest_of_all_streams_are_named_in_order() -> None:
@@ -417,39 +335,12 @@ def test_the_soonest_of_all_streams_are_named_in_order() -> None:
         (START + HOUR, "s.1", "S0"),
     ]
     overdue = counted(stored(at_text(-HOUR), at_text(MINUTE)))
-    assert (sum(overdue.counts), soonest_of(overdue)) == (1, ["s.1", "s.2"]), "it is in no minute"
-    random = generator("soonest")
-    held = stored(*(at_text(random.randrange(1, 40) * HOUR + random.randrange(3) * SECOND) for _ in range(1_000)))
-    page = held.view.page(START, limit=20).answer()
-    assert soonest_of(counted(held, soonest=20)) == [one.subject for one in page.schedules]
-
-
-def test_a_repeating_schedule_that_is_overdue_is_counted_from_now_on() -> None:
-    timeline = counted(stored("@every 90s", "0 */2 * * * *"), now=START + HOUR, minutes=60)
-    begin = timeline.start
-    every = [START + n * 90 * SECOND for n in range(1, 200)]
-    cron = [begin - begin % (2 * MINUTE) + n * 2 * MINUTE for n in range(100)]
-    due = [fire for fire in (*every, *cron) if START + HOUR < fire < timeline.end]
-    assert timeline.counts == [sum((fire - begin) // MINUTE == n for fire in due) for n in range(60)]
-
-
-def test_a_schedule_that_its_stream_removes_is_counted_until_then() -> None:
-    timeline = counted(stored("@every 1m", at_text(2 * MINUTE), at_text(4 * MINUTE), max_age=3 * MINUTE))
-    assert sum(timeline.counts) == 3  # after 1 and 2 min, and the first @at
-    assert soonest_of(timeline) == ["s.1", "s.2"]
-
-
-def test_one_that_has_fired_and_is_still_to_be_purged_is_not_counted() -> None:
-    message = schedule(at_text(MINUTE), 1, "s.1")
-    desk = Desk(message, schedule("@every 5m", 2, "s.2"))
-    desk.concluded(desk.in_flight(message, 60), Stored(3))
-    timeline = Timeline(START, 10, 3)
-    desk.engine.view().add_to(timeline, "S").answer()
-    assert (desk.purges, soonest_of(timeline), sum(timeline.counts)) == ([("s.1", 1)], ["s.2"], 1)
+    soonest = [subject for _fire, subject, _stream in overdue.soonest]
+    assert (sum(overdue.counts), soonest) == (1, ["s.1", "s.2"]), "it is in no minute"
 
 
 def test_the_counts_are_those_of_every_single_fire() -> None:
-    for seed in seeds(4):
+    for seed in seeds(2):
         random = Random(seed)
         texts = [f"@every {n}s" for n in (1, 7, 30, 60, 90, 3600)]
         texts += ["0 * * * * *", "*/5 * * * * *", "0 0 * * * *", "30 */7 9-17 * * *", "@daily"]
@@ -465,11 +356,6 @@ def test_the_counts_are_those_of_every_single_fire() -> None:
                     counts[(fire - timeline.start) // MINUTE] += 1
                 fire = one.pattern.next_fire(fire, one.stored_at)
         assert timeline.counts == counts, f"seed {seed}"
-
-
-def test_equal_patterns_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_STEPS", 2 * 61 + 1)
-    assert counted(stored(*["0 * * * * *", "@every 1m"] * 200), minutes=60).is_complete
 
 
 def test_the_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
