@@ -24,7 +24,6 @@ from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
-    CalendarsRead,
     Checkpoint,
     ContactLost,
     ContentFetched,
@@ -40,10 +39,8 @@ from nats_scheduler.engine.inputs import (
     Refused,
     RemovalRequested,
     SchedulesGone,
-    ServerLimited,
     ServerLimits,
     Stored,
-    StreamChanged,
     Unanswered,
     Unknown,
 )
@@ -53,7 +50,6 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.rejection import FAILED, NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START, ManualClock
@@ -64,8 +60,6 @@ from tests.harness.blocks import block_of
 
 SUBJECTS = [f"s.{number}" for number in range(6)]
 ELSEWHERE = "jobs.run"
-SOURCE = "d.in"
-CALENDAR = "closed"
 
 PREFIX = "X-Nats-Schedule"
 
@@ -73,12 +67,8 @@ POLICIES = {
     "X-Missed": ["skip", "all", "all 2"],
     "X-Overlap": ["queue", "skip"],
     "X-Jitter": ["500ms"],
-    "X-Except": [f"calendar:{CALENDAR}"],
     "X-Limit": ["1", "3"],
-    "X-Done-Within": ["1s"],
     "X-Report": ["true"],
-    "Source": [SOURCE],
-    "Rollup": ["sub"],
 }
 """What a schedule may say, and the values."""
 
@@ -155,7 +145,7 @@ class Life:
         silent = seed % 6 == 4
         guard = easy or random.random() < 0.7
         self.clock = ManualClock(START)
-        config = {"name": "LIFE", "subjects": ["s.>", "t.>", "d.>"], "allow_msg_ttl": True, "retention": "workqueue"}
+        config = {"name": "LIFE", "subjects": ["s.>", "t.>"], "allow_msg_ttl": True, "retention": "workqueue"}
         more = {"allow_rollup_hdrs": random.random() < 0.5, "duplicate_window": random.choice([1, 120]) * SECOND}
         self.stream = MemoryStream({**config, **more}, self.clock.now, guard=guard)
         other = {"name": "JOBS", "subjects": ["jobs.>"], "duplicate_window": SECOND}
@@ -195,8 +185,8 @@ class Life:
     def live(self, turns: int) -> None:
         """Have that much happen, one thing after the other."""
         acts = [self._publish] * 10 + [self._store_as_another] * 4 + [self._change_owner] * 2 + [self._stall] * 3
-        others = [self._overwrite, self._cancel, self._delete, self._purge, self._consume, self._forge, self._sample]
-        others += [self._lose_contact, self._edit_calendar, self._change_server, self._step_clock]
+        others = [self._overwrite, self._cancel, self._delete, self._purge, self._consume, self._forge]
+        others += [self._lose_contact, self._step_clock]
         acts += 2 * self._random.sample(others, 1 if self._is_easy else 4)  # of each much, and few of them
         for _ in range(turns):
             if self._random.random() < 0.4:
@@ -208,8 +198,6 @@ class Life:
             self._pass_time()
             if self._random.random() < 0.9:  # or else what arrives next is of the same step
                 self._step()
-
-    # -- the engine and its port -----------------------------------------------------------------------------------
 
     def _step(self) -> None:
         inputs, self._inbox = self._inbox, []
@@ -288,8 +276,6 @@ class Life:
                 return Unanswered(AwaitProposals(fire), no_answer)
         return given
 
-    # -- what happens ------------------------------------------------------------------------------------------------
-
     def _publish(self) -> None:
         """Store a schedule, most often one that fires soon, and with some policies."""
         subject, random, now = self._random.choice(SUBJECTS), self._random, self.clock.now()
@@ -298,7 +284,7 @@ class Life:
         pattern = random.choice(patterns)
         policies = {name: value for name, value in self._policies.items() if random.random() < 0.7}
         others = [other for other in SUBJECTS if other != subject]
-        elsewhere = [] if {"X-Overlap", "X-Done-Within"} & policies.keys() else [ELSEWHERE]
+        elsewhere = [] if "X-Overlap" in policies else [ELSEWHERE]
         targets = ["t.out"] * 4 if self._is_easy else ["t.out", *elsewhere]
         target = random.choice([*targets, random.choice(others)])
         if "X-Missed" in policies and random.random() < 0.7:
@@ -315,9 +301,6 @@ class Life:
 
     def _overwrite(self) -> None:
         self.stream.publish(self._random.choice(SUBJECTS))
-
-    def _sample(self) -> None:
-        self.stream.publish(SOURCE, b"", b"x" * self._random.choice([10, 300, 900]))
 
     def _cancel(self) -> None:
         cancel = {"Nats-Schedule-Next": "purge", "Nats-Scheduler": self._random.choice(SUBJECTS)}
@@ -397,16 +380,6 @@ class Life:
             self._step()
             self._change_owner()
             self.clock.advance(20 * SECOND)
-
-    def _edit_calendar(self) -> None:
-        """Have the calendar name another day, or none; it may be missing, or its next edit may not be followed."""
-        text = self._random.choice(["2026-01-01", "2026-01-02", "", None])
-        known = {} if text is None else {CALENDAR: read_calendar(CALENDAR, text.encode())}
-        self._inbox.append(CalendarsRead(KnownCalendars(known), is_followed=self._random.random() < 0.8))
-
-    def _change_server(self) -> None:
-        limit = self._random.choice([None, 400, 1_000_000])
-        self._inbox.append(StreamChanged() if limit is None else ServerLimited(limit))
 
     def _stall(self) -> None:
         self.clock.advance(self._random.choice([1, 2, 15]) * SECOND)

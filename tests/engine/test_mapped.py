@@ -8,7 +8,7 @@ from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
 EVERY = schedule("@every 5s")
 
 
-def test_what_was_acknowledged_is_ours_on_whatever_subject_it_is_and_that_is_said_once() -> None:
+def test_what_was_acknowledged_is_ours_on_whatever_subject_it_is() -> None:
     desk = Desk(EVERY)
     for number in (1, 2, 3):
         fire = desk.in_flight(EVERY, 5) if number == 1 else desk.at(5 * number).fire
@@ -20,7 +20,7 @@ def test_what_was_acknowledged_is_ours_on_whatever_subject_it_is_and_that_is_sai
         assert desk.reported(FireForged) == []
 
 
-def test_a_stranger_under_another_sequence_or_without_the_identity_is_none_of_ours() -> None:
+def test_another_sequence_or_no_identity_is_none_of_ours() -> None:
     for sequence, is_ours in ((12, True), (11, False)):
         desk = Desk(EVERY)
         fire = desk.in_flight(EVERY, 5)
@@ -30,7 +30,7 @@ def test_a_stranger_under_another_sequence_or_without_the_identity_is_none_of_ou
         assert desk.reported(TargetMapped) == []
 
 
-def test_once_a_target_is_known_to_be_mapped_the_fires_of_others_are_believed() -> None:
+def test_once_a_target_is_known_as_mapped_fires_of_others_are_believed() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     first = stored_fire(fire, 11, desk.now)._replace(subject="moved")

@@ -5,30 +5,24 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
-    ContentFetched,
     MessagesRead,
     OwnershipChanged,
     Refused,
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.stream import MAX_WAKES_PER_STEP, WAKES_PER_DECISION
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, TARGET, Desk, endings, events, schedule
+from tests.engine.direct import SCHEDULE, TARGET, Desk, endings, events
 from tests.engine.missed_builders import dropped, fired, policies, stored_in, world_of
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 ALL_10S = stored_in("@every 10s", policies("all"))
-
-
-# -- all --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("with_checkpoint", [True, False])
@@ -108,10 +102,7 @@ def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
     assert event.dropped == 315_360_000 - 2
 
 
-# -- skip -------------------------------------------------------------------------------------------------------------
-
-
-def test_refused_fires_are_dropped_once_they_are_later_than_the_grace_and_unknown_ones_repeated() -> None:
+def test_refused_fires_are_dropped_after_the_grace_and_unknown_repeated() -> None:
     message = stored_in("@every 1h", policies("skip"))
     desk, unknown = Desk(message), Desk(message)
     desk.concluded(desk.in_flight(message, 3_600), FULL)
@@ -141,17 +132,7 @@ def kept_standing_by(pattern: str, now: int = 2 * HOUR + MINUTE, *, limit: str =
     return desk
 
 
-def test_what_the_owner_drops_does_not_count_as_unfired_and_an_at_waits_for_its_purge() -> None:
-    """Nothing is stored that shows it, so a standby drops it too, and reports nothing."""
-    repeating, desk = kept_standing_by("@every 1h"), kept_standing_by(ONCE, 2 * HOUR)
-    assert (repeating.due, repeating.reads) == (3 * 3_600, [])
-    assert (desk.purges, desk.is_held()) == ([], True)
-    assert desk.at(2 * 3_600 + 29).purges == [], "the owner may be late, and reports what is dropped"
-    desk.step(OwnershipChanged(True))
-    assert desk.purges == [(SCHEDULE, 1)]
-
-
-def test_what_an_owner_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
+def test_what_an_owner_that_is_gone_dropped_is_reported_by_the_next_one() -> None:
     for pattern, limit, count in (("@every 1h", "2", 2), ("@at 2026-01-01T01:00:00Z", "", 1)):
         for through, read, is_reported in ((HOUR - 1, 1, True), (HOUR, 1, False), (HOUR, 0, True)):
             desk = kept_standing_by(pattern, limit=limit)
@@ -171,9 +152,6 @@ def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
         world.step_clock(HOUR)
         world.advance("1s")
         assert fired(world) == expected, value
-
-
-# -- what a schedule with `all` owes after a crash or a takeover -----------------------------------------------------
 
 
 def begun_at(seconds: int, checkpoint: Checkpoint, message: StoredMessage) -> Desk:
@@ -219,23 +197,3 @@ def test_a_refused_backlog_is_named_with_its_first_fire() -> None:
     assert (checkpoint.through, checkpoint.unsettled) == (desk.now, frozenset({1}))
     assert checkpoint.owed == {1: START + 30 * SECOND}
     assert begun_at(61, checkpoint, ALL_10S).fire.fire_time == START + 30 * SECOND
-
-
-def test_of_an_exception_that_names_no_fire_of_the_schedule_no_backlog_is_owed() -> None:
-    """It was rejected when the checkpoint was written, and what came due then was not owed; or the fire is invented."""
-    for owed in ({}, {1: START + 31 * SECOND}):
-        checkpoint = Checkpoint(START + 55 * SECOND, 1, frozenset({1}), owed=owed)
-        assert begun_at(61, checkpoint, ALL_10S).fire.fire_time == START + 60 * SECOND, owed
-
-
-def test_a_step_decides_about_few_of_the_schedules_that_are_due_and_the_next_ones_about_the_others() -> None:
-    """Each decision searches fire times, and what is due in other streams waits for the end of the step."""
-    numbers = range(1, 4 * MAX_WAKES_PER_STEP // WAKES_PER_DECISION)
-    messages = [schedule("@every 5s", number, f"s.{number}", Nats_Schedule_X_Missed="skip") for number in numbers]
-    desk = Desk(*messages).at(4.5)
-    desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in messages))
-    sent = [len(desk.at(5).fires)]
-    while desk.asked(WakeAt) and desk.wake <= 5:
-        sent.append(len(desk.at(5).fires))
-    assert max(sent) <= MAX_WAKES_PER_STEP // WAKES_PER_DECISION
-    assert sum(sent) == len(messages)

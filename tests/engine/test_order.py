@@ -67,7 +67,7 @@ def test_the_order_is_drawn_the_same_for_ever() -> None:
     assert order_of("emulated.\udcff", ["a", "b\udcfe", "c"]) == ["a", "c", "b\udcfe"]
 
 
-def test_the_owner_to_be_and_as_many_standbys_as_the_operator_wants_read_a_stream() -> None:
+def test_the_owner_and_as_many_standbys_as_are_wanted_read_a_stream() -> None:
     for standbys in (ALL_INSTANCES, 4):
         assert World(FIVE, standbys).decide() == FIVE
     assert World(FIVE, 2).decide() == FIVE[:3]
@@ -76,7 +76,7 @@ def test_the_owner_to_be_and_as_many_standbys_as_the_operator_wants_read_a_strea
     assert World(FIVE[:2]).decide() == FIVE[:2]
 
 
-def test_one_that_goes_is_replaced_by_the_next_after_a_while_and_at_once_where_nobody_else_serves() -> None:
+def test_one_that_goes_is_replaced_by_the_next_one_after_a_while() -> None:
     world = settled(FIVE)
     del world.stances[FIVE[0]]
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_one_that_goes_is_replaced_by_the_next_after_a_while_and_at_once_where_n
     assert world.decide() == FIVE[3:], "both were lost, and those that are left have to read it"
 
 
-def test_one_that_joins_reads_at_once_what_is_its_own_and_who_is_not_needed_leaves_when_that_is_done() -> None:
+def test_one_that_joins_reads_its_own_before_another_one_leaves_it() -> None:
     world = settled(FIVE[1:])
     world.stances[FIVE[0]] = NOBODY
     assert world.decide() == FIVE[:3]
@@ -111,7 +111,7 @@ def test_one_that_does_not_begin_is_passed_over_by_one_after_the_other() -> None
     assert world.decide() == FIVE[:2]
 
 
-def test_nothing_is_begun_or_left_while_it_is_not_known_who_is_alive_or_by_one_that_ends_or_cannot_serve() -> None:
+def test_nothing_is_begun_or_left_until_it_is_known_who_is_alive() -> None:
     me, *others = reversed(FIVE)
     owners = Owners(me, frozenset({KEY}))
 
@@ -145,7 +145,7 @@ def test_nothing_is_begun_or_left_while_it_is_not_known_who_is_alive_or_by_one_t
     assert decisions() == (False, True)
 
 
-def test_one_that_ends_waits_for_those_that_read_or_are_to_read_what_it_serves() -> None:
+def test_one_that_ends_waits_for_those_that_are_to_read_what_it_serves() -> None:
     me, one, other = FIVE[:3]
     for standbys, reading, serves, is_awaited in (
         (1, [], [], False),
@@ -161,7 +161,7 @@ def test_one_that_ends_waits_for_those_that_read_or_are_to_read_what_it_serves()
         assert owners.has_successor(KEY) is not is_awaited, (standbys, reading, serves)
 
 
-def test_no_stream_is_read_before_it_is_known_who_is_alive_or_that_this_cannot_be_known() -> None:
+def test_no_stream_is_read_before_it_is_known_who_is_alive_for_a_while() -> None:
     owners = Owners(FIVE[0])
     assert owners.awaits_others(5) == FIRST_HEARTBEAT_LIMIT_NS
     assert not owners.reads(KEY, 5 + FIRST_HEARTBEAT_LIMIT_NS - 1, is_reading=False)

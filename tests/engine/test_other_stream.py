@@ -2,21 +2,17 @@
 
 import pytest
 
-from nats_scheduler.engine.events import FireForged, FireRefused, FiresMissed, FireStored
+from nats_scheduler.engine.events import FireRefused, FireStored
 from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import (
     NOTHING_SETTLED,
     CaughtUp,
     Checkpoint,
-    DuplicateFetched,
-    FireLookedFor,
     MessagesRead,
     OwnershipChanged,
-    Stored,
 )
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
@@ -120,7 +116,7 @@ def test_a_crash_between_storing_and_purging_stores_an_at_once() -> None:
     assert (found.stored_sequence, found.duplicate) == (1, True)
 
 
-def test_what_an_outage_left_unknown_is_looked_for_before_it_is_repeated() -> None:
+def test_what_an_outage_left_unknown_is_looked_for_and_not_repeated() -> None:
     network = Watched()
     world, jobs = world_of(network)
     world.publish("cron.a", EVERY_5S)
@@ -134,22 +130,6 @@ def test_what_an_outage_left_unknown_is_looked_for_before_it_is_repeated() -> No
     assert [fire.fire_time for fire in network.fires] == sorted({fire.fire_time for fire in network.fires})
 
 
-def test_what_was_missed_is_made_up_once_also_if_another_instance_did() -> None:
-    world, jobs = world_of()
-    world.publish("cron.a", EVERY_5S)
-    world.advance("7s")
-    before = world.checkpoint
-    world.restart("20s")
-    assert stored(jobs) == [5, 25]
-    [missed] = [event for event in world.events if isinstance(event, FiresMissed)]
-    assert (missed.first, missed.made_up) == (START + 10 * SECOND, START + 25 * SECOND)
-    world.checkpoint = before
-    world.restart("2s")
-    assert stored(jobs) == [5, 25]
-    world.advance("2s")
-    assert stored(jobs) == [5, 25, 30]
-
-
 def test_many_messages_of_others_on_the_target_hide_no_fire() -> None:
     world, jobs = world_of()
     world.publish("cron.a", AT_10S)
@@ -161,7 +141,7 @@ def test_many_messages_of_others_on_the_target_hide_no_fire() -> None:
     assert len(jobs) == 102, "that of cron.b, which was overdue when it was stored"
 
 
-def test_a_target_that_no_stream_has_is_refused_and_retried_until_one_has_it() -> None:
+def test_a_target_that_no_stream_has_is_retried_until_one_has_it() -> None:
     world = ScheduleWorld(["cron.>"])
     world.publish("cron.a", EVERY_5S)
     world.advance("12s")
@@ -177,26 +157,6 @@ def test_a_target_that_no_stream_has_is_refused_and_retried_until_one_has_it() -
     assert world.engine.failing_count == 0
 
 
-def test_the_rules_of_the_other_stream_decide() -> None:
-    world = ScheduleWorld(["cron.>"])
-    jobs = world.add_stream("JOBS", ["jobs.>"], {"allow_msg_ttl": False, "allow_rollup_hdrs": False})
-    world.publish("cron.ttl", {**AT_10S, "X-Nats-Schedule-TTL": "5m"})
-    world.publish("cron.rollup", {**AT_10S, "X-Nats-Schedule-Rollup": "sub"})
-    world.advance("10s")
-    assert {event.code for event in world.events if isinstance(event, FireRefused)} == {10166, 10111}
-    assert len(jobs) == 0
-
-
-def test_an_identity_that_somebody_else_wrote_stops_no_fire() -> None:
-    world, jobs = world_of(duplicate_window=MINUTE)
-    sequence = world.publish("cron.a", AT_10S)
-    identity = fire_identity("cron.a", sequence, START + 10 * SECOND).encode()
-    jobs.publish("jobs.run", with_headers(b"", [(b"Nats-Msg-Id", identity)]), b"forged")
-    world.advance("10s")
-    assert [message.body for message in jobs.messages()] == [b"forged", b""]
-    assert any(isinstance(event, FireForged) for event in world.events)
-
-
 def test_a_forged_fire_of_a_later_time_hides_no_genuine_one() -> None:
     world, jobs = world_of()
     sequence = world.publish("cron.a", EVERY_5S)
@@ -208,9 +168,7 @@ def test_a_forged_fire_of_a_later_time_hides_no_genuine_one() -> None:
 
 
 @pytest.mark.parametrize(("away", "again"), [("500ms", []), ("2s", [10])], ids=["within-the-window", "beyond-it"])
-def test_a_fire_that_the_other_stream_does_not_keep_is_stored_again_beyond_the_window(
-    away: str, again: list[int]
-) -> None:
+def test_a_fire_that_the_other_stream_does_not_keep_is_stored_again(away: str, again: list[int]) -> None:
     """Here *Unique* ends: a consumer of a work queue removed it, and no checkpoint contains it."""
     network = Watched()
     world, jobs = world_of(network)
@@ -237,9 +195,6 @@ def test_a_fire_of_the_stream_before_is_none_of_the_one_created_again(is_late: b
         world.stream.go_back(0, ())
         world.restart(with_checkpoint=False)
     assert stored(jobs) == [10, 10, 10]
-
-
-# -- several instances: none sees what another one fires --------------------------------------------------------------
 
 
 class Other(Desk):
@@ -274,33 +229,10 @@ def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
     assert not other.is_held()
 
 
-def test_a_takeover_looks_for_what_no_checkpoint_contains_and_for_nothing_else() -> None:
+def test_a_takeover_looks_for_what_no_checkpoint_contains_alone() -> None:
     assert Other().takes_over(18).fire_time == START + 15 * SECOND
     settled = Other()
     settled.takes_over_with(18, Checkpoint(START + 17 * SECOND, 1))
     assert settled.at(18).reads == []
     settled.at(19.96).found(settled.message)
     assert settled.at(20).fire.fire_time == START + 20 * SECOND
-
-
-def test_a_schedule_that_was_lost_during_the_look_is_left_to_the_owner() -> None:
-    other = Other()
-    fire = other.takes_over(18)
-    other.step(OwnershipChanged(False))
-    other.step(FireLookedFor(fire, (), fire.fire_time))
-    assert (other.fires, other.reads, other.engine.is_idle) == ([], [], True)
-    assert other.takes_over(40).fire_time == START + 40 * SECOND
-
-
-def test_an_identity_that_another_message_of_the_other_stream_has_is_taken_by_a_fire_or_forged() -> None:
-    for more, is_fire in ((b"", True), (b"forged", False)):
-        other = Other()
-        other.takes_over_with(4, Checkpoint(START + 3 * SECOND, 1))
-        other.at(4.96).found(other.message)
-        fire = other.at(5).fire
-        other.concluded(fire, Stored(7, duplicate=True))
-        block = with_headers(fire.block, [(b"Of-Another-Version", b"1")])
-        message = StoredMessage("jobs.moved", 7, other.now, block, more)
-        other.step(DuplicateFetched(fire, 7, message, other.now))
-        kinds = [len(other.reported(kind)) for kind in (FireStored, FireForged)]
-        assert kinds == ([1, 0] if is_fire else [0, 1])

@@ -5,8 +5,8 @@ Which schedule an outcome concerns, is found in `engine/firing/answers.py`.
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnknown
-from nats_scheduler.engine.fire import FetchContent, FetchDuplicate
+from nats_scheduler.engine.events import FiresMissed, FireStored, FireUnknown
+from nats_scheduler.engine.fire import FetchDuplicate
 from nats_scheduler.engine.firing.due import ATTEMPTS_PER_FETCH
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.engine.inputs import (
@@ -15,7 +15,6 @@ from nats_scheduler.engine.inputs import (
     Refused,
     RemovalRequested,
     Stored,
-    Unanswered,
     Unknown,
 )
 from nats_scheduler.schedule.instants import SECOND
@@ -30,7 +29,7 @@ HOURLY = schedule("@every 1h")
 AT_START = schedule("@at 2026-01-01T00:00:00Z")
 
 
-def test_a_stored_fire_moves_the_schedule_on_and_the_next_one_is_built_without_another_read() -> None:
+def test_a_stored_fire_moves_the_schedule_on_without_another_read() -> None:
     desk = Desk(EVERY)
     desk.concluded(desk.in_flight(EVERY, 5), Stored(2))
     assert (desk.due, desk.engine.fires_stored, desk.engine.is_idle) == (10, 1, True)
@@ -52,7 +51,7 @@ def test_a_duplicate_counts_as_stored_once_it_was_looked_at() -> None:
     assert [event.duplicate for event in desk.reported(FireStored)] == [True]
 
 
-def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> None:
+def test_an_unknown_outcome_repeats_the_same_fire_until_it_is_known() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     for seconds in (6, 8, 30, 3600):
@@ -74,28 +73,7 @@ def test_the_pause_after_an_unknown_outcome_doubles_up_to_a_second() -> None:
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1]
 
 
-def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
-    desk = Desk(EVERY)
-    fire = desk.in_flight(EVERY, 5)
-    desk.read(stored_fire(fire, 2, desk.now))
-    assert desk.due == 10
-    desk.concluded(fire, NO_ANSWER)
-    assert desk.reported(FireUnknown) == []
-    assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
-
-
-def test_a_refused_fire_is_tried_again_and_recovers() -> None:
-    desk = Desk(HOURLY)
-    desk.concluded(desk.in_flight(HOURLY, 3600), FULL)
-    refusal = desk.reported(FireRefused)[0]
-    assert (refusal.code, refusal.retry_after) == (10077, 50_000_000)
-    desk.at(3600.05)
-    desk.found(HOURLY)
-    desk.concluded(desk.fire, Stored(2))
-    assert desk.due == 7200
-
-
-def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> None:
+def test_a_refused_fire_may_stand_for_later_ones() -> None:
     desk = Desk(EVERY)
     desk.concluded(desk.in_flight(EVERY, 5), FULL)
     desk.at(17)
@@ -107,20 +85,8 @@ def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> No
     ]
 
 
-def test_a_content_that_cannot_be_read_is_asked_for_again_and_other_answers_are_ignored() -> None:
-    desk = Desk(EVERY)
-    desk.found(EVERY)
-    desk.step(Unanswered(FetchContent("s.two", 7, None), "no answer"))
-    assert desk.at(4).reads == [("s.one", 1)]
-    desk.step(Unanswered(FetchContent("s.one", 1, None), "no answer"))
-    assert desk.wake == 4.05
-    assert desk.at(4.05).reads == [("s.one", 1)]
-
-
 @pytest.mark.parametrize(("step", "expected"), [(-8 * SECOND, [5, 10, 15]), (3600 * SECOND, [5, 10, 3610, 3615, 3620])])
-def test_the_wall_clock_stepping_back_repeats_no_fire_and_stepping_forwards_makes_up_once(
-    step: int, expected: list[int]
-) -> None:
+def test_a_clock_that_steps_repeats_no_fire_and_makes_up_one(step: int, expected: list[int]) -> None:
     world = world_holding({"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
     world.advance("12s")
     world.step_clock(step)
@@ -128,7 +94,7 @@ def test_the_wall_clock_stepping_back_repeats_no_fire_and_stepping_forwards_make
     assert [(message.fire_time - START) // SECOND for message in world.generated] == expected
 
 
-def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedule() -> None:
+def test_a_fire_that_is_never_answered_leads_to_a_look_at_its_schedule() -> None:
     """A stream with `no_ack` answers nothing, also when its guard refuses the fire of a schedule that is gone."""
     desk = Desk(AT_START)
     fire = desk.in_flight(AT_START, 1)
@@ -141,7 +107,7 @@ def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedul
     assert not desk.is_held()
 
 
-def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_the_duplicate_window() -> None:
+def test_an_unanswered_fire_is_not_repeated_beyond_the_duplicate_window() -> None:
     desk = Desk(AT_START, silent=True)
     fire = desk.in_flight(AT_START, 1)
     for attempt in range(SILENT_ATTEMPTS):
@@ -151,7 +117,7 @@ def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_th
     assert desk.purges == [(SCHEDULE, 1)]
 
 
-def test_a_fire_that_is_taken_for_stored_leads_to_a_look_before_the_next_one() -> None:
+def test_a_fire_taken_for_stored_leads_to_a_look_before_the_next_one() -> None:
     """The guard may have refused it in silence, since the schedule was removed while the fire was in flight."""
     desk = Desk(EVERY, silent=True)
     fire = desk.in_flight(EVERY, 5)
@@ -165,7 +131,7 @@ def test_a_fire_that_is_taken_for_stored_leads_to_a_look_before_the_next_one() -
     assert not desk.is_held()
 
 
-def test_only_a_fire_that_may_be_stored_counts_as_left_behind_by_a_drain() -> None:
+def test_a_drain_leaves_behind_only_fires_that_may_be_stored() -> None:
     courses: list[list[tuple[Outcome, bool]]] = [
         [(NO_ANSWER, True)],
         [(NO_STREAM, False)],

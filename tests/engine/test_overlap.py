@@ -4,7 +4,6 @@ It tests `engine/firing/blocking.py`.
 """
 
 from collections.abc import Sequence
-from itertools import product
 
 import pytest
 
@@ -21,7 +20,6 @@ from nats_scheduler.engine.events import (
 from nats_scheduler.engine.fire import CheckFinished, FetchContent
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.inputs import (
-    FinishChecked,
     OwnershipChanged,
     Refused,
     Stored,
@@ -36,21 +34,12 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule, stored_fire
 
 QUEUE_STREAM, KEPT_STREAM = {"retention": "workqueue"}, {"retention": "limits"}
-
-
 WORKERS = "workers"
-
-
 SLACK = 5 * SECOND + 100 * MILLISECOND
-
-
 """Longest time from the end of a fire to the question that notices it."""
 
 
 RETENTIONS = pytest.mark.parametrize("kept", [False, True], ids=["work queue", "limits"])
-
-
-BOTH = (False, True)
 
 
 def headers(overlap: str, pattern: str = "@every 1m", **more: str) -> dict[str, str]:
@@ -141,7 +130,7 @@ def test_queue_sends_the_latest_that_waited_once_the_one_before_is_done(kept: bo
     assert minutes(world) == [1, 4, 5]
 
 
-def test_a_replacement_does_not_wait_for_the_fires_of_the_version_before() -> None:
+def test_a_replacement_does_not_wait_for_fires_of_the_version_before() -> None:
     world = world_with("skip")
     world.advance("1m30s")
     world.publish(SCHEDULE, headers("skip"))
@@ -149,10 +138,7 @@ def test_a_replacement_does_not_wait_for_the_fires_of_the_version_before() -> No
     assert minutes(world) == [1, 2.5]
 
 
-# -- X-Timeout ------------------------------------------------------------------------------------------------------
-
-
-def test_a_fire_before_that_is_timed_out_lets_the_waiting_or_next_one_go() -> None:
+def test_a_fire_that_is_timed_out_lets_the_waiting_or_next_one_go() -> None:
     world = world_with("queue", Timeout="2m20s")
     world.advance("4m")
     assert minutes(world) == [1, 3]
@@ -166,13 +152,9 @@ def test_a_fire_before_that_is_timed_out_lets_the_waiting_or_next_one_go() -> No
     assert [event.due for event in events(world, FireTimedOut)] == [START + 3 * MINUTE]
 
 
-# -- what cannot be found out ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("overlap", ["skip", "queue"])
-def test_a_consumer_that_does_not_exist_finishes_nothing_and_is_reported_once(overlap: str) -> None:
+def test_a_consumer_that_does_not_exist_finishes_nothing() -> None:
     world = ScheduleWorld(config=KEPT_STREAM)
-    world.publish(SCHEDULE, headers(overlap, Consumer="nobody"))
+    world.publish(SCHEDULE, headers("skip", Consumer="nobody"))
     world.advance("6m")
     assert minutes(world) == [1]
     reason = "stream WORLD has no consumer 'nobody'"
@@ -182,7 +164,7 @@ def test_a_consumer_that_does_not_exist_finishes_nothing_and_is_reported_once(ov
     assert len(minutes(world)) > 1, "it fires again once the consumer says that the fire is finished"
     other = ScheduleWorld(config=KEPT_STREAM)
     other.stream.add_consumer(WORKERS, "t.else")
-    other.publish(SCHEDULE, headers(overlap, Consumer=WORKERS))
+    other.publish(SCHEDULE, headers("queue", Consumer=WORKERS))
     other.advance("3m")
     reasons = [event.reason for event in events(other, FinishUnknown)]
     assert reasons == [f"consumer 'workers' does not receive '{TARGET}'"]
@@ -205,7 +187,7 @@ def failing_world(overlap: str, **more: str) -> tuple[ScheduleWorld, Failing]:
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
-def test_a_question_without_an_answer_holds_the_fire_back_and_is_asked_again(overlap: str) -> None:
+def test_a_question_without_an_answer_holds_the_fire_back(overlap: str) -> None:
     world, network = failing_world(overlap)
     world.advance("1m59s950ms")
     finish(world)
@@ -216,40 +198,6 @@ def test_a_question_without_an_answer_holds_the_fire_back_and_is_asked_again(ove
     network.refuses_reads = False
     world.advance(SLACK)
     assert minutes(world) == [1, 2], "it is not skipped, since nothing says that the one before was unfinished"
-
-
-def test_it_is_reported_that_the_third_question_in_a_row_had_no_answer() -> None:
-    message = schedule("@every 1m", Nats_Schedule_X_Overlap="queue", Nats_Schedule_X_Consumer=WORKERS)
-    desk = Desk(message)
-    fire = desk.in_flight(message, 60)
-    desk.concluded(fire, Stored(2))
-    desk.read(stored_fire(fire, 2, desk.now))
-    desk.at(120)
-    reported = []
-    for is_answered in (False, False, True, False, False, False, False):
-        if desk.reads:
-            desk.found(message)
-        (question,) = desk.asked(CheckFinished)
-        desk.step(FinishChecked(question, 2, desk.now) if is_answered else Unanswered(question, "no answer"))
-        reported.append(len(desk.reported(FinishUnknown)))
-        desk.at(desk.wake)
-    assert reported == [0, 0, 0, 0, 0, 1, 0]
-
-
-def test_a_timeout_ends_the_wait_for_an_answer() -> None:
-    world, network = failing_world("skip", Timeout="61s")
-    world.advance("1m59s950ms")
-    network.refuses_reads = True
-    world.advance("900ms")
-    assert minutes(world) == [1]
-    world.advance("2s")
-    network.refuses_reads = False
-    world.advance("1s")
-    assert minutes(world) == [1, 2]
-    assert [event.reason for event in events(world, FireTimedOut)] == ["not now"]
-
-
-# -- ends ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_last_fire_that_is_skipped_or_waits_ends_the_schedule() -> None:
@@ -265,63 +213,20 @@ def test_the_last_fire_that_is_skipped_or_waits_ends_the_schedule() -> None:
     assert world.generated[-1].header("Nats-Schedule-Next") == "purge"
 
 
-@pytest.mark.parametrize("how", ["purge", "overwrite", "ttl"])
+@pytest.mark.parametrize("how", ["purge", "ttl"])
 def test_one_that_ends_while_it_waits_says_what_it_skipped(how: str) -> None:
     world = ScheduleWorld(config=QUEUE_STREAM)
     world.publish(SCHEDULE, {**headers("queue"), **({"Nats-TTL": "3m20s"} if how == "ttl" else {})})
     world.advance("3m30s")
     if how == "purge":
         world.purge(SCHEDULE)
-    elif how == "overwrite":
-        world.publish(SCHEDULE)
     finish(world)
     world.advance("2m")
     assert (minutes(world), world.next_fire(SCHEDULE)) == ([1], None)
     assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 2, "queue")]
 
 
-# -- restarts and outages --------------------------------------------------------------------------------------------
-
-
-def test_a_restart_while_a_fire_waits_loses_nothing_and_sends_nothing_early() -> None:
-    for with_checkpoint, kept in product(BOTH, BOTH):
-        case = f"{with_checkpoint=} {kept=}"
-        world = world_with("queue", kept=kept)
-        world.advance("2m20s")
-        world.restart("5s", with_checkpoint=with_checkpoint)
-        world.advance("10s")
-        assert minutes(world) == [1], case
-        finish(world)
-        world.restart("5s", with_checkpoint=with_checkpoint)
-        world.advance(SLACK)
-        assert minutes(world) == [1, 2], case
-        world.advance_to(START + 3 * MINUTE + SECOND)
-        assert minutes(world) == [1, 2], case
-
-
-def test_an_outage_or_a_clock_step_while_a_fire_waits_changes_nothing() -> None:
-    world = world_with("queue")
-    world.advance("2m30s")
-    world.lose_contact()
-    world.advance("1m")
-    finish(world)
-    assert minutes(world) == [1]
-    world.regain_contact()
-    world.advance(SLACK)
-    assert minutes(world) == [1, 3]
-    assert events(world, FiresMissed) == []
-    world = world_with("queue")
-    world.advance("2m30s")
-    world.step_clock(-20 * SECOND)
-    finish(world)
-    world.advance(SLACK)
-    assert minutes(world) == [1, 2], "a clock that goes back makes no fire wait longer"
-
-
-# -- how much is asked and kept --------------------------------------------------------------------------------------
-
-
-def test_hundreds_of_waiting_fires_ask_at_most_two_hundred_questions_a_second() -> None:
+def test_waiting_fires_ask_at_most_two_hundred_questions_a_second() -> None:
     world = Counting()
     for number in range(220):
         world.publish(f"s.{number}", {**headers("queue"), "Nats-Schedule-Target": f"t.{number}"})
@@ -336,7 +241,7 @@ def test_hundreds_of_waiting_fires_ask_at_most_two_hundred_questions_a_second() 
     assert len(world.generated) == 440
 
 
-def test_a_schedule_that_waits_is_not_overdue_and_holds_no_checkpoint_back() -> None:
+def test_one_that_waits_is_not_overdue_and_holds_no_checkpoint_back() -> None:
     world = world_with("queue")
     world.advance("2m30s")
     figures, checkpoint = done(world.engine.figures(world.now)), world.engine.checkpoint(world.now)
@@ -347,9 +252,6 @@ def test_a_schedule_that_waits_is_not_overdue_and_holds_no_checkpoint_back() -> 
     world.advance(SLACK)
     figures = done(world.engine.figures(world.now))
     assert (figures.blocked, figures.blocked_since) == (0, None)
-
-
-# -- several instances: who asks, who waits, who is blamed ------------------------------------------------------------
 
 
 def waiting(overlap: str = "queue") -> tuple[Desk, StoredMessage, CheckFinished]:
@@ -363,21 +265,6 @@ def waiting(overlap: str = "queue") -> tuple[Desk, StoredMessage, CheckFinished]
     desk.found(message)
     [question] = desk.at(120).asked(CheckFinished)
     return desk, message, question
-
-
-def test_the_question_names_the_last_stored_fire_also_if_another_owner_stored_it() -> None:
-    desk, message, question = waiting()
-    assert question == CheckFinished(message.subject, 1, "t.out", 1, 2, None)
-    assert question.names_one
-    desk.step(FinishChecked(question, unfinished=2))
-    desk.step(FinishChecked(question), Unanswered(question, "late"))
-    assert desk.fires == [], "an answer to an earlier question changes nothing"
-    theirs = Desk(message).in_flight(message, 120)
-    desk.read(stored_fire(theirs, 3, START + 2 * MINUTE))
-    desk.at(179.5)
-    desk.found(message)
-    [again] = desk.at(180).asked(CheckFinished)
-    assert (again.after, again.through) == (2, 3)
 
 
 def test_a_schedule_that_waits_at_the_owner_does_not_count_as_unfired() -> None:

@@ -11,7 +11,6 @@ from nats_scheduler.engine.events import (
     NO_VALID_SCHEDULE,
     FireLostToReplacement,
     FireRefused,
-    FiresDropped,
 )
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -60,7 +59,7 @@ def due_and_replaced() -> Desk:
     return desk
 
 
-def test_a_delayed_fire_is_stored_as_what_it_was_before_the_version_is_purged() -> None:
+def test_a_delayed_fire_is_stored_before_its_version_is_purged() -> None:
     world = edited()
     world.advance("1m")
     world.publish(SCHEDULE, DAILY, b"newer")  # its guard expects what is the last message now
@@ -101,7 +100,7 @@ def test_what_takes_the_time_away_takes_what_is_owed(change: str) -> None:
     assert lost == ([(1, DUE, NO_VALID_SCHEDULE)] if change in ("overwritten", "rejected") else [])
 
 
-def test_a_schedule_that_fires_once_loses_its_time_to_another_one_and_that_is_reported() -> None:
+def test_one_that_fires_once_loses_its_time_to_another_and_says_so() -> None:
     world = edited(ONCE)
     world.advance_to(SENT + SECOND)
     assert fired(world) == []
@@ -112,7 +111,7 @@ def test_a_schedule_that_fires_once_loses_its_time_to_another_one_and_that_is_re
 
 
 @pytest.mark.parametrize("outcome", [WRONG_LAST_SEQUENCE, Unknown("cut"), Stored(7)])
-def test_a_fire_in_flight_is_sent_again_until_it_is_stored_and_holds_back_a_checkpoint(outcome: object) -> None:
+def test_a_fire_in_flight_is_sent_until_it_is_stored(outcome: object) -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
     desk.read(NEW)
@@ -145,15 +144,7 @@ def test_what_cannot_be_stored_any_more_is_reported_by_the_owner() -> None:
     assert lost == [(1, "its message is not stored any more"), (1, "it was refused: permissions violation (403)")]
 
 
-def test_a_fire_that_the_server_refuses_is_not_owed_to_a_corrected_schedule() -> None:
-    desk = Desk(EVERY)
-    desk.concluded(desk.in_flight(EVERY, 5), DENIED)
-    desk.read(NEW)
-    assert [event.code for event in desk.reported(FiresDropped)] == [403]
-    assert desk.purges == [(SCHEDULE, 1)]
-
-
-def test_a_standby_keeps_what_is_owed_until_the_owner_has_stored_it_or_it_is_the_owner() -> None:
+def test_a_standby_keeps_what_is_owed_until_it_is_stored_or_its_own() -> None:
     for takes_over in (False, True):
         desk = Desk(live=False)
         desk.step(OwnershipChanged(False), MessagesRead([EVERY]), CaughtUp())

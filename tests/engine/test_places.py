@@ -63,7 +63,7 @@ def at(second: int, sequence: int, subject: str) -> StoredMessage:
     return schedule(f"@at 2026-01-01T00:00:{second:02}Z", sequence, subject)
 
 
-def test_schedules_beyond_the_limit_are_rejected_and_those_that_are_held_stay() -> None:
+def test_schedules_beyond_the_limit_are_rejected_and_others_stay() -> None:
     desk = desk_for(2, *daily(1, 2, 3, 4))
     assert (held_by(desk.engine), waiting_for(desk.engine)) == ({"s.1": 1, "s.2": 2}, {"s.3": 3, "s.4": 4})
     assert [rejected.schedule for rejected in desk.reported(ScheduleRejected)] == ["s.3", "s.4"]
@@ -76,7 +76,7 @@ def test_schedules_beyond_the_limit_are_rejected_and_those_that_are_held_stay() 
     assert (full.reported(ScheduleRejected), held_by(full.engine)) == ([], {"s.2": 2, "s.1": 3}), "it is not one more"
 
 
-def test_an_at_whose_time_passed_while_it_waited_never_fires_and_is_removed() -> None:
+def test_an_at_whose_time_passed_while_it_waited_never_fires() -> None:
     desk = desk_for(1, schedule("@daily", 1, "s.1"), at(5, 2, "s.2"), at(30, 3, "s.3"))
     desk.at(10)
     desk.read(plain("s.1", 4))
@@ -99,9 +99,6 @@ def test_a_repeating_schedule_that_waited_goes_on_with_its_next_fire(policies: d
     desk.at(11.5)
     desk.found(waiting)
     assert [fire.fire_time - START for fire in desk.at(12).fires] == [12 * SECOND]
-
-
-# -- every instance, whenever it started --------------------------------------------------------------------------
 
 
 @dataclass

@@ -55,7 +55,7 @@ def test_fires_resume_within_three_seconds_after_the_reason_is_gone(refused_for:
     assert len({fired.schedule for fired in world.generated}) == len(world.generated) == 40
 
 
-def test_a_stream_that_refuses_many_schedules_is_asked_about_once_a_second() -> None:
+def test_a_stream_that_refuses_many_is_asked_about_once_a_second() -> None:
     world, network = world_with(100, out=FULL)
     world.advance("40s")
     before = network.attempts
@@ -109,7 +109,7 @@ def test_each_that_is_stored_lets_others_try() -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_schedule_that_ends_while_it_is_refused_is_told_as_dropped_with_the_refusal(is_replaced: bool) -> None:
+def test_a_schedule_that_ends_while_refused_is_told_with_the_refusal(is_replaced: bool) -> None:
     world, network = world_with(1, "@every 2s", out=DENIED)
     world.advance("40s")
     if is_replaced:
@@ -149,7 +149,7 @@ WRONG_LAST = Refused(400, 10071, "wrong last sequence: 0")
 
 
 @pytest.mark.parametrize("refusal", [BEING_STORED, WRONG_LAST])
-def test_what_concerns_one_subject_at_a_moment_is_tried_again_on_its_own(refusal: Refused) -> None:
+def test_what_concerns_one_subject_for_a_moment_is_tried_on_its_own(refusal: Refused) -> None:
     world, network = world_with(10, "@every 2s", out=refusal, never=refusal)
     for number in range(30):
         world.publish(f"never.{number}", {"Nats-Schedule": "@every 2s", "Nats-Schedule-Target": "never"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleEnded, ScheduleLost
+from nats_scheduler.engine.events import Ending, ScheduleEnded
 from nats_scheduler.engine.holding import table
 from nats_scheduler.engine.inputs import OwnershipChanged, RemovalRequested, SchedulesGone
 from nats_scheduler.engine.receiving import admission
@@ -43,13 +43,6 @@ def test_of_many_none_is_left_and_none_is_ended_that_is_stored(monkeypatch: pyte
     assert max(map(len, units)) <= 20
     desk.step(SchedulesGone([one for unit in units for one in unit]))
     assert {held.sequence for held in desk.engine.held} == set(range(15, 62)) - gone
-
-
-def test_one_that_a_limit_of_the_stream_removed_is_reported_as_lost() -> None:
-    desk = Desk(schedule("@every 3h"), evicts=True)
-    follow(desk, 2)
-    assert ended(desk) == [(SCHEDULE, Ending.LIMITS)]
-    assert [event.schedule for event in desk.reported(ScheduleLost)] == [SCHEDULE]
 
 
 def test_rejected_paused_and_misnamed_messages_take_no_memory_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +90,7 @@ def test_a_schedule_that_fired_is_over_when_the_owner_removes_it(request_: Remov
         (RemovalRequested(sequence=2), [(SCHEDULE, 1)]),
     ],
 )
-def test_an_old_version_that_the_owner_removed_is_not_purged_after_a_takeover(
+def test_an_old_version_that_was_removed_is_not_purged_after_a_takeover(
     request_: RemovalRequested, purged: list[tuple[str, int]]
 ) -> None:
     desk = Desk(schedule("@every 1h"))

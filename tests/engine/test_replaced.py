@@ -65,7 +65,6 @@ def test_another_body_is_a_loss_and_the_same_one_is_not() -> None:
         due = START + (DAY if first is FIRST else 60 * SECOND)
         for message, is_lost in (
             (version(2, b"order 2"), True),
-            (version(2, b"order 12"), True),
             (version(2, b"order 2", LATER), True),
             (version(2, b"order 2", "@every 1h"), True),
             (version(2, b"order 1"), False),
@@ -124,7 +123,7 @@ def test_subjects_that_were_emptied_are_noted_up_to_a_number(monkeypatch: pytest
     assert losses(desk) == [LOST], "beyond that number it is reported"
 
 
-def test_bodies_of_one_size_are_read_once_and_the_older_one_is_purged_after_that() -> None:
+def test_bodies_of_one_size_are_read_before_the_older_one_is_purged() -> None:
     question = CompareBodies(SCHEDULE, 1, 2)
     for answer, is_lost in (
         (BodiesCompared(question, is_other=True), True),
@@ -149,7 +148,7 @@ def test_no_more_bodies_are_read_at_once_than_allowed() -> None:
     assert (len(desk.asked(CompareBodies)), len(desk.asked(PurgeSchedule))) == (MAX_COMPARED, 3)
 
 
-def test_what_was_replaced_while_nobody_watched_is_reported_by_the_owner() -> None:
+def test_what_was_replaced_unwatched_is_reported_by_the_owner() -> None:
     stored = [bare(version(1, b"one")), bare(version(2, b"other")), bare(version(3, b"3rd", LATER))]
     desk = Desk(*stored, live=False)
     desk.step(CaughtUp())
@@ -170,10 +169,8 @@ def test_what_the_server_itself_fires_is_watched_while_it_is_pending() -> None:
         ((bare(version(2, b"order 12")),), True),
         ((bare(version(2, b"order 2")),), False),  # nothing was read of it but its size
         ((later,), False),
-        ((version(2, b"order 2", "@every 1h"),), True),
         ((MessageRun.of([plain(SCHEDULE, 2, stored_at=START + SECOND)._replace(body=None)]),), True),
         ((version(2, b"order 2", Nats_Schedule_X_Debounce="true"),), False),
-        ((version(2, b"order 2", Nats_Schedule_X_Debounce="yes"),), True),
         ((message_on(SCHEDULE, 2, Nats_Marker_Reason="Remove"),), False),
         ((message_on(SCHEDULE, 2, Nats_Scheduler="s.other", Nats_Schedule_Next="purge"),), False),
         ((message_on(SCHEDULE, 2, Nats_Schedule_X_Paused=FIRST, Nats_Schedule_Target="t.out"),), False),
@@ -200,15 +197,13 @@ def test_what_the_server_fired_or_a_client_cancelled_is_watched_no_more(monkeypa
     desk = Desk(is_native=True)
     desk.read(version(1, b"order 1"), fired(2, "purge", START + SECOND, "t.cancel"), version(3, b"order 2"))
     assert losses(desk) == []
-    desk.read(fired(4, "purge", START + DAY, "t.last"), fired(5, following, START + DAY, "t.more"))
     of_server = desk.engine.of_server
     assert of_server is not None
-    assert of_server.fired_since(START) == {"t.last": SCHEDULE, "t.more": SCHEDULE}
-    assert of_server.fired_since(START + DAY + 1) == {}
     monkeypatch.setattr(fired_by_server, "MAX_TARGETS", 2)
     desk.read(schedule("@every 1h", 6, Nats_Schedule_Source="t.in"))
-    desk.read(*(fired(7, following, START + DAY, target) for target in ("t.last", "t.third")))
-    assert (list(of_server.sampled), list(of_server.fired_since(START))) == (["t.in"], ["t.last", "t.third"])
+    desk.read(*(fired(7, following, START + DAY, target) for target in ("t.one", "t.two", "t.three")))
+    assert (list(of_server.sampled), list(of_server.fired_since(START))) == (["t.in"], ["t.two", "t.three"])
+    assert of_server.fired_since(START + DAY + 1) == {}
     monkeypatch.setattr(fired_by_server, "MAX_WATCHED", 1)
     one, two = schedule(FIRST, 8, "s.1", body=b"1"), schedule(FIRST, 9, "s.2", body=b"1")
     desk.read(one, two, *(plain(subject, 10, stored_at=START + SECOND) for subject in ("s.1", "s.2")))

@@ -1,21 +1,21 @@
-"""An engine that continues from rows is as one that read everything: what is certain of its fires is known to it."""
+"""An engine that continues from rows is as one that read everything: what is certain of its fires is known to it.
+
+It tests `engine/holding/remembered.py` too.
+"""
 
 import json
 from dataclasses import replace
-from random import Random
+from itertools import product
 from typing import Any
 
 import pytest
 
 from nats_scheduler.engine import restart
 from nats_scheduler.engine.actions import PurgeSchedule
-from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.events import FiresMissed
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
-    CalendarsRead,
     CaughtUp,
-    FinishChecked,
     MessagesRead,
     OwnershipChanged,
     PurgeConcluded,
@@ -26,13 +26,10 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.schedule_file import read_document, written_document
-from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
-from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import paused
-from tests.harness.seeds import generator, seeds
 
 ALL_ROWS = 1_000_000
 BEGUN_ANEW = {"flight", "wake", "mark", "row", "headers", "dropped_run", "__dict__", "_send_time"}
@@ -88,60 +85,43 @@ def slots_of(kind: type[Held]) -> set[str]:
     return names - BEGUN_ANEW
 
 
-def kinds_of_messages(random: Random, count: int) -> list[StoredMessage]:
+def kinds_of_messages() -> list[StoredMessage]:
     """Make schedules of all kinds, and messages that are none."""
-    found: list[StoredMessage] = []
-    for sequence in range(1, count + 1):
-        due = START + random.randrange(HOUR, 900 * HOUR)
-        stored = START + sequence * MILLISECOND
-        subject = f"s.{random.randrange(count)}"
-        more = random.choice(
-            [
-                {},
-                {"Nats_Schedule_TTL": "5m"},
-                {"Nats_Schedule_Source": "src.one"},
-                {"Nats_TTL": "never"},
-                {"Nats_TTL": "300h"},
-                {"Nats_Schedule_X_Start": "2026-12-24T00:00:00Z"},
-                {"Other": "long " * 200},
-                {"Nats_Schedule_X_Missed": "all 3", "Nats_Schedule_X_Jitter": "2s"},
-                {"Nats_Schedule_X_Report": "true", "Nats_Schedule_X_Note": "daily"},
-                {"Nats_Schedule_X_Except": "calendar:de"},
-            ]
-        )
-        pattern = random.choice([f"@at {format_rfc3339(due)}", "@every 90m", "0 30 9 * * mon-fri", "@daily"])
-        if "Nats_Schedule_X_Start" in more and pattern.startswith("@at"):
-            more = {}
-        if random.random() < 0.1:
-            found.append(plain(subject, sequence, stored_at=stored))
-        elif random.random() < 0.1:
-            found.append(schedule("@nonsense", sequence, subject, stored_at=stored))
-        else:
-            headers: Any = {"Nats_Schedule_Target": f"t.{random.randrange(5)}"} | more
-            found.append(schedule(pattern, sequence, subject, stored_at=stored, **headers))
-    return found
+    patterns = "@at 2026-01-03T00:00:00Z", "@every 90m", "0 30 9 * * mon-fri"
+    kinds: list[dict[str, str]] = [
+        {},
+        {"Nats_Schedule_TTL": "5m", "Nats_TTL": "never"},
+        {"Nats_Schedule_Source": "src.one", "Nats_TTL": "300h"},
+        {"Other": "long " * 200, "Nats_Schedule_X_Note": "daily"},
+        {"Nats_Schedule_X_Missed": "all 3", "Nats_Schedule_X_Jitter": "2s"},
+        {"Nats_Schedule_X_Report": "true"},
+        {"Nats_Schedule_X_Except": "calendar:de"},
+    ]
+    found = [schedule("@nonsense", 1, "s.1"), plain("s.2", 2)]
+    for number, (pattern, more) in enumerate(product(patterns, kinds), 3):
+        found.append(schedule(pattern, number, f"s.{number}", stored_at=START, body=b"", **more))
+    return [*found, plain("s.4", len(found) + 1), schedule("@daily", len(found) + 2, "s.5")]
 
 
 def test_an_engine_that_continues_holds_what_the_other_one_holds() -> None:
-    for seed in seeds(2):
-        messages = kinds_of_messages(generator(f"kinds {seed}"), 100)
-        before, expected = Desk(*messages), Desk(*messages)
-        for one in (before, expected):
-            settle(one)
-        document = left(before)
-        after = Desk(live=False, table=before.engine.held.table)
-        continued(after, before, document)
-        again = {message.sequence: message for message in messages}
-        after.step(MessagesRead([again[sequence] for sequence in document.to_read]), CaughtUp())
-        assert facts(after) == facts(expected), f"seed {seed}"
-        assert after.engine.inactive.rejected == expected.engine.inactive.rejected
-        assert after.engine.last_read == expected.engine.last_read == len(messages)
-        assert after.engine.held.kinds == expected.engine.held.kinds
-        view = [one.engine.view().page(START, limit=None).answer().schedules for one in (expected, after)]
-        assert view[0] == view[1], f"seed {seed}"
-        wakes = {held.subject: held.wake for held in expected.engine.held}
-        for held in after.engine.held:
-            assert held.wake <= max(wakes[held.subject], 0) or held.no_fire is not None
+    messages = kinds_of_messages()
+    before, expected = Desk(*messages), Desk(*messages)
+    for one in (before, expected):
+        settle(one)
+    document = left(before)
+    after = Desk(live=False, table=before.engine.held.table)
+    continued(after, before, document)
+    again = {message.sequence: message for message in messages}
+    after.step(MessagesRead([again[sequence] for sequence in document.to_read]), CaughtUp())
+    assert facts(after) == facts(expected)
+    assert after.engine.inactive.rejected == expected.engine.inactive.rejected
+    assert after.engine.last_read == expected.engine.last_read == len(messages)
+    assert after.engine.held.kinds == expected.engine.held.kinds
+    view = [one.engine.view().page(START, limit=None).answer().schedules for one in (expected, after)]
+    assert view[0] == view[1]
+    wakes = {held.subject: held.wake for held in expected.engine.held}
+    for held in after.engine.held:
+        assert held.wake <= max(wakes[held.subject], 0) or held.no_fire is not None
 
 
 @pytest.mark.parametrize("policies", [{}, {"Jitter": "1ms"}], ids=["plain", "treated"])
@@ -178,13 +158,6 @@ def test_rows_may_say_more_than_the_document() -> None:
         assert [(held.subject, held.sequence) for held in after.engine.held] == [(SCHEDULE, 4)], (pattern, policies)
         assert list(after.engine.inactive.rejected) == ["s.three"]
         assert (len(after.engine.held), after.engine.held.kinds.total()) == (1, 1)
-
-
-def test_a_fire_that_was_acknowledged_and_is_not_read_back_yet_ends_what_the_stream_must_have() -> None:
-    one = schedule("@every 10s")
-    desk = Desk(one)
-    desk.concluded(desk.in_flight(one, 10), Stored(7))
-    assert desk.engine.restart.ends == 7
 
 
 def test_the_document_names_what_is_stored_and_no_schedule_that_waits() -> None:
@@ -237,7 +210,7 @@ def test_no_engine_continues_from_some_streams() -> None:
     assert Desk(schedule("@every 30m")).engine.restart.is_possible
 
 
-def test_no_document_is_made_while_something_that_was_read_is_left_to_be_taken() -> None:
+def test_no_document_is_made_before_all_that_was_read_is_taken() -> None:
     one = schedule("@every 10s")
     for other in (Desk(one, live=False), Desk()):
         assert not other.engine.restart.may_write, "not everything was read, or nothing"
@@ -279,22 +252,6 @@ def test_a_zone_whose_data_changed_is_named() -> None:
     assert left(desk).zones == document.zones, "what the document before named is named again"
 
 
-def test_the_document_names_the_targets_that_are_still_to_be_rolled_up() -> None:
-    message = schedule("@every 5s", Nats_Schedule_Rollup="sub")
-    desk = Desk(message, rolls_up_by_purge=True)
-    fire = desk.in_flight(message, 5)
-    desk.concluded(fire, Stored(20))
-    desk.step(PurgeConcluded(fire.target, 19, "no answer"))
-    desk.read(stored_fire(fire, 20, desk.now))
-    document = left(desk)
-    later = Desk(live=False, rolls_up_by_purge=True, table=desk.engine.held.table)
-    continued(later, desk, document)
-    assert later.purges == [(fire.target, 19)]
-
-
-# -- policies ---------------------------------------------------------------------------------------------------------
-
-
 def treated(pattern: str = "@every 10s", sequence: int = 1, subject: str = SCHEDULE, **policies: str) -> StoredMessage:
     """Make a schedule with policies."""
     named: Any = {f"Nats_Schedule_X_{name}": value for name, value in policies.items()}
@@ -308,7 +265,7 @@ def fired(desk: Desk, one: StoredMessage, seconds: int, sequence: int = 2) -> No
     desk.read(stored_fire(fire, sequence, desk.now))
 
 
-def test_the_fire_before_is_named_by_the_next_report_and_each_missed_one_is_owed_from_it() -> None:
+def test_the_fire_before_is_known_to_reports_and_to_what_is_owed() -> None:
     for policy, fire_time in (({"Report": "true"}, 40), ({"Missed": "all"}, 20)):
         one = treated("@every 10s", 1, SCHEDULE, **policy)
         before = Desk(one)
@@ -320,18 +277,6 @@ def test_the_fire_before_is_named_by_the_next_report_and_each_missed_one_is_owed
             assert header_value(fire.block, b"X-Nats-Schedule-X-Missed") == b"2"
 
 
-def test_a_fire_waits_for_the_one_before_that_only_its_row_shows() -> None:
-    one = treated(Overlap="skip", Consumer="workers")
-    before = Desk(one)
-    fired(before, one, 10, 2)
-    after = begun(before).at(20)
-    after.found(one)
-    (question,) = after.asked(CheckFinished)
-    assert (question.after, question.through) == (1, 2)
-    after.step(FinishChecked(question, 2, START + 10 * SECOND))
-    assert (after.fires, [event.count for event in after.reported(FiresSkipped)]) == ([], [1])
-
-
 def test_what_was_dropped_is_neither_sent_nor_counted_again() -> None:
     one = treated(Missed="skip", Grace="1s")
     before = Desk(one).at(35)
@@ -340,20 +285,3 @@ def test_what_was_dropped_is_neither_sent_nor_counted_again() -> None:
     after = begun(before)
     assert (after.due, after.held().dropped) == (40, 3)
     assert after.at(39).reported(FiresMissed) == []
-
-
-def test_a_calendar_that_was_edited_meanwhile_decides_about_what_comes() -> None:
-    def known(days: str) -> CalendarsRead:
-        return CalendarsRead(KnownCalendars({"de": read_calendar("de", days.encode())}))
-
-    one = treated("@every 6h", Except="calendar:de")
-    for left_days, due in (("2026-01-01", DAY), ("2026-01-05", 6 * HOUR)):
-        before = Desk(live=False)
-        before.step(known("2026-01-01"), MessagesRead([one]), CaughtUp())
-        assert before.held().fire_time == START + DAY
-        document = left(before)
-        after = Desk(live=False, table=before.engine.held.table)
-        after.step(known(left_days))
-        continued(after, before, document)
-        after.step(CaughtUp())
-        assert after.held().fire_time == START + due

@@ -14,7 +14,7 @@ def test_the_source_is_read_when_the_fire_is_due_and_not_before() -> None:
     assert desk.at(5).reads == [("s.one", 1)]
 
 
-def test_the_last_message_of_the_source_is_repeated_each_time_however_soon_and_else_its_own() -> None:
+def test_the_last_message_of_the_source_is_repeated_and_else_its_own() -> None:
     world = world_holding({**SAMPLING, "Nats-Schedule": "@every 1s", "Own": "yes"}, b"own")
     world.advance("1s")
     for body, unit in ((b"20", "C"), (b"68", "F")):

@@ -3,7 +3,6 @@
 With what that is made of: `engine/holding/wake_queue.py`, `engine/holding/schedule_rows.py`.
 """
 
-import gc
 from collections import Counter
 from dataclasses import dataclass
 from random import Random
@@ -15,9 +14,7 @@ from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.schedule_rows import row_of
 from nats_scheduler.engine.holding.scheduled import (
-    MAX_READ_PER_CALL,
     MIN_AHEAD_NS,
-    MIN_QUEUE_ENTRIES,
     OBJECTS_AHEAD_NS,
     Schedules,
 )
@@ -90,9 +87,6 @@ def woken(schedules: Schedules, now: int, most: int = 3) -> list[int]:
         if (wake := schedules.next_wake()) is None or wake > now:
             return found
     raise AssertionError("it always says that there is something to do")
-
-
-# -- against a model --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -287,27 +281,7 @@ def test_it_holds_and_wakes_what_a_dictionary_says(most_known: int, monkeypatch:
         model.end()
 
 
-# -- who is woken when ------------------------------------------------------------------------------------------------
-
-
-def test_what_is_postponed_again_and_again_leaves_little_behind() -> None:
-    """A fleet is replaced as a whole, and a schedule's wake is renewed for ever."""
-    random, schedules = generator("postponed"), empty()
-    everyone = [held(sequence) for sequence in range(50)]
-    for one in everyone:
-        schedules.hold(one)
-    for number in range(4 * MIN_QUEUE_ENTRIES):
-        schedules.wake(random.choice(everyone), NEAR + number // random.choice((1, 100)))
-        if number % 64 == 0:
-            assert len(schedules._queue) <= 2 * len(everyone) + MIN_QUEUE_ENTRIES
-    order = sorted((one.wake, one.sequence) for one in everyone if one.wake != NO_WAKE)
-    assert woken(schedules, NEAR + SECOND) == [sequence for _wake, sequence in order]
-
-
-# -- rows and objects -------------------------------------------------------------------------------------------------
-
-
-def test_rows_become_objects_before_their_time_and_what_waits_longer_becomes_a_row() -> None:
+def test_rows_become_objects_before_their_time_and_rows_again() -> None:
     schedules = empty()
     waking(schedules, 1, FAR)
     waking(schedules, 2, NEAR)
@@ -329,38 +303,6 @@ def test_rows_become_objects_before_their_time_and_what_waits_longer_becomes_a_r
     assert not schedules.has_object("s.1")
     assert woken(schedules, FAR + HOUR - 1) == []
     assert woken(schedules, FAR + HOUR) == [1]
-
-
-def test_a_burst_at_one_instant_is_handed_out_in_bounded_portions() -> None:
-    count, schedules = 3 * MAX_READ_PER_CALL + 7, empty()
-    rows = []
-    for sequence in range(count, 0, -1):
-        one = held(sequence, f"s.{sequence}")
-        one.wake = FAR
-        rows.append(row_of(one))
-    schedules.insert(rows)
-    steps, most_new, found, now = 0, 0, list[int](), START
-    while (wake := schedules.next_wake()) is not None:
-        now, before = max(now, wake), len(schedules.objects())
-        found += step(schedules, now, 100)
-        most_new = max(most_new, len(schedules.objects()) - before)
-        steps += 1
-        assert steps <= count
-    assert now == FAR
-    assert found == list(range(1, count + 1)), "by their sequences, whatever the ids of their rows are"
-    assert most_new <= MAX_READ_PER_CALL
-
-
-def test_what_waits_leaves_no_objects() -> None:
-    gc.collect()
-    before = sum(isinstance(one, Held) for one in gc.get_objects())
-    schedules, count = empty(), 1_000
-    for sequence in range(count):
-        waking(schedules, sequence, FAR + sequence * SECOND)
-    schedules.release(())
-    gc.collect()
-    assert (len(schedules), schedules.objects(), schedules.unwritten_count) == (count, [], 0)
-    assert sum(isinstance(one, Held) for one in gc.get_objects()) <= before
 
 
 def test_what_no_row_can_be_stays_an_object_and_is_named() -> None:
@@ -391,7 +333,7 @@ def test_one_of_long_ago_is_woken_after_a_start() -> None:
     assert woken(again, START) == [1]
 
 
-def test_headers_that_are_none_of_a_schedule_show_that_the_table_is_damaged() -> None:
+def test_headers_of_no_schedule_show_that_the_table_is_damaged() -> None:
     table = Table()
     schedules = empty(table)
     one = held(1)

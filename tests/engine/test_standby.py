@@ -26,7 +26,7 @@ from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, stored_fire
 
 DENIED = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
 WHY = "may not"
@@ -51,9 +51,6 @@ def asked(desk: Desk) -> list[Action]:
     return [action for action in desk.actions if not isinstance(action, WakeAt)]
 
 
-# -- when it looks at a schedule ------------------------------------------------------------------------------------
-
-
 def test_a_schedule_whose_fires_are_read_in_time_is_never_looked_at() -> None:
     desk = standing_by(EVERY_5S)
     for turn in range(1, 5):
@@ -62,34 +59,6 @@ def test_a_schedule_whose_fires_are_read_in_time_is_never_looked_at() -> None:
         desk.read(stored_fire(Desk(EVERY_5S).in_flight(EVERY_5S, 5 * turn), 1 + turn, desk.now))
         assert asked(desk) == []
         assert desk.wake == 5 * (turn + 1) + UNFIRED, "it need not be stepped before"
-
-
-def test_what_was_due_before_it_was_stored_is_looked_at_as_late() -> None:
-    """An `@at` in the past fires at once: the owner has the same 3 s for it, and 30 s to purge it."""
-    seconds = 40
-    late = schedule("@at 2026-01-01T00:00:05Z", stored_at=START + seconds * SECOND)
-    desk = standing_by(plain("s.other", 9)).at(seconds)
-    desk.read(late)
-    assert desk.reads == desk.at(seconds + UNFIRED - 1).reads == []
-    assert desk.wake == seconds + UNFIRED
-    desk.read(stored_fire(Desk(late).in_flight(late, seconds), 2, desk.now))
-    assert (desk.purges, desk.wake) == ([], seconds + UNFIRED - 1 + LEFT_TO_OWNER_NS / SECOND)
-    unfired = standing_by(plain("s.other", 9)).at(seconds)
-    unfired.read(late)
-    assert unfired.at(seconds + UNFIRED).reads == [(SCHEDULE, 1)]
-    unfired.found(late)
-    assert unfired.engine.ownership.unfired == START + 5 * SECOND
-
-
-def test_what_came_due_in_an_outage_of_all_is_left_to_the_owner_for_a_while() -> None:
-    """It makes them up; a standby that read them too would double what the server does after each outage."""
-    messages = twenty()
-    desk = Desk(*messages, live=False)
-    desk.step(OwnershipChanged(False))
-    desk.now = START + 600 * SECOND
-    desk.step(CaughtUp())
-    assert (desk.reads, desk.wake) == ([], 600 + UNFIRED)
-    assert len(desk.at(600 + UNFIRED).reads) == 1
 
 
 def test_what_is_left_for_a_while_is_looked_at_then_and_not_later_still() -> None:
@@ -108,9 +77,6 @@ def test_what_is_left_for_a_while_is_looked_at_then_and_not_later_still() -> Non
     assert looked_at.at(5 + UNFIRED + left).reads == [(SCHEDULE, 1)]
 
 
-# -- what an owner does not fire ------------------------------------------------------------------------------------
-
-
 def test_what_is_denied_is_known_with_its_reason() -> None:
     fires, looks, once = Desk(EVERY_5S), Desk(EVERY_5S), schedule("@at 2026-01-01T00:00:05Z")
     fires.concluded(fires.in_flight(EVERY_5S, 5), DENIED)
@@ -127,7 +93,7 @@ def test_what_is_denied_is_known_with_its_reason() -> None:
         assert refused.engine.ownership.denied is None, "what meets everybody is not our own"
 
 
-def test_a_schedule_that_the_owner_does_not_fire_is_noticed_after_a_while() -> None:
+def test_a_schedule_that_its_owner_does_not_fire_is_noticed() -> None:
     desk = standing_by()
     for seconds in (5.0, 5 + UNFIRED - 0.1):
         assert (desk.at(seconds).reads, desk.engine.ownership.unfired) == ([], 0)
@@ -140,7 +106,7 @@ def test_a_schedule_that_the_owner_does_not_fire_is_noticed_after_a_while() -> N
     assert desk.engine.ownership.unfired == 0, "what is removed is not held against it"
 
 
-def test_the_fire_of_another_schedule_for_the_same_time_does_not_excuse_the_owner() -> None:
+def test_the_fire_of_another_schedule_does_not_excuse_the_owner() -> None:
     """It may lack a permission for one target only."""
     first, second, *_more = twenty()
     desk = standing_by(first, second).at(5 + UNFIRED)
@@ -164,7 +130,7 @@ def test_it_is_noticed_no_more_once(change: str) -> None:
     assert desk.engine.ownership.unfired == 0
 
 
-def test_where_a_look_finds_nothing_or_has_no_answer_the_owner_is_not_judged() -> None:
+def test_where_a_look_finds_nothing_the_owner_is_not_judged() -> None:
     gone, unanswered = standing_by(), standing_by()
     for desk in (gone, unanswered):
         desk.at(5).at(5 + UNFIRED)
@@ -175,21 +141,11 @@ def test_where_a_look_finds_nothing_or_has_no_answer_the_owner_is_not_judged() -
     assert unanswered.at(5 + 2 * UNFIRED).reads == [(SCHEDULE, 1)], "it is looked at again"
 
 
-def test_an_owner_that_fired_another_schedule_for_that_time_is_not_suspected() -> None:
+def test_an_owner_that_fired_another_one_for_that_time_is_not_suspected() -> None:
     fired, waiting, *_more = twenty()
     desk = standing_by(fired, waiting)
     desk.at(5).read(stored_fire(Desk(fired).in_flight(fired, 5), 30, desk.now))
     assert desk.at(5 + UNFIRED).reads == []
-
-
-def test_where_fires_of_the_owner_cannot_be_seen_it_is_not_judged_by_them() -> None:
-    desk = standing_by(reads_all=False)
-    for seconds in (5, 9, 20):
-        assert desk.at(seconds).reads == []
-    assert desk.engine.ownership.unfired == 0
-
-
-# -- what the owner purges jointly ----------------------------------------------------------------------------------
 
 
 def at_5s(count: int = 8) -> list[StoredMessage]:
@@ -207,7 +163,7 @@ def held_on(desk: Desk) -> list[int]:
     return sorted(held.sequence for held in desk.engine.held)
 
 
-def test_what_the_owner_purges_jointly_is_over_if_it_is_done_and_lies_below() -> None:
+def test_what_the_owner_purges_jointly_is_over_if_it_is_done() -> None:
     messages = at_5s()
     desk = standing_by(*messages).at(5)
     desk.read(*fires_of(messages[:6]))
@@ -228,7 +184,7 @@ def test_a_filter_that_does_not_match_ends_nothing() -> None:
         assert held_on(desk) == [1, 2], wanted
 
 
-def test_a_request_that_is_received_before_the_fires_ends_them_when_they_are_read() -> None:
+def test_a_request_that_comes_before_the_fires_ends_them_later() -> None:
     messages = at_5s()
     desk = standing_by(*messages).at(5)
     for below in (3, 7, 2):

@@ -73,12 +73,6 @@ class TestUnderAnotherMessage:
         world.advance("4s")
         assert fires_of(world) == [5, 10, 15, 20, 30, 35]
 
-    def test_two_that_fire_onto_each_other_live_on(self) -> None:
-        world = world_holding({**EVERY_5S, "Nats-Schedule-Target": OTHER})
-        world.publish(OTHER, {**EVERY_5S, "Nats-Schedule-Target": SCHEDULE})
-        world.advance("26s")
-        assert fires_of(world) == fires_of(world, OTHER) == [5, 10, 15, 20, 25]
-
     def test_a_cancel_of_another_one_leaves_it_alive(self) -> None:
         world = world_holding(AT_20S)
         world.publish(OTHER, AT_40S)
@@ -148,7 +142,7 @@ def wanted(desk: Desk) -> list[tuple[int, str | None, bool, int]]:
 
 
 class TestOneStepAtATime:
-    def test_the_guard_expects_what_is_over_it_and_it_is_looked_at_shortly_before_its_fire(self) -> None:
+    def test_the_guard_of_its_fire_expects_what_is_over_it(self) -> None:
         desk = Desk(AT_10, generated(5))
         assert wanted(desk.at(9.9)) == []
         assert wanted(desk.at(9.96)) == [(2, None, False, 5)]
@@ -175,16 +169,6 @@ class TestOneStepAtATime:
         desk.concluded(fire, Stored(30))
         assert desk.purges == [(SCHEDULE, 7)]
 
-    def test_what_was_refused_takes_another_identity_where_its_own_is_blocked(self) -> None:
-        desk = Desk(AT_10, blocks_refused=True)
-        fire = desk.in_flight(AT_10, 10)
-        assert b"Nats-Expected-Last-Subject-Sequence: 2\r\n" in fire.block
-        desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 5"))
-        desk.read(generated(5))
-        desk.found(AT_10)  # by a leader that is behind what was read
-        assert fire_identity(SCHEDULE, 2, START + 10 * SECOND, 2).encode() in desk.fire.block
-        assert b"Nats-Expected-Last-Subject-Sequence" not in desk.fire.block
-
     def test_an_ordinary_message_ends_it_also_under_another_unseen_one(self) -> None:
         desk = Desk(AT_10)
         desk.concluded(desk.in_flight(AT_10, 10), Refused(400, 10071, "wrong last sequence: 7"))
@@ -202,20 +186,3 @@ class TestOneStepAtATime:
         desk.step(ContentFetched(SCHEDULE, 2, message, None, newer))
         assert desk.at(10).fires == []
         assert desk.held().sequence == 6
-
-    def test_a_fire_of_an_earlier_version_lies_there_only_if_the_stream_moves_it(self) -> None:
-        headers = {"Nats_Scheduler": SCHEDULE, "Nats_Schedule_Next": "purge"}
-        block = block_with(**headers, Nats_Msg_Id=fire_identity(SCHEDULE, 1, START))
-        for moves_subjects in (True, False):
-            desk = Desk(AT_10, moves_subjects=moves_subjects)
-            desk.read(StoredMessage(SCHEDULE, 5, START, block, b""))
-            assert desk.is_held() is moves_subjects
-
-    def test_what_lands_behind_its_fire_stays(self) -> None:
-        desk = Desk(AT_10, generated(5))
-        fire = desk.in_flight(AT_10, 10)
-        desk.read(generated(8))
-        desk.concluded(fire, Stored(7))
-        assert desk.purges == [(SCHEDULE, 5)]
-        desk.read(generated(9))
-        assert desk.is_held()

@@ -1,7 +1,7 @@
 """Views of stored schedules that the server fires, alone and beside ours, and the findings of a graduation."""
 
 from nats_scheduler.engine.events import FireConfirmed
-from nats_scheduler.engine.handover import BLOCKING_KINDS, PURGED_KINDS, Cause, GraduationFinding, Handover, blocked_by
+from nats_scheduler.engine.handover import BLOCKING_KINDS, PURGED_KINDS, Cause, Handover
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views.outlook import State
@@ -12,12 +12,7 @@ from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.observe.activity import MINUTES_KEPT, ReadFires, total_of
-from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
-from nats_scheduler.schedule.days import DayRows, Days
-from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
-from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import Every, parse_pattern
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
@@ -87,7 +82,7 @@ def test_a_schedule_under_a_later_message_would_be_revived() -> None:
     assert kinds(read(unreadable, plain(SCHEDULE, 2))) == [], "the server cannot read it"
 
 
-def test_an_invalid_schedule_with_a_pattern_would_be_adopted_without_validation() -> None:
+def test_an_invalid_schedule_with_a_pattern_would_be_adopted() -> None:
     for target in ("elsewhere", SCHEDULE, ""):
         assert kinds(read(schedule(LATER, Nats_Schedule_Target=target))) == [(Cause.INVALID, 1)], target
 
@@ -132,9 +127,7 @@ def test_what_the_server_does_differently_blocks() -> None:
     for pattern, headers, kind in (
         ("@every 1.5s", {}, Cause.ROUNDED),
         ("@at 2300-01-01T00:00:00Z", {}, Cause.FAR),
-        ("@every 2562047h", {}, Cause.FAR),
         ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Africa/Cairo"}, Cause.GAP),
-        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Australia/Lord_Howe"}, Cause.GAP),
         (LATER, {"X_Nats_Schedule": LATER, "X_Nats_Schedule_Target": TARGET}, Cause.DOUBLED),
         *(("@every 1h", {f"Nats_Schedule_X_{name}": value}, Cause.POLICIES) for name, value in POLICIES),
     ):
@@ -146,7 +139,7 @@ def test_what_the_server_does_differently_blocks() -> None:
         assert kinds(read(message)) == [], headers
 
 
-def test_2_12_reads_no_repeating_schedule_and_ignores_sources_and_roll_ups() -> None:
+def test_version_2_12_reads_no_repeating_schedule_and_no_source() -> None:
     handover = read(schedule("@every 1h"), schedule("0 0 0 1 1 *", 2, "s.two"), level=LEVEL_OF_2_12)
     assert (kinds(handover), held(handover)) == ([(Cause.UNREADABLE, 1), (Cause.UNREADABLE, 2)], [])
     uncovered = read(schedule(LATER), schedule("@every 1h", 2), level=LEVEL_OF_2_12)
@@ -156,7 +149,7 @@ def test_2_12_reads_no_repeating_schedule_and_ignores_sources_and_roll_ups() -> 
         assert kinds(read(message, level=LEVEL_OF_2_12)) == [(Cause.IGNORED, 1)], header
 
 
-def test_a_paused_schedule_is_handed_over_unchanged_and_an_active_version_under_it_is_removed() -> None:
+def test_a_paused_schedule_is_handed_over_without_versions_under_it() -> None:
     handover = read(paused(LATER))
     assert (kinds(handover), held(handover)) == ([(Cause.PAUSED, 1)], [])
     assert Cause.PAUSED not in BLOCKING_KINDS | PURGED_KINDS
@@ -166,16 +159,9 @@ def test_a_paused_schedule_is_handed_over_unchanged_and_an_active_version_under_
     assert kinds(read(schedule(LATER), in_portable)) == [(Cause.COVERED, 1), (Cause.PORTABLE, 2)], "the server reads it"
 
 
-def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
-    findings = [GraduationFinding(cause, "") for cause in (Cause.REFUSED, Cause.COVERED, Cause.GAP, Cause.OLDER)]
-    assert blocked_by(findings, lambda kind: kind is not Cause.GAP) == [Cause.GAP, Cause.REFUSED]
-    assert blocked_by(findings, lambda kind: False) == [Cause.COVERED, Cause.GAP, Cause.REFUSED]
-
-
-def test_what_a_policy_holds_back_is_made_up_before_the_server_goes_on_without_it() -> None:
+def test_what_a_policy_holds_back_is_made_up_before_the_server_goes_on() -> None:
     for pattern, policies, kind, made_up in (
         ("@every 8s", {"Nats_Schedule_X_Jitter": "1h"}, Cause.MISSED, [8]),
-        ("@every 8s", {"Nats_Schedule_X_Spread": "5s"}, Cause.MISSED, [12.361]),
         ("@at 2026-01-01T00:00:09Z", {"Nats_Schedule_X_Jitter": "1h"}, Cause.OVERDUE, []),
         ("@every 8s", {"Nats_Schedule_X_Overlap": "queue"}, Cause.MISSED, [8]),
     ):
@@ -185,13 +171,11 @@ def test_what_a_policy_holds_back_is_made_up_before_the_server_goes_on_without_i
         assert [(one.fire_time - START) / SECOND for one in handover.make_ups(NOW)] == made_up, policies
 
 
-def test_a_fire_that_is_to_be_skipped_is_not_made_up_before_the_server_goes_on() -> None:
+def test_a_fire_to_be_skipped_is_not_made_up_before_the_server_goes_on() -> None:
     for missed, grace, made_up in (("skip", "1s", []), ("skip", "5s", [8]), ("all", "1s", [8]), ("once", "1s", [8])):
         handover = read(schedule("@every 8s", Nats_Schedule_X_Missed=missed, Nats_Schedule_X_Grace=grace))
         assert [(one.fire_time - START) // SECOND for one in handover.make_ups(NOW)] == made_up, (missed, grace)
 
-
-# -- the next fire of a schedule that the server fires is the one that it announced -----------------------------------
 
 TENTH = SECOND // 10
 
@@ -226,7 +210,7 @@ def test_the_next_fire_is_the_one_that_the_last_fire_announced() -> None:
     assert listed(*messages, now=announced + 3 * HOUR).next_fire == announced + 4 * HOUR
 
 
-def test_a_fire_of_the_server_is_as_late_as_the_time_that_was_announced_for_it() -> None:
+def test_the_lateness_of_a_server_counts_from_the_time_it_announced() -> None:
     every, at = schedule("@every 10s", 1), schedule(f"@at {format_rfc3339(START + HOUR // 2)}", 2, subject="s.at")
 
     def fired(sequence: int, late: int, due: int, following: int | None, of: str = SCHEDULE) -> StoredMessage:
@@ -255,40 +239,16 @@ def test_a_fire_of_the_server_is_as_late_as_the_time_that_was_announced_for_it()
         stored.take(messages, START + 2 * HOUR)
         late = [(one.stored_sequence, one.stored_at - one.send_time if one.is_time_known else None) for one in found]
         assert late == expected
-    read = ReadFires()
-    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), FiredBy.SERVER, notify_fired=read.take)
-    stored.take(messages, START + 2 * HOUR)
-    minutes = read.hour.last(START + HOUR // 2 + 8 * SECOND, MINUTES_KEPT)
-    whole, last = total_of(minutes), minutes[-1]
-    assert (last.start, last.fires, last.overdue, last.lateness_max) == (START + HOUR // 2, 2, 0, 7 * SECOND)
-    assert (whole.fires, whole.overdue, sum(whole.lateness), whole.lateness_max) == (7, 0, 4, 7 * SECOND)
 
 
 def test_an_interval_with_a_fraction_is_rounded_as_the_server_does() -> None:
     """As the server does: it rounds each fire time to the second before it adds the interval."""
-    for pattern, fires in (
-        ("@every 1.4s", [14, 24, 34, 44]),
-        ("@every 1.5s", [15, 35, 55, 75]),
-        ("@every 2.5s", [25, 55, 85, 115]),
-        ("@every 3s", [30, 60, 90, 120]),
-    ):
+    for pattern, fires in (("@every 1.4s", [14, 24, 34, 44]), ("@every 1.5s", [15, 35, 55, 75])):
         one = listed(schedule(pattern, 1), now=START)
         found: list[int | None] = [one.next_fire]
         while len(found) < len(fires):
             found.append(one.fire_after(found[-1] or 0))
         assert found == [START + tenths * TENTH for tenths in fires]
-        read = parse_pattern(pattern, None)
-        assert isinstance(read, Every)
-        first = START + fires[0] * TENTH
-        assert [fire_after(read, START, first, START + tenths * TENTH) for tenths in fires[:-1]] == found[1:]
-        assert [fire_after(read, START, first, START + tenths * TENTH - 1) for tenths in fires[1:]] == found[1:]
-
-
-# -- two views of one stream answer as one: what the sidecar fires, and what the server does --------------------------
-
-
-def in_an_hour(seconds: int) -> str:
-    return f"@at {format_rfc3339(START + HOUR + seconds * SECOND)}"
 
 
 def joined(*messages: StoredMessage) -> EngineView:
@@ -301,31 +261,20 @@ def joined(*messages: StoredMessage) -> EngineView:
     return own.view.joined(other.view)
 
 
-def all_of(view: EngineView, limit: int) -> list[list[ListedSchedule]]:
-    """Return all pages, one after the other."""
-    pages, after = [], None
-    while True:
-        page = view.page(START, limit=limit, after=after).answer()
-        pages.append(page.schedules)
-        if (after := page.following) is None:
-            return pages
-
-
 def test_a_message_in_both_spellings_is_on_one_page_with_itself() -> None:
-    both = {"Nats_Schedule": in_an_hour(5), "Nats_Schedule_Target": "t.out"}
+    both = {"Nats_Schedule": "@every 2h", "Nats_Schedule_Target": "t.out"}
     messages = [
-        portable(in_an_hour(5), 1, "s.both", **both),
-        schedule(in_an_hour(9), 2, "s.later"),
-        portable(in_an_hour(1), 3, "s.soon"),
+        portable("@every 2h", 1, "s.both", **both),
+        schedule("@every 3h", 2, "s.later"),
+        portable("@every 1h", 3, "s.soon"),
     ]
-    pages = [[(one.subject, one.fired_by) for one in page] for page in all_of(joined(*messages), 2)]
+    first = joined(*messages).page(START, limit=2).answer()
+    second = joined(*messages).page(START, limit=2, after=first.following).answer()
+    pages = [[(one.subject, one.fired_by) for one in page.schedules] for page in (first, second)]
     assert pages == [
         [("s.soon", FiredBy.SIDECAR), ("s.both", FiredBy.SIDECAR), ("s.both", FiredBy.SERVER)],
         [("s.later", FiredBy.SERVER)],
     ]
-    one = joined(*messages).schedule("s.both", START)
-    assert one is not None
-    assert one.fired_by is FiredBy.SIDECAR
 
 
 def test_what_is_rejected_is_listed_by_subject() -> None:
@@ -338,12 +287,7 @@ def test_what_is_rejected_is_listed_by_subject() -> None:
         (["s.c"], True),
     ]
     assert (view.rejected_count, view.misnamed_count) == (3, 1)
-    rejected = view.rejection("s.b")
-    assert rejected is not None
-    assert rejected.dialect is ADR51
     assert [one.subject for one in done(view.misnamed_page(Query(), 9, "")).messages] == ["s.near"]
-    assert view.misnaming("s.near") is not None
-    assert (view.schedule("s.b", START), view.flight("s.b"), view.rejection("s.near")) == (None, None, None)
 
 
 def test_what_is_gone_is_held_no_more() -> None:
@@ -355,24 +299,3 @@ def test_what_is_gone_is_held_no_more() -> None:
     assert stored.rejected == {}
     stored.take([schedule("@daily", 7, "s.1")], START)
     assert stored.count == 2
-
-
-def test_a_calendar_that_is_known_says_when_its_schedules_fire_next() -> None:
-    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), FiredBy.SIDECAR)
-    stored.take([schedule("@daily", 1, "s.1"), schedule("@daily", 2, Nats_Schedule_X_Except="calendar:work")], START)
-    handover = read(schedule("@daily", Nats_Schedule_X_Except="calendar:work"))
-    assert (stored.names_calendars, handover.names_calendars) == (True, True)
-    assert not read(schedule("@daily")).names_calendars
-    tomorrow = Days(START // DAY + 1, START // DAY + 1)
-    known = KnownCalendars({"work": Calendar("work", DayRows([tomorrow]))})
-
-    def shown() -> tuple[State, int | None]:
-        one = stored.view.schedule(SCHEDULE, START)
-        assert one is not None
-        return one.state, one.next_fire
-
-    assert shown() == (State.NO_CALENDAR, None)
-    stored.know(known, START)
-    assert shown() == (State.WAITING, START + 2 * DAY)
-    handover.know(known, NOW)
-    assert [one.held.fire_time for one in handover.handed_over(NOW)] == [START + 2 * DAY]

@@ -1,6 +1,5 @@
 """The table of schedules gives back what was written, or raises, and finds it by its indexes whatever a subject is."""
 
-import sqlite3
 from random import Random
 from typing import Any
 
@@ -70,9 +69,6 @@ def all_of(table: Table) -> list[Row]:
     return [one for part in table.rows() for _number, one in part]
 
 
-# -- what is written --------------------------------------------------------------------------------------------------
-
-
 def test_each_column_comes_back_as_it_was_written() -> None:
     random = generator("columns")
     for number in range(draws(3)):
@@ -99,18 +95,6 @@ def test_each_column_comes_back_as_it_was_written() -> None:
         assert len(all_of(table)) == len(TEXTS) - 5
 
 
-def test_no_subject_is_another_one() -> None:
-    table = Table()
-    table.insert_new([row(subject, number) for number, subject in enumerate(TEXTS)])
-    for subject in TEXTS:
-        for other in (subject + "\0", subject + " ", subject.upper() + "X", subject[:-1]):
-            if other not in TEXTS:
-                assert table.find(other) is None, (subject, other)
-                assert table.known([other]) == set()
-    with pytest.raises(sqlite3.IntegrityError):
-        table.insert_one(row("s.one"))
-
-
 def test_rows_of_other_streams_are_not_seen() -> None:
     connection = in_memory()
     one, other = Table(connection, 1), Table(connection, 2)
@@ -124,9 +108,6 @@ def test_rows_of_other_streams_are_not_seen() -> None:
         assert table.due(0, START, 0, [])[0] == len(table.next_rows(0, 0, 9)) == 2
     other.renumber(1)
     assert all_of(other) == all_of(one)
-
-
-# -- questions, against a model ---------------------------------------------------------------------------------------
 
 
 def subjects_of(random: Random, count: int) -> list[str]:
@@ -169,7 +150,7 @@ def test_the_answers_are_those_of_a_list() -> None:
             assert len(table.next_rows(START + 10, instant, 10_000)) == len(coming)
 
 
-def test_what_is_there_all_the_time_is_yielded_once_while_rows_come_go_and_change() -> None:
+def test_rows_that_stay_are_yielded_once_while_others_come_and_go() -> None:
     for seed in seeds(1):
         random, table = generator(f"portions {seed}"), Table()
         table.insert_new([row(f"s.{number:05}", number) for number in range(0, 4_000, 2)])
@@ -189,9 +170,6 @@ def test_what_is_there_all_the_time_is_yielded_once_while_rows_come_go_and_chang
                     table.delete([known[0]])
         assert seen == sorted(set(seen))
         assert staying <= set(seen)
-
-
-# -- damage -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("column", ["subject", "sequence", "headers", "expires", "history"])

@@ -11,7 +11,6 @@ from nats_scheduler.engine.inputs import (
     DuplicateFetched,
     OwnershipChanged,
     ProposalsApplied,
-    Refused,
     Stored,
     Unanswered,
     Unknown,
@@ -100,14 +99,7 @@ class TestAnIdentityThatIsFreeSoon:
         assert scene.arrives(in_transit) == Stored(3, duplicate=True)
         assert len(scene.stored) == 1
 
-    def test_nothing_is_sent_before_it_is_free(self) -> None:
-        scene = Scene()
-        scene.forge(13.9)
-        scene.answered(scene.in_flight(), read_at=20.2)
-        assert scene.sent_at(20.25, 20.5, 20.899) == []
-        assert len(scene.sent_at(20.9)) == 1
-
-    def test_it_is_tried_a_few_times_if_the_server_keeps_it_longer_and_reported_once(self) -> None:
+    def test_it_is_tried_a_few_times_if_the_server_keeps_it_longer(self) -> None:
         """A restarted server keeps identities for another window, and clocks differ."""
         scene = Scene()
         scene.forge(13.1)
@@ -128,18 +120,6 @@ class TestAnIdentityThatIsFreeSoon:
         assert reports == 1
         assert scene.arrives(scene.desk.fire) == Stored(3)
         assert fire_identity(SCHEDULE, 1, second(DUE), 2).encode() in scene.stored[0].block
-
-    def test_an_identity_that_a_refusal_has_blocked_is_not_tried_again(self) -> None:
-        scene = Scene(blocks_refused=True)
-        scene.forge(13.9, taken=1)  # foreseen
-        blocked = scene.in_flight()
-        scene.desk.concluded(blocked, Refused(400, 10071, "wrong last sequence: 9"))
-        scene.desk.found(scene.message)
-        [other] = scene.desk.fires
-        assert other.block != blocked.block
-        scene.answered(other, read_at=20.4)
-        [again] = scene.sent_at(20.95)
-        assert again.block == other.block
 
 
 class TestAnIdentityThatIsTakenForLonger:
@@ -188,7 +168,7 @@ def test_after_an_unknown_outcome_the_leader_is_asked_first() -> None:
         assert found_and_sent(desk.at(40)) == [40]
 
 
-def test_what_is_in_process_after_all_was_applied_goes_on_under_another_one() -> None:
+def test_what_is_in_process_after_all_was_applied_gets_another_identity() -> None:
     for instant, taken in ((23.1, 1), (23.101, 0)):
         desk = sent()
         desk.concluded(desk.fire, Unknown("in process", in_process=True))
@@ -200,34 +180,6 @@ def test_what_is_in_process_after_all_was_applied_goes_on_under_another_one() ->
         desk.at(instant + 0.5).step(ProposalsApplied(question.fire))
         assert found_and_sent(desk) == [20]
         assert desk.fire.taken == taken, instant
-
-
-def test_a_question_that_was_asked_before_the_outcome_proves_nothing() -> None:
-    other = schedule("@every 20s", 2, "s.other")
-    desk = Desk(EVERY, other, replicated=True).at(20)
-    desk.found(EVERY)
-    first = desk.fire
-    desk.found(other)
-    second = desk.fire
-    desk.concluded(first, SILENCE)
-    desk.at(20.1)
-    [question] = desk.asked(AwaitProposals)
-    desk.concluded(second, SILENCE)
-    desk.at(20.2)
-    desk.step(ProposalsApplied(question.fire))
-    assert [fire.schedule for fire in desk.fires] == [SCHEDULE]
-    assert desk.asked(AwaitProposals) == [AwaitProposals(second)]
-
-
-def test_without_an_answer_it_is_asked_again_soon() -> None:
-    desk = sent()
-    question = AwaitProposals(desk.fire)
-    desk.concluded(desk.fire, SILENCE)
-    for tenth in range(1, 30, 5):
-        desk.at(20 + tenth / 10)
-        assert found_and_sent(desk) == []
-        assert desk.asked(AwaitProposals) == [question]
-        desk.step(Unanswered(question, "no answer"))
 
 
 def test_a_leader_that_cannot_be_asked_keeps_no_fire_waiting() -> None:
@@ -246,7 +198,7 @@ def test_nothing_is_asked_about_what_cannot_be_in_flight() -> None:
         assert desk.asked(AwaitProposals) == []
 
 
-def test_what_was_due_before_a_takeover_may_be_in_flight_from_the_owner_before() -> None:
+def test_what_was_due_before_a_takeover_may_still_be_in_flight() -> None:
     desk = Desk(EVERY, replicated=True)
     desk.step(OwnershipChanged(False))
     desk.at(21).step(OwnershipChanged(True))

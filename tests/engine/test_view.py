@@ -141,15 +141,6 @@ def test_pages_in_another_order_have_each_schedule_once() -> None:
         assert subjects(stored.view.page(START, limit=None, order=order).answer()) == expected
 
 
-def test_counts_are_by_state_and_by_kind() -> None:
-    cancel = message_on("s.stop", 9, Nats_Scheduler="s.4", Nats_Schedule_Next="purge")
-    every, daily = schedule("@every 1m", 3, "s.3"), schedule("@daily", 4, "s.4")
-    counts = stored_of(at(HOUR, 1), at(-HOUR, 2), every, daily, cancel).view.counts(START).answer()
-    assert counts.total == 4
-    assert counts.states == {State.WAITING: 2, State.OVERDUE: 1, State.CANCELLED: 1}
-    assert counts.kinds == {PatternKind.AT: 2, PatternKind.EVERY: 1, PatternKind.CRON: 1}
-
-
 def test_one_schedule_is_found_by_its_subject() -> None:
     portable = {"X-Nats-Schedule": "@often", "X-Nats-Schedule-Target": "t.x"}
     wrong, near = schedule("@often", 2, "s.wrong"), message_on("s.near", 3, **{"Nats-Schedul": "@daily"})
@@ -195,7 +186,7 @@ def test_a_running_engine_shows_what_is_in_progress_fails_or_is_done() -> None:
     assert (shown().state, shown().next_fire, desk.purges) == (State.FIRED, None, [(SCHEDULE, 1)])
 
 
-def test_a_repeating_schedule_that_is_removed_before_its_next_regular_fire_is_expiring() -> None:
+def test_a_schedule_that_is_removed_before_its_next_fire_is_expiring() -> None:
     for max_age, expected in (
         (2 * HOUR, (None, State.EXPIRING)),
         (2 * HOUR + 1, (START + 2 * HOUR, State.WAITING)),
@@ -206,7 +197,7 @@ def test_a_repeating_schedule_that_is_removed_before_its_next_regular_fire_is_ex
         assert (one.next_fire, one.state) == expected, max_age
 
 
-def test_a_cursor_is_the_same_after_it_was_sent_as_text_and_another_text_is_none() -> None:
+def test_a_cursor_is_read_from_its_text_and_from_no_other() -> None:
     for cursor in (Cursor(1 << 100, "s.ä"), Cursor(-5, "s.\udc80 \n"), Cursor(START, "")):
         assert read_cursor(cursor.text) == cursor
         assert cursor.text.isascii()
@@ -290,7 +281,7 @@ def test_one_schedule_is_listed_for_each_target_zone_and_filter() -> None:
     assert subjects(surveyed(desk, "s.deep.*", "s.none.*")) == ["s.1", "s.3", "s.berlin", "s.deep.x"]
 
 
-def test_what_ends_before_its_fire_and_what_fails_is_counted_and_the_first_are_listed() -> None:
+def test_what_expires_and_what_fails_is_counted_and_some_are_listed() -> None:
     number = MAX_OF_A_KIND + 5
     expiring = [schedule("@at 2026-01-02T00:00:00Z", n, f"s.{n}", Nats_TTL="60s") for n in range(1, number + 1)]
     healthy = [at(HOUR, number + sequence) for sequence in range(1, 31)]
