@@ -19,6 +19,7 @@ from tests.site.exceptions import RUN_BY_OTHER_TESTS
 START = ("README.md", "CONTRIBUTING.md", "docs/start.md")
 TUTORIALS = ("docs/tutorials/",)
 HOW_TO = ("docs/operating/",)
+LONG = ("docs/operating/changing.md", "docs/operating/monitoring.md")
 """The beginnings of the names of pages whose commands are typed; a group is followed at the same time as others."""
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 NAMED = re.compile(r"\bas `([\w.-]+)`:$")
@@ -90,7 +91,8 @@ def pages_with_commands() -> tuple[Path, ...]:
 def pages_of(group: tuple[str, ...]) -> list[Path]:
     """List the pages of a group whose commands are typed."""
     pages = [page for page in pages_with_commands() if place(page).startswith(group)]
-    return [page for page in pages if place(page) not in RUN_BY_OTHER_TESTS]
+    apart = RUN_BY_OTHER_TESTS.keys() | (set() if group is LONG else set(LONG))
+    return [page for page in pages if place(page) not in apart]
 
 
 def steps(page: Path) -> Iterator[tuple[Block, Block | None]]:

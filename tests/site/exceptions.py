@@ -68,8 +68,11 @@ ASKS = re.compile(r"nats-scheduler (?:apply|rm|pause|resume) (?!.*(?:--yes|--dry
 
 WAITED_FOR = re.compile(r"nats stream get |nats consumer next ")
 """Commands that fail until a fire is stored: a reader types them again if it was too early."""
-READ = re.compile(r"nats-scheduler (?:history|ls|info|failures) ")
-"""Commands that change nothing: at the end of a block, they are typed again until they print what the page shows."""
+READ = re.compile(r"nats-scheduler (?:history|ls|info|failures|instances|doctor|stream ls)\b")
+"""Commands that change nothing: at the end of a block, they are typed again until they print what the page shows.
+
+A second one that shows nothing is not typed.
+"""
 
 
 def sign_of_running(command: str) -> str | None:

@@ -83,6 +83,8 @@ class Reader:
     machine: Machine
     environment: Mapping[str, str]
     running: list[tuple[str, ChildProcess]] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+    """The commands that only read, and were typed."""
 
     async def follow(self) -> None:
         """Do what the page says, from its first block to its last."""
@@ -103,6 +105,9 @@ class Reader:
     async def _type(self, block: Block, shown: Block | None) -> None:
         """Type the commands of a block; what they print together is compared with the block that shows it."""
         commands = commands_of(self._here(without_installing(block.text)))
+        if shown is None:
+            commands = [command for command in commands if command not in self.read]
+        self.read |= {command for command in commands if READ.match(command)}
         printed: list[str] = []
         started = None
         for command in commands:
