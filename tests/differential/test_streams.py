@@ -407,7 +407,7 @@ def named(config: Any, name: str) -> Any:
 
 @pytest.mark.clause("retention-limits", "retention-workqueue", "retention-interest", "no-interest", "invisible")
 @pytest.mark.clause("subject-transform", "republish", "no-ack", "stop-generated-message", "beyond-2262")
-async def test_the_same_fires_is_given_and_remains_whatever_the_stream(sides: list[ComparedSide]) -> None:
+async def test_what_fires_and_what_remains_is_the_same_in_every_stream(sides: list[ComparedSide]) -> None:
     found, prefix = Differences(NAMED), fresh_name()
 
     async def tell(number: int, title: str, config: dict[str, Any], story: Story) -> None:

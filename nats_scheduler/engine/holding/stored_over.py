@@ -2,7 +2,7 @@
 
 A message is stored over a schedule if it is on its subject, and newer.
 As the server does: one that another schedule generated, or that cancels one, ends no schedule that it is stored over
-(`test_a_schedule_lives_on_under_a_fire_or_a_cancel`).
+(`test_what_fires_and_what_remains_is_the_same_in_every_stream`).
 What lies on it then is the last message on its subject: that is what the guard of its next fire has to expect, and its
 own message is found by its sequence alone.
 
