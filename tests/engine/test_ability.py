@@ -48,6 +48,14 @@ def test_where_nobody_can_the_first_in_the_order_keeps_it() -> None:
         assert one.change(KEY, 0) is None
 
 
+def test_what_one_cannot_on_one_stream_changes_nothing_on_another() -> None:
+    one = owned(instance(A, B), A)
+    one.ability.denied("emulated.OTHER", WHY, 0)
+    receives(one, B, 0, unable=("emulated.OTHER",))
+    assert one.change(KEY, 0) is None
+    assert {*one.living(KEY)} == {A, B}
+
+
 def test_after_a_trial_beside_the_owner_it_owns_the_stream_again() -> None:
     one = owned(instance(A, B), B)
     one.ability.denied(KEY, WHY, 0)

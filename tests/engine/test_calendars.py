@@ -9,15 +9,19 @@ from nats_scheduler.engine.inputs import (
     CalendarsRead,
     DuplicateFetched,
     Refused,
+    ServerLimits,
     Stored,
     Unknown,
 )
 from nats_scheduler.engine.receiving import named_calendars
 from nats_scheduler.engine.receiving.named_calendars import MAX_VISITED_PER_STEP
+from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
 from nats_scheduler.schedule.days import DayRows, Days
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
@@ -124,6 +128,24 @@ def test_an_edit_moves_a_fire_to_the_next_or_previous_day_left() -> None:
     assert [1 + (fire.fire_time - START) // DAY for fire in by_schedule["s.two"]] == [4]
     assert following(world) == ["2026-01-06T09:00:00Z", "2026-01-20T09:00:00Z", "2026-01-20T09:00:00Z"]
     assert missed(world) == []
+
+
+def test_each_calendar_is_reported_as_named_once() -> None:
+    named = list[bool]()
+    desk = Desk()
+    desk.engine = StreamEngine(
+        StreamRules("S", (">",)),
+        DIALECTS,
+        ServerLimits(guard=True),
+        notify_named=lambda: named.append(desk.engine.calendars.are_named),
+    )
+    desk.read(schedule("@every 6h", 1, "s.plain"))
+    assert named == []
+    for number in range(3):
+        desk.read(schedule("@every 6h", 2 + number, f"s.{number}", Nats_Schedule_X_Except="calendar:work"))
+    assert named == [True]
+    desk.read(schedule("@every 6h", 5, "s.other", Nats_Schedule_X_Except="calendar:other"))
+    assert named == [True, True]
 
 
 def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
