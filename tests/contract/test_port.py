@@ -242,7 +242,7 @@ async def test_the_end_answers_everything_that_is_open_exactly_once(side: PortSi
     for number in range(300):
         side.contact.ask(FetchContent(side.subject("schedule"), number, None))
         side.contact.ask(FetchContent(side.subject("schedule"), 300 + number, None, by_sequence=True))
-        side.contact.purge(PurgeSchedule(side.subject("purged"), number))
+        side.contact.purge(PurgeSchedule(side.subject("purged"), number, 1 if number % 2 else None))
         side.contact.remove(RemoveExpired(number, LATER))
     for _ in range(turns):
         await one_turn()

@@ -11,7 +11,7 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, ScheduleEndsByAge, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer
 from tests.harness.account import account_on, sidecar_on
 from tests.harness.flagged import Served, at
@@ -76,33 +76,6 @@ async def test_a_removed_schedule_never_fires(served: Served) -> None:
     due, _ = await in_time(remove_all)
     await served.canary(due=due)
     assert [one.subject for one in await served.messages(f"out.{due}.*")] == []
-
-
-async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Served) -> None:
-    """Removed when its content was already read: the guard, or on 2.10 the request that was seen, stops it.
-
-    On 2.10 that is for 50 ms at most. If a busy machine lets them pass, another one is stored.
-    """
-    engine = served.sidecar.sidecar.served[served.name].engine
-    removed: list[str] = []
-
-    async def is_built_or_fired(rest: str, target: str) -> bool:
-        flight = engine.view().flight(served.subject(rest))
-        return (flight is not None and flight.fire is not None) or bool(await served.messages(target))
-
-    for remove in (purge_the_subject, cancel, uncover):
-
-        async def remove_prepared(due: int, remove: Removal = remove) -> str:
-            rest, target = rest_of(remove), f"out.{due}.{remove.__name__}"
-            sequence = await served.schedule(rest, at(due), target=target)
-            await eventually(lambda: is_built_or_fired(rest, target), describe="the fire is built")
-            await remove(served, rest, sequence)
-            return target
-
-        due, target = await in_time(remove_prepared, 0.5, margin=5 * MILLISECOND, longer=1)
-        removed.append(target)
-    await served.canary(due=due)
-    assert {target: len(await served.messages(target)) for target in removed} == dict.fromkeys(removed, 0)
 
 
 async def test_a_replacement_fires_and_the_old_version_is_removed(served: Served) -> None:

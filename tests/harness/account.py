@@ -28,7 +28,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.asked import Examine
 from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.sidecar import Sidecar
-from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
@@ -47,12 +47,6 @@ CLOCK = SystemClock()
 def in_seconds(seconds: float) -> str:
     """Return the time `seconds` from now, as `@at` takes it."""
     return format_rfc3339(CLOCK.now() + int(seconds * SECOND))
-
-
-def midday_zone() -> tuple[str, int]:
-    """Return a time zone that is six hours away from midnight at least, and its day, as days since 1970-01-01."""
-    now = CLOCK.now()
-    return ("UTC", now // DAY) if 6 <= now % DAY // HOUR < 18 else ("Etc/GMT+12", (now - 12 * HOUR) // DAY)
 
 
 def far_hour(zone: str) -> int:

@@ -3,7 +3,7 @@
 Its rule: a promise of some tenths of a second holds for processes that run. If this process is held up, the others
 may be, and that is a fault for all. If one has to wait for a processor, fires may be later by as much: Linux counts
 for each thread how long it was able to run and did not (`/proc/<pid>/task/<tid>/schedstat`). A thread that waited
-nearly all of a second did not run, and that is such a fault too.
+for half of a second hardly ran, and that is such a fault too.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ STOOD_STILL = SECOND // 4
 """A timer that is later (ns) shows that the machine was overloaded."""
 MAX_ALLOWED = SECOND // 5
 """The most (ns) by which fires may be later: with a second, each fire of `@every 1s` could stand for the one before."""
-STARVED = 0.95
-"""A thread that waits for more of a window does not run: one that computes while many others do waits less."""
+STARVED = 0.5
+"""The share of a window for which a thread waits on a machine that is overloaded."""
 LOOKS_SECONDS = 0.25
 WINDOW = SECOND
 """The time (ns) over which the waiting of a thread is added up."""
@@ -39,7 +39,7 @@ class Waiting:
         self._looks: deque[tuple[int, dict[int, int]]] = deque()
         """The instant of each look, and the time (ns) for which each thread had waited; the first is a window ago."""
         self.is_starved = False
-        """True if one thread hardly did anything but wait in the whole window."""
+        """True if one thread waited for much of the whole window."""
 
     def look(self) -> int:
         """Return the longest waiting (ns) of one thread in the window, as far as there were looks."""

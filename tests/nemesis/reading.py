@@ -7,10 +7,12 @@ server made for the log when it stored them.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.account import Account
+from tests.harness.waiting import eventually
 from tests.judge.history import History, ScheduleSeen, Verb
 from tests.judge.reading import fire_seen
 from tests.nemesis.ground import ELSEWHERE, LOG, OTHER, STREAM
@@ -22,23 +24,36 @@ OTHER_SEQUENCES = 1_000_000
 
 async def read_into(history: History, account: Account, workers: Workers) -> None:
     """Complete a history that has ended."""
-    stored = {message.sequence: message for message in await account.messages(STREAM, "t.>")}
+    stored = {message.sequence: message for message in await _stored(account, STREAM, "t.>")}
     received = workers.taken if history.terms.consumed else {}
     fires = [fire_seen(message) for _sequence, message in sorted({**received, **stored}.items())]
     fires += [
         replace(fire_seen(message), sequence=OTHER_SEQUENCES + message.sequence, elsewhere=True)
-        for message in await account.messages(OTHER, f"{ELSEWHERE}>")
+        for message in await _stored(account, OTHER, f"{ELSEWHERE}>")
     ]
     history.fires = [fire for fire in fires if fire.stored_at <= history.end]
     history.finished = finished_through(history.fires, workers.confirmed)
-    remaining = await account.messages(STREAM, "s.>")
+    remaining = await _stored(account, STREAM, "s.>")
     history.remaining = {message.sequence for message in remaining}
-    seen = [_logged(message) for message in await account.messages(LOG, "log.s.>")]
+    seen = [_logged(message) for message in await _stored(account, LOG, "log.s.>")]
     seen += [ScheduleSeen(m.subject, m.sequence, m.stored_at, m.body or b"") for m in remaining]
     known = {one.sequence: one for one in seen}
     for one in _inferred(history):
         known.setdefault(one.sequence, one)
     history.schedules = [known[sequence] for sequence in sorted(known) if known[sequence].body]
+
+
+async def _stored(account: Account, stream: str, subject: str) -> list[StoredMessage]:
+    """Read all messages on a subject; a cluster on a busy machine may have no leader for a moment."""
+
+    async def read() -> tuple[list[StoredMessage]] | None:
+        try:
+            return (await account.messages(stream, subject),)
+        except SchedulerError:
+            return None
+
+    (found,) = await eventually(read, describe=f"{subject} of {stream} is read")
+    return found
 
 
 def _inferred(history: History) -> Iterator[ScheduleSeen]:

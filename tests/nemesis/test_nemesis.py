@@ -9,41 +9,21 @@ import warnings
 from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.runtime.clock import SystemClock
-from tests.harness.account import account_on
 from tests.harness.seeds import EFFORT, SEED, seeds
-from tests.harness.servers import EMULATED_VERSIONS, running_server
 from tests.judge.checkers import verdict
-from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves
-from tests.judge.reading import store_seen
+from tests.judge.history import CalendarSeen, FireSeen, History, Leaves
 from tests.nemesis.calendars import NAMES
-from tests.nemesis.ground import STORE, STREAM
-from tests.nemesis.instance import Clock
 from tests.nemesis.publishers import steady
+from tests.nemesis.record import MACHINE
 from tests.nemesis.round import Outcome, play
-from tests.nemesis.scenario import (
-    CLOCKS,
-    CLUSTER_KINDS,
-    FAULTS_OF_SIDECARS,
-    KINDS,
-    SOON,
-    STRIKES,
-    drawn,
-    in_cluster,
-)
-from tests.nemesis.shifted import ShiftedClock
-from tests.nemesis.tally import evidence
 
-USUAL = (22, 1, 14, 59, 5, 51)
-"""A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
-AT_ONCE = 8
+USUAL = (10, 13, 15, 17, 19)
+"""Kills, partitions, a server that is killed, a node of a cluster that is, and a mixture with stops."""
+AT_ONCE = 5
 
 Outcomes = list[Outcome]
 
@@ -62,14 +42,10 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return result
 
 
-def rounds() -> list[int]:
-    """Return the seeds of the rounds to play."""
-    return list(USUAL) if (SEED, EFFORT) == (0, 1) else list(seeds(len(USUAL)))
-
-
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all rounds, some at a time: most of a round is waiting."""
+    rounds = USUAL if (SEED, EFFORT) == (0, 1) else seeds(len(USUAL))
     places = asyncio.Semaphore(AT_ONCE)
 
     async def played(seed: int) -> Outcome:
@@ -77,13 +53,13 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
             return await play(seed, tmp_path_factory.mktemp(f"round-{seed}"))
 
     async def all_played() -> Outcomes:
-        return await asyncio.gather(*map(played, rounds()))
+        return await asyncio.gather(*map(played, rounds))
 
     return run(all_played())
 
 
 def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
-    failed = "\n".join(evidence(outcome) for outcome in outcomes if outcome.violations)
+    failed = "\n".join(outcome.evidence() for outcome in outcomes if outcome.violations)
     assert not failed, failed
     for outcome in outcomes:
         assert outcome.strikes, f"nothing was struck in {outcome.scenario}"
@@ -111,11 +87,6 @@ def loses_a_schedule(history: History) -> None:
     history.remaining.remove(fires_of_one(history)[0].schedule_sequence or 0)
 
 
-def loses_a_fire_elsewhere(history: History) -> None:
-    """Remove the last fire but one that was stored in the other stream for a schedule that no publisher changed."""
-    history.fires.remove([fire for fire in history.fires if fire.schedule == "s.steady.elsewhere"][-2])
-
-
 def excepts_all_days(history: History) -> None:
     """Have the calendars except every day from the beginning on."""
     history.calendars = [CalendarSeen(name, 0, Leaves.NOTHING) for name in NAMES]
@@ -126,7 +97,6 @@ FALSIFIED: list[tuple[Callable[[History], None], str]] = [
     (doubles_a_fire, "Unique"),
     (is_silent_in_the_end, "Live"),
     (loses_a_schedule, "Complete"),
-    (loses_a_fire_elsewhere, "Complete"),
     (excepts_all_days, "Unique"),
 ]
 
@@ -137,75 +107,16 @@ def test_what_is_falsified_in_a_real_history_is_found(
 ) -> None:
     sound = [outcome for outcome in outcomes if not outcome.violations]
     assert sound, "there is a round that kept every promise"
-    found = []
-    for outcome in sound:
+
+    def is_found(outcome: Outcome) -> bool:
         history = deepcopy(outcome.history)
+        history.faults = [fault for fault in history.faults if fault.kind != MACHINE]  # which would excuse it
         falsify(history)
-        found.append({violation.promise for violation in verdict(history)})
-    # In a round of an overloaded machine that may be excused.
-    assert any(promise in promises for promises in found), [outcome.scenario for outcome in sound]
+        return promise in {violation.promise for violation in verdict(history)}
+
+    assert any(map(is_found, sound)), [outcome.scenario for outcome in sound]
 
 
 def fires_of_one(history: History) -> list[FireSeen]:
     """Return the fires of a schedule that no publisher changed."""
     return [fire for fire in history.fires if fire.schedule == steady(0)]
-
-
-# -- what is drawn and recorded --------------------------------------------------------------------------------------
-
-
-def test_the_seeds_strike_in_every_way() -> None:
-    scenarios = [drawn(seed) for seed in range(200)]
-    assert scenarios == [drawn(seed) for seed in range(200)]
-    assert {scenario.kind for scenario in scenarios} == set(KINDS)
-    assert {strike.kind for scenario in scenarios for strike in scenario.strikes} == set(STRIKES)
-    assert {(scenario.nodes, scenario.version[:4]) for scenario in scenarios} == {(1, "2.10"), (1, "2.11"), (3, "2.11")}
-    assert {scenario.instances for scenario in scenarios} == {1, 2, 3}
-
-
-def test_the_seeds_of_clusters_break_everything() -> None:
-    scenarios = [in_cluster(seed) for seed in range(200)]
-    assert scenarios == [in_cluster(seed) for seed in range(200)]
-    assert {scenario.kind for scenario in scenarios} == set(CLUSTER_KINDS)
-    kinds = {strike.kind for scenario in scenarios for strike in scenario.strikes}
-    assert kinds == {*CLUSTER_KINDS[:-2], *FAULTS_OF_SIDECARS}
-    assert {strike.way for one in scenarios for strike in one.strikes if strike.kind == "clock"} == set(CLOCKS)
-    assert {(one.version[:4], one.durable) for one in scenarios} == set(product(("2.10", "2.11"), (True, False)))
-    assert {(one.nodes, one.instances, one.soon, one.busy) for one in scenarios} == {(3, 3, SOON, 0)}
-    assert {in_cluster(seed, busy=2).busy for seed in range(3)} == {2}
-
-
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_the_files_of_a_server_show_what_it_ever_stored(version: str, tmp_path: Path) -> None:
-    """A message that another one replaces stays written, and one that is deleted leaves a note of that."""
-    identity = fire_identity("s.1", 1, SECOND)
-    async with running_server(version, tmp_path) as server, account_on(server.url) as account:
-        await account.create(STREAM, subjects=["s.>"], max_msgs_per_subject=1, storage="file")
-        await account.publish("s.0", body=b"nothing")
-        await account.publish("s.1", {"Nats-Msg-Id": identity}, b"one")
-        await account.publish("s.1", body=b"two")
-        await account.api.call(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 3})
-        await account.publish("s.2", body=b"three")
-    seen = store_seen("n0", tmp_path / STORE)
-    found = {sequence: record[1:] for sequence, record in seen.records.items()}
-    assert found == {
-        1: ("s.0", None, b"nothing"),
-        2: ("s.1", FireKey(1, SECOND), b"one"),
-        4: ("s.2", None, b"three"),
-    }
-    assert 3 in seen.erased
-    assert seen.last() == 4
-
-
-def test_the_clocks_of_a_sidecar_are_ahead_by_what_a_file_says(tmp_path: Path) -> None:
-    clock = Clock(tmp_path / "clock")
-    shifted, ours = ShiftedClock(tmp_path / "clock"), SystemClock()
-
-    def ahead() -> list[int]:
-        return [round((shifted.now() - ours.now()) / SECOND), round((shifted.monotonic() - ours.monotonic()) / SECOND)]
-
-    assert ahead() == [0, 0]
-    clock.set_ahead(300, "wall-of-all")
-    assert ahead() == [300, 0]
-    clock.set_ahead(300, "machine-of-one")
-    assert ahead() == [300, 300]
