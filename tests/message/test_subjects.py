@@ -48,6 +48,7 @@ def test_a_subject_is_covered_as_on_the_server() -> None:
     assert subject_matches("orders.>", "orders.>")
     assert not subject_matches("orders.>", "orders.*")
     assert not subject_matches("orders.*", "orders.due")
+    assert not subject_matches("orders", "orders.*")
 
 
 def test_a_filter_token_that_starts_with_a_star_passes_anything() -> None:

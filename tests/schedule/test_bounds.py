@@ -115,7 +115,7 @@ some_bounds = st.builds(
 offsets = st.sampled_from([0, 0, 1, 3 * SECOND, 25 * MINUTE, 7 * HOUR, DAY - 1])
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(30))
 @given(st.sampled_from(PATTERNS), some_bounds, offsets, st.lists(instants, min_size=1, max_size=5))
 def test_a_bounded_pattern_answers_as_the_filtered_list_does(
     pattern: tuple[str, str | None], bounds: Bounds, offset: int, asked: list[int]
@@ -141,7 +141,7 @@ def test_a_bounded_pattern_answers_as_the_filtered_list_does(
                 assert list(bounded.by_minute(after, later, STORED_AT)) == sorted(minutes.items())
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(30))
 @given(st.sampled_from(PATTERNS), some_bounds, offsets, instants, instants)
 def test_the_fires_that_are_excepted_are_those_on_excepted_days(
     pattern: tuple[str, str | None], bounds: Bounds, offset: int, one: int, other: int
@@ -362,6 +362,13 @@ def test_an_only_fire_counts_once() -> None:
     assert counts == [1, 0, 0]
     left_out = Bounded(pattern, Bounds(excepted=DayRows([Days(due // DAY, due // DAY)])))
     assert left_out.count(NOW, due, NOW) == 0
+
+
+def test_the_first_instant_of_an_excepted_day_is_not_counted() -> None:
+    today = STORED_AT // DAY
+    bounds = Bounds(anchor=today * DAY, excepted=DayRows([Days(today + 1, today + 1)]))
+    hourly = Bounded(read("@every 1h"), bounds)
+    assert hourly.count(today * DAY, (today + 3) * DAY - 1, today * DAY) == 23 + 24
 
 
 def test_a_hundred_years_of_seconds_are_counted_without_finding_them() -> None:

@@ -210,6 +210,8 @@ def test_without_a_rule_the_last_offset_holds_for_ever() -> None:
     assert Zone("Odd", OffsetTable(0, ((0, 3_600),), "rubbish")).offset_at(DAY) == 3_600
     zone = Zone("Renamed", OffsetTable(0, ((0, 3_600), (100, 3_600), (200, 0)), ""))
     assert zone.segment_at(150 * SECOND) == Segment(0, 200 * SECOND, 3_600)
+    begun = Zone("Begun", OffsetTable(0, ((0, 3_600),), "AAA-1BBB,M3.5.0,M10.5.0/3"))
+    assert begun.segment_at(0).start == 0, "the rule begins with the last change"
     zone = Zone("Permanent", OffsetTable(0, (), "XXX3EDT4,0/0,J365/23"))
     assert {zone.offset_at(first_second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
 
