@@ -5,6 +5,8 @@ stored is unknown, however soon it is replaced or purged.
 """
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +21,8 @@ from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FLAGGED
 from tests.harness.servers import running_server
 from tests.harness.waiting import eventually
-from tests.judge.history import SECOND
+from tests.judge.history import SECOND, StoreSeen
+from tests.judge.reading import store_seen
 from tests.nemesis.scenario import SHORT_WINDOW, Scenario
 
 STREAM = "NEMESIS"
@@ -28,6 +31,7 @@ OTHER = "OTHER"
 """The stream into which some schedules fire."""
 ELSEWHERE = "o."
 """The prefix of its subjects."""
+BUCKET = "KV_nats_scheduler"
 CALENDARS = "nats_scheduler_calendars"
 """The bucket of calendars."""
 WORKED = ("t.0", "t.1", "t.2", "t.3", "t.queue", "t.skip")
@@ -35,8 +39,12 @@ WORKED = ("t.0", "t.1", "t.2", "t.3", "t.queue", "t.skip")
 AT_ONCE = "at-once"
 """The consumer of all other targets, which works on a work queue only."""
 OTHERS = ("t.4", "t.5", "t.6", "t.7", "t.8", "t.9", "t.10", "t.11", "t.steady.>", "t.late.>")
+DURABLE = "jetstream { sync_interval: always }\n"
+STORE = Path("jetstream", "$G", "streams", STREAM, "msgs")
+"""Where a server keeps the messages of the stream."""
 PROBE_SECONDS = 3.0
 """Longest time for all answers of a probe: a busy server needs some time for each."""
+STEP_DOWN_SECONDS = 2.0
 ACK_WAIT = 2 * SECOND
 """Time (ns) after which a message is delivered again."""
 
@@ -53,6 +61,9 @@ class Ground:
         self.nodes = nodes
         self._retention = "workqueue" if scenario.consumes else "limits"
         self.cluster = cluster
+        self._paused: list[EmbeddedServer] = []
+        self.changed = asyncio.Event()
+        """Set when nodes are stopped: who needs answers connects again."""
         self.consumers: dict[str, tuple[str, ...]] = {worker_of(target): (target,) for target in WORKED}
         """The targets of the generated messages that each consumer receives."""
         if scenario.consumes:
@@ -65,8 +76,33 @@ class Ground:
 
     @property
     def running(self) -> list[EmbeddedServer]:
-        """The nodes that run."""
-        return [node for node in self.nodes if node.pid is not None]
+        """The nodes that run, and are not stopped."""
+        return [node for node in self.nodes if node.pid is not None and node not in self._paused]
+
+    def pause(self, node: EmbeddedServer) -> None:
+        """Stop a node: it holds its connections and does nothing."""
+        if node.pid is not None and node not in self._paused:
+            os.kill(node.pid, signal.SIGSTOP)
+            self._paused.append(node)
+            self.changed.set()
+
+    def resume(self) -> None:
+        """Let the nodes that are stopped go on."""
+        for node in self._paused:
+            if node.pid is not None:
+                os.kill(node.pid, signal.SIGCONT)
+        self._paused.clear()
+
+    async def stores(self) -> list[StoreSeen]:
+        """End all nodes, and return what the files of each hold of the stream under test."""
+        self.resume()
+        await asyncio.gather(*(node.stop() for node in self.nodes))
+        return [store_seen(node.name, node.store_dir / STORE) for node in self.nodes]
+
+    async def step_down(self, stream: str) -> None:
+        """Let the leader of a stream step down; raises as the API does."""
+        async with asyncio.timeout(STEP_DOWN_SECONDS), self.account() as account:
+            await account.api.call(f"STREAM.LEADER.STEPDOWN.{stream}")
 
     @asynccontextmanager
     async def account(self) -> AsyncIterator[Account]:
@@ -111,7 +147,7 @@ class Ground:
     async def _answers(self) -> bool:
         try:
             async with asyncio.timeout(PROBE_SECONDS), self.account() as account:
-                for name in (STREAM, OTHER, "KV_nats_scheduler", f"KV_{CALENDARS}"):
+                for name in (STREAM, OTHER, BUCKET, f"KV_{CALENDARS}"):
                     if not await self._is_led(account, name):
                         return False
                 for name in self.consumers:
@@ -139,10 +175,14 @@ async def ground_for(scenario: Scenario, folder: Path) -> AsyncIterator[Ground]:
             await ground.create_streams()
             yield ground
         return
-    async with running_cluster(scenario.version, folder / "cluster", advertise=False) as cluster:
+    config = DURABLE if scenario.durable else ""
+    async with running_cluster(scenario.version, folder / "cluster", config=config, advertise=False) as cluster:
         ground = Ground(cluster.nodes, cluster, scenario)
         await eventually(lambda: _created(ground), describe="the streams of the cluster are created")
-        yield ground
+        try:
+            yield ground
+        finally:
+            ground.resume()
 
 
 async def _created(ground: Ground) -> bool:

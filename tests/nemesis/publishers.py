@@ -18,7 +18,7 @@ from tests.judge.patterns import NO_POLICIES, Pattern, Policies
 from tests.nemesis.calendars import NAMES
 from tests.nemesis.ground import ELSEWHERE, STREAM, WORKED, Ground, worker_of
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY
+from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY, Scenario
 
 SUBJECTS = [f"s.{number}" for number in range(12)]
 VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
@@ -30,6 +30,10 @@ WITH_POLICIES = (
     ("elsewhere", f"{ELSEWHERE}steady", NO_POLICIES),
 )
 """Schedules that no publisher changes either, with what each needs of its policies."""
+JITTERS = (None, 700, 950)
+"""The most milliseconds by which the fires of a loaded cluster are late: some are in flight at any time."""
+SOON_SECONDS = (0.02, 3.0)
+"""The range of times (s) after which a schedule is due that fires once, soon."""
 ANSWER_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
 UNAVAILABLE = 503
@@ -44,11 +48,17 @@ def steady(number: int) -> str:
 class Publishers:
     """All publishers of a round."""
 
-    def __init__(self, ground: Ground, record: Record, seed: int) -> None:
+    def __init__(self, ground: Ground, record: Record, scenario: Scenario) -> None:
         """Draw from the seed of a scenario; some schedules name calendars."""
         self._ground = ground
         self._record = record
+        self._scenario, seed = scenario, scenario.seed
         self._random = Random(f"publishers {seed}")
+        self._treating = Random(f"policies {seed}")
+        self._naming = Random(f"what names a calendar {seed}")
+        self._sending = Random(f"what is elsewhere {seed}")
+        self._overlapping = Random(f"what overlaps {seed}")
+        self._loading = Random(f"what loads {seed}")
         self._account: Account | None = None
         self._last: dict[str, int] = {}
         self._asking: set[asyncio.Task[None]] = set()
@@ -61,6 +71,10 @@ class Publishers:
                 await self._ask(self._store(steady(number), pattern))
             for name, target, policies in WITH_POLICIES:
                 await self._ask(self._store(f"s.steady.{name}", Pattern("every", 1, policies), target))
+            for number in range(STEADY, self._scenario.repeating):
+                kind, seconds = self._loading.choice(["every", "cron"]), self._loading.choice([1, 1, 2, 3])
+                policies = Policies(jitter=self._loading.choice(JITTERS))
+                await self._ask(self._store(steady(number), Pattern(kind, seconds, policies)))
         self._account = None
 
     async def connect_now_and_again(self) -> None:
@@ -70,11 +84,28 @@ class Publishers:
             try:
                 async with self._ground.account() as account:
                     self._account = account
-                    await asyncio.shield(account.connection.lost)
+                    self._ground.changed.clear()
+                    await self._until_lost_or_stopped(account)
             except (SchedulerError, OSError):  # no server answers
                 await time_reached(loop.time() + AGAIN_SECONDS)
             finally:
                 self._account = None
+
+    async def _until_lost_or_stopped(self, account: Account) -> None:
+        """Wait for the loss of a connection, or until some node is stopped, which may be the other end."""
+        async with asyncio.TaskGroup() as waits:
+            changed = waits.create_task(self._ground.changed.wait())
+            account.connection.lost.add_done_callback(lambda _lost: changed.cancel())
+
+    async def store_soon_now_and_again(self) -> None:
+        """Store the schedules of the scenario that fire once, soon, evenly while everything breaks."""
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for number in range(self._scenario.soon):
+            await time_reached(begin + number * self._scenario.breaks_for / self._scenario.soon)
+            due = now() + int(self._loading.uniform(*SOON_SECONDS) * SECOND)
+            second, rest = divmod(due, SECOND)
+            self._begin(self._store(f"s.soon.{number}", Pattern("at", second, thousandths=rest * 1000 // SECOND)))
 
     async def act_now_and_again(self) -> None:
         """Send requests, with pauses, whatever the outcome of the last one."""
@@ -111,7 +142,7 @@ class Publishers:
     def _target_of(self, subject: str) -> str:
         """Draw where a schedule fires to."""
         own = f"t.{subject[2:]}"
-        return own if self._random.random() < 0.75 else self._random.choice(SHARED_TARGETS)
+        return own if self._sending.random() < 0.75 else self._sending.choice(SHARED_TARGETS)
 
     def _store(self, subject: str, pattern: Pattern, target: str = "") -> Operation:
         body = b"%s %d" % (subject.encode(), len(self._record.history.operations))
@@ -126,7 +157,7 @@ class Publishers:
 
     def _bounded(self, kind: str) -> Policies:
         """Draw the bounds of a pattern that repeats; each leaves at least one fire."""
-        draw, at = self._random, now() // SECOND
+        draw, at = self._treating, now() // SECOND
         if draw.random() < 0.5:
             return NO_POLICIES
         return Policies(
@@ -138,7 +169,7 @@ class Publishers:
 
     def _treated(self, policies: Policies) -> Policies:
         """Draw when a fire is sent, what becomes of missed ones, and whether fires report that."""
-        draw = self._random
+        draw = self._treating
         if draw.random() < 0.5:
             return policies
         return replace(
@@ -151,12 +182,12 @@ class Publishers:
 
     def _named(self, policies: Policies) -> Policies:
         """Draw a calendar."""
-        is_unnamed = self._random.random() < 0.7
-        return policies if is_unnamed else replace(policies, calendar=self._random.choice(NAMES))
+        is_unnamed = self._naming.random() < 0.7
+        return policies if is_unnamed else replace(policies, calendar=self._naming.choice(NAMES))
 
     def _held_back(self, pattern: Pattern, target: str) -> Pattern:
         """Draw what happens while the fire before is unfinished, for a target whose worker takes its time."""
-        draw = self._random
+        draw = self._overlapping
         if target not in WORKED or draw.random() < 0.5:
             return pattern
         overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, 400, 2_500])

@@ -34,10 +34,13 @@ class Record:
         """Note that from an instant on others have to take over."""
         self.history.faults.append(Fault(kind, None, begin, begin))
 
-    def broken(self, kind: str, instance: str | None, begin: int) -> None:
-        """Note what was broken from an instant until now, for one sidecar or (None) for all."""
-        end = now()
-        self.history.faults.append(Fault(kind, instance, begin, end))
+    def broken(self, kind: str, instance: str | None, begin: int, ahead: int = 0) -> None:
+        """Note what was broken from an instant until now, for one sidecar or (None) for all.
+
+        If clocks were ahead by `ahead` (ns), what is due until they would show that again is settled.
+        """
+        end = now() + ahead
+        self.history.faults.append(Fault(kind, instance, begin, end, ahead=ahead))
         self.tell(f"{kind} of {instance or 'all'} until {(end - self.history.begin) / SECOND:.3f}", begin)
 
     @property
