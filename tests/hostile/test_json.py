@@ -13,9 +13,8 @@ from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, Refused, Stored, Unknown
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.request_watch import MessageRemovalRequested, Request, RequestWatch
-from nats_scheduler.jetstream.streams import StreamState, is_in_force
-from nats_scheduler.message.foreign_json import STREAM_CONFIG_TYPES, has_types, integer, read_object, stored_message
+from nats_scheduler.jetstream.request_watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
+from nats_scheduler.message.foreign_json import STREAM_CONFIG_TYPES, integer, read_object, stored_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
@@ -83,18 +82,6 @@ def test_answers_of_any_shape_are_outcomes_or_errors_of_our_own(answer: dict[str
     assert isinstance(stored_message(answer), StoredMessage | None)
 
 
-@pytest.mark.slow
-@examples(150)
-@given(odd_objects)
-def test_a_configuration_of_the_right_types_can_be_compared(asked: dict[str, Any]) -> None:
-    config = {"name": "S", "subjects": ["s.>"], "metadata": {"a": "b"}, "retention": "limits"}
-    known = read_object(json.dumps(asked).encode())
-    if known is not None and has_types(known, STREAM_CONFIG_TYPES):
-        for closely in (True, False):
-            is_in_force({k: v for k, v in known.items() if v is not None}, config, closely=closely, echoed=False)
-        StreamState.from_info({"config": config}).rules  # noqa: B018 - it must not raise
-
-
 class Requests:
     """The requests that a watch reads; the server at the other end is real."""
 
@@ -138,6 +125,14 @@ async def test_requests_that_the_server_refuses_are_passed_over(shared_server: S
             assert await requests.after("STREAM.MSG.DELETE.S", document) == []
         long = "S" * 256
         assert await requests.after(f"STREAM.CREATE.{long}", json.dumps({"name": long}).encode()) == []
+
+
+async def test_the_fields_of_a_request_may_be_of_either_case(shared_server: SharedServer) -> None:
+    async with account_on((await shared_server(V2_11)).url) as account:
+        requests = Requests(account)
+        body = b'{"NAME":"S","Allow_Msg_Schedules":true,"max_age":null}'
+        config = {"name": "S", "allow_msg_schedules": True}
+        assert await requests.after("STREAM.CREATE.S", body) == [ConfigRequested("S", config, True)]
 
 
 async def test_a_purge_that_cannot_be_read_may_have_purged_everything(

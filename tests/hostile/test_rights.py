@@ -32,7 +32,6 @@ accounts {{ A {{ jetstream: enabled, users: [
 KEPT = 3
 """Messages on each stream that nobody here may delete."""
 PURGE = "$JS.API.STREAM.PURGE.OTHER"
-CANARY = "canary.sings"
 
 ATTACKS = {
     "a trace behind a line of a schedule": f"Nats-Schedule-Junk\r\nNats-Trace-Dest: {PURGE}",

@@ -182,6 +182,18 @@ async def test_only_a_stream_that_is_gone_or_another_one_counts_as_deleted(flagg
         assert not (await flagging.flagged.recall(another)).is_flagged
 
 
+async def test_a_repeated_creation_is_accepted_after_it_was_added(flagging: Flagging) -> None:
+    await flagging.registry.open()
+    name = f"{flagging.name}-added"
+    config = {"name": name, "subjects": [f"{name}.>"], "allow_msg_schedules": True, "allow_msg_ttl": True}
+    state, created = await flagging.flagged.add(config)
+    assert (created, state.is_flagged) == (True, True)
+    await flagging.account.api.create_stream(config)
+    await flagging.flagged.add(config)
+    await flagging.account.api.create_stream(config)
+    await flagging.account.api.call(f"STREAM.DELETE.{name}")
+
+
 async def test_a_server_that_minds_unknown_fields_is_asked_without_the_flag(start_server: StartServer) -> None:
     server = await start_server(V2_11, config="jetstream { strict: true }\n")
     async with account_on(server.url) as account:

@@ -1,4 +1,4 @@
-"""Every document has a JSON Schema, and is what its schema says."""
+"""Every document has a JSON Schema, is what its schema says, and is read again."""
 
 from typing import Any
 
@@ -16,6 +16,7 @@ from nats_scheduler.observe.documents import (
     schedule_document,
 )
 from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.service.read_back import read_schedule
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import schedule
 
@@ -47,6 +48,7 @@ def test_schedules_are_what_their_schema_says() -> None:
     )
     page = stored(whole, schedule("@every 1h", 2, "s.2")).view.page(START + HOUR).answer()
     found = {one.subject: schedule_document("S", "emulated", one) for one in page.schedules}
+    assert [read_schedule(document) for document in found.values()] == list(page.schedules)
     for document in found.values():
         assert strictly(ScheduleDocument, document) == document
     assert found["s.1"] == {

@@ -1,5 +1,7 @@
 """The series that Prometheus scrapes: their values are those that `prometheus_client` would show, and the page has all.
 
+It tests `observe/metric_samples.py` too.
+
 What is late for long is an overload; what the canary does not fire is missed.
 """
 

@@ -1,4 +1,7 @@
-"""What a service does on its contact; who serves what is simulated in `tests/simulation/`."""
+"""What a service does on its contact, and who writes its checkpoint.
+
+What starts and ends services, `runtime/served_streams.py`, runs in each sidecar of `tests/simulation/`.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

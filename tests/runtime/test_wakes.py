@@ -186,11 +186,10 @@ async def test_there_is_no_spare_time_while_a_fire_is_in_flight_or_due() -> None
 
 
 class Loop:
-    """A loop whose time moves only when it is set, and that notes its rests; it is a timer that is due at `due` too."""
+    """A loop whose time moves only when it is set, and that notes its rests."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
-        self.due = self.now
         self.rests: list[float] = []
 
     def time(self) -> float:
@@ -198,9 +197,6 @@ class Loop:
 
     def rest_until(self, at: float) -> None:
         self.rests.append(at)
-
-    def when(self) -> float:
-        return self.due
 
 
 def send(loop: Any, one: Moderation, count: int, budget: float = BUDGET, turn_at: float = inf) -> None:
