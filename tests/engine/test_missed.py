@@ -6,15 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
-from nats_scheduler.engine.inputs import (
-    CaughtUp,
-    Checkpoint,
-    MessagesRead,
-    OwnershipChanged,
-    Refused,
-    Stored,
-    Unknown,
-)
+from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged, Refused, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START

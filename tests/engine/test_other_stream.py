@@ -4,13 +4,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireRefused, FireStored
 from nats_scheduler.engine.fire import Fire, LookForFire
-from nats_scheduler.engine.inputs import (
-    NOTHING_SETTLED,
-    CaughtUp,
-    Checkpoint,
-    MessagesRead,
-    OwnershipChanged,
-)
+from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, OwnershipChanged
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import MINUTE, SECOND

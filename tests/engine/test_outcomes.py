@@ -9,14 +9,7 @@ from nats_scheduler.engine.events import FiresMissed, FireStored, FireUnknown
 from nats_scheduler.engine.fire import FetchDuplicate
 from nats_scheduler.engine.firing.due import ATTEMPTS_PER_FETCH
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
-from nats_scheduler.engine.inputs import (
-    DuplicateFetched,
-    Outcome,
-    Refused,
-    RemovalRequested,
-    Stored,
-    Unknown,
-)
+from nats_scheduler.engine.inputs import DuplicateFetched, Outcome, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding

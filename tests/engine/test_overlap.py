@@ -19,12 +19,7 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.engine.fire import CheckFinished, FetchContent
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
-from nats_scheduler.engine.inputs import (
-    OwnershipChanged,
-    Refused,
-    Stored,
-    Unanswered,
-)
+from nats_scheduler.engine.inputs import OwnershipChanged, Refused, Stored, Unanswered
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND

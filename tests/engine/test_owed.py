@@ -7,20 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from nats_scheduler.engine.events import (
-    NO_VALID_SCHEDULE,
-    FireLostToReplacement,
-    FireRefused,
-)
-from nats_scheduler.engine.inputs import (
-    CaughtUp,
-    Checkpoint,
-    MessagesRead,
-    OwnershipChanged,
-    Refused,
-    Stored,
-    Unknown,
-)
+from nats_scheduler.engine.events import NO_VALID_SCHEDULE, FireLostToReplacement, FireRefused
+from nats_scheduler.engine.inputs import CaughtUp, Checkpoint, MessagesRead, OwnershipChanged, Refused, Stored, Unknown
 from nats_scheduler.engine.receiving import replaced
 from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND

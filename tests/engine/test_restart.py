@@ -14,13 +14,7 @@ from nats_scheduler.engine import restart
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import FiresMissed
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.inputs import (
-    CaughtUp,
-    MessagesRead,
-    OwnershipChanged,
-    PurgeConcluded,
-    Stored,
-)
+from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, OwnershipChanged, PurgeConcluded, Stored
 from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.restrictions import Restrictions

@@ -13,11 +13,7 @@ from nats_scheduler.engine.holding import scheduled as module
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.schedule_rows import row_of
-from nats_scheduler.engine.holding.scheduled import (
-    MIN_AHEAD_NS,
-    OBJECTS_AHEAD_NS,
-    Schedules,
-)
+from nats_scheduler.engine.holding.scheduled import MIN_AHEAD_NS, OBJECTS_AHEAD_NS, Schedules
 from nats_scheduler.engine.holding.table import DamagedTableError, Table
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS

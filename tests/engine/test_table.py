@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.holding.table import (
-    SUBJECTS_AT_ONCE,
-    DamagedTableError,
-    Row,
-    Table,
-    in_memory,
-)
+from nats_scheduler.engine.holding.table import SUBJECTS_AT_ONCE, DamagedTableError, Row, Table, in_memory
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.testing.manual_clock import START
 from tests.harness.seeds import draws, generator, seeds

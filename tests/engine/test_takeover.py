@@ -3,12 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import (
-    FireRefused,
-    FireUnknown,
-    ScheduleAccepted,
-    ScheduleRejected,
-)
+from nats_scheduler.engine.events import FireRefused, FireUnknown, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.holding import purges
 from nats_scheduler.engine.inputs import (
     CaughtUp,
