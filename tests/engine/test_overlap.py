@@ -195,6 +195,19 @@ def test_a_question_without_an_answer_holds_the_fire_back(overlap: str) -> None:
     assert minutes(world) == [1, 2], "it is not skipped, since nothing says that the one before was unfinished"
 
 
+def test_a_timeout_ends_the_wait_for_an_answer() -> None:
+    world, network = failing_world("skip", Timeout="61s")
+    world.advance("1m59s950ms")
+    network.refuses_reads = True
+    world.advance("900ms")
+    assert minutes(world) == [1]
+    world.advance("2s")
+    network.refuses_reads = False
+    world.advance("1s")
+    assert minutes(world) == [1, 2]
+    assert [event.reason for event in events(world, FireTimedOut)] == ["not now"]
+
+
 def test_the_last_fire_that_is_skipped_or_waits_ends_the_schedule() -> None:
     world = world_with("skip", Limit="2")
     world.advance("2m1s")

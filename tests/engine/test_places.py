@@ -76,6 +76,14 @@ def test_schedules_beyond_the_limit_are_rejected_and_others_stay() -> None:
     assert (full.reported(ScheduleRejected), held_by(full.engine)) == ([], {"s.2": 2, "s.1": 3}), "it is not one more"
 
 
+def test_of_two_that_are_read_out_of_order_the_older_one_has_the_place() -> None:
+    desk = desk_for(1)
+    desk.read(*daily(2))
+    desk.read(*daily(1))
+    assert held_by(desk.engine) == {"s.1": 1}
+    assert [event.schedule for event in desk.reported(ScheduleRejected)] == ["s.2"]
+
+
 def test_an_at_whose_time_passed_while_it_waited_never_fires() -> None:
     desk = desk_for(1, schedule("@daily", 1, "s.1"), at(5, 2, "s.2"), at(30, 3, "s.3"))
     desk.at(10)
