@@ -6,7 +6,7 @@ Limit: patterns that repeat match on whole seconds, and bounds are whole seconds
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
 
@@ -34,6 +34,10 @@ class Policies:
     """The number of times that it fires."""
     anchor: int | None = None
     """The first instant of the grid of `every`."""
+    every: tuple[int, str, str] | None = None
+    """The number of days or weeks (`d`, `w`) between two days or weeks of `cron`, and one of these days."""
+    clock_change: str = ""
+    """The value of `X-Clock-Change`, of a pattern in a zone whose clock shows UTC and is not changed meanwhile."""
     jitter: int | None = None
     """The most milliseconds by which each fire is late; for `at` too."""
     spread: int | None = None
@@ -66,6 +70,10 @@ class Policies:
         instants = {"Start": self.start, "End": self.end, "Anchor": self.anchor}
         found = {f"Nats-Schedule-X-{name}": written(at * SECOND) for name, at in instants.items() if at is not None}
         found |= {"Nats-Schedule-X-Except": f"calendar:{self.calendar}"} if self.calendar else {}
+        if self.every is not None:
+            found["Nats-Schedule-X-Every"] = "{}{} from {}".format(*self.every)
+        if self.clock_change:
+            found |= {"Nats-Schedule-Time-Zone": "Europe/London", "Nats-Schedule-X-Clock-Change": self.clock_change}
         found |= {"Nats-Schedule-X-Excepted": "next"} if self.is_moved else {}
         found |= {} if self.limit is None else {"Nats-Schedule-X-Limit": str(self.limit)}
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
@@ -106,7 +114,7 @@ class Policies:
     @property
     def bounds_something(self) -> bool:
         """True if a policy leaves only some of the due instants."""
-        return (self.start, self.end, self.limit) != (None, None, None)
+        return (self.start, self.end, self.limit, self.every) != (None, None, None, None)
 
     def left(self, dues: Iterable[int]) -> list[int]:
         """Return which of the due instants (ns) are left, from the first one on."""
@@ -120,8 +128,16 @@ class Policies:
         return list(islice(found, self.limit))
 
     def _is_on_its_days(self, second: int) -> bool:
-        day = datetime.fromtimestamp(second, UTC)
-        return not self.is_moved or (day.month, day.day) == (1, 1)
+        day = datetime.fromtimestamp(second, UTC).date()
+        if self.is_moved:
+            return (day.month, day.day) == (1, 1)
+        if self.every is None:
+            return True
+        number, unit, written_day = self.every
+        other = date.fromisoformat(written_day)
+        if unit == "w":
+            day, other = (one - timedelta(one.weekday()) for one in (day, other))
+        return (day - other).days % (number * (7 if unit == "w" else 1)) == 0
 
 
 NO_POLICIES = Policies()

@@ -32,6 +32,12 @@ WORK_SECONDS = (0.01, 0.05, 0.3, 0.8, 2, 5, 12, 24)
 
 TARGETS = 12
 
+TODAY = [(2, "d", "2025-12-30"), (3, "w", "2026-01-04"), (53, "w", "2024-12-29")]
+"""Days and weeks among which is the day of all simulated worlds, the first of January 2026."""
+
+EVERY = [*TODAY, (4, "d", "2025-12-30")]
+"""And some among which is neither that day nor the one before, of which a spread would move times over midnight."""
+
 
 def worker_of(target: str) -> str:
     """Return the name of the consumer of a target."""
@@ -111,6 +117,7 @@ class Publishers:
         self._pausing = Random(f"what is paused {scenario.seed}")
         self._rolling_up = Random(f"what rolls up {scenario.seed}")
         self._doing = Random(f"what is to be done {scenario.seed}")
+        self._zoning = Random(f"what follows a clock {scenario.seed}")
         self._combining = Random(f"what is combined {scenario.seed}")
         """Draws a further policy of a schedule that has another one already."""
         self._trace = trace
@@ -246,7 +253,7 @@ class Publishers:
             return Pattern(kind, number, self._named(self._missed(self._jittered(NO_POLICIES))))
         number = self._random.choice([1, 2, 3, 7, 10, 20, 20])
         policies = self._named(self._missed(self._jittered(self._policies(kind))))
-        if kind == "cron" and policies.calendar and self._dating.random() < 0.5:
+        if kind == "cron" and policies.calendar and policies.every is None and self._dating.random() < 0.5:
             policies = replace(policies, calendar=MOVING, is_moved=True)
         return Pattern(kind, number, policies)
 
@@ -300,12 +307,17 @@ class Publishers:
         if not self._scenario.bounds or self._bounding.random() < 0.4:
             return NO_POLICIES
         draw, now = self._bounding, self._timeline.now // SECOND
-        return Policies(
+        clock_changes = ["", "after", "first", "after,last"] if kind == "cron" else [""]
+        policies = Policies(
+            clock_change=self._zoning.choice(clock_changes),
             start=now + draw.randint(-5, 10) if draw.random() < 0.4 else None,
             end=now + draw.randint(35, 60) if draw.random() < 0.4 else None,
             limit=draw.randint(1, 4) if draw.random() < 0.5 else None,
             anchor=now + draw.randint(-30, 10) if kind == "every" and draw.random() < 0.5 else None,
         )
+        if kind == "cron" and self._dating.random() < 0.3:
+            policies = replace(policies, every=self._dating.choice(TODAY if policies.end is not None else EVERY))
+        return policies
 
     def _happens(self, operation: Operation, *, is_answered: bool) -> None:
         self._trace(f"publisher: {operation.verb} {operation.schedule} {operation.names or ''} answered={is_answered}")
