@@ -4,13 +4,10 @@ With `TEST_EFFORT=N` or a `TEST_SEED`, N times as many rounds as usual are drawn
 """
 
 import asyncio
-import gc
-import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
@@ -34,20 +31,6 @@ AT_ONCE = 8
 
 Outcomes = list[Outcome]
 
-Result = TypeVar("Result")
-
-
-def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that cuts connections while they are made, and have what is left of those found here.
-
-    Before Python 3.12 `asyncio.wait_for`, in which nats-py makes a connection, may lose what it waited for.
-    """
-    result = asyncio.run(coroutine)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-    return result
-
 
 def rounds() -> list[int]:
     """Return the seeds of the rounds to play."""
@@ -66,7 +49,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     async def all_played() -> Outcomes:
         return await asyncio.gather(*map(played, rounds()))
 
-    return run(all_played())
+    return asyncio.run(all_played())
 
 
 def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
