@@ -11,7 +11,6 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
 from typing import NamedTuple
 
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -120,18 +119,26 @@ def lateness(fires: Sequence[Fire], dues: Sequence[int]) -> list[float]:
     return late
 
 
-def lateness_each_second(fires: Iterable[Fire], count: int, begin: int, end: int) -> list[float]:
-    """Return how late (ms, sorted) `count` schedules were that fire each second from `begin` to `end`.
+def lateness_of_repeating(fires: Iterable[Fire], intervals: Sequence[int], begin: int, end: int) -> list[float]:
+    """Return how late (ms, sorted) schedules fired that repeat at full seconds, one each `intervals[number]` seconds.
 
-    Raises `WrongFiresError` unless each fired in each of these seconds, since the Unix epoch, once.
+    `begin` and `end` are seconds since the Unix epoch; fires due at others are left out. Raises `WrongFiresError`
+    unless each schedule fired at each of its times, counted from its first one, and a second late at most.
+    Limit: a fire that is early cannot be distinguished from one that is nearly a second late; both raise.
     """
     late: list[float] = []
-    seen: Counter[tuple[int, int]] = Counter()
+    seen: list[list[int]] = [[] for _ in intervals]
     for number, stored_at in fires:
-        second, after = divmod(stored_at, SECOND)
-        if number < count and begin <= second < end:
-            seen[number, second] += 1
-            late.append(after / 1_000_000)
-    if seen != Counter(product(range(count), range(begin, end))) or max(late, default=0) > LATEST_MS:
-        raise WrongFiresError(f"{len(late)} fires of {count} schedules in {end - begin} s, one early or too late")
+        due = stored_at // SECOND
+        if number < len(intervals) and begin <= due < end:
+            seen[number].append(due)
+            late.append((stored_at - due * SECOND) / 1_000_000)
+    for number, (found, interval) in enumerate(zip(seen, intervals, strict=True)):
+        found.sort()
+        first = found[0] if found else begin
+        if first >= begin + interval or found != list(range(first, end, interval)):
+            shown = [due - begin for due in found]
+            raise WrongFiresError(f"schedule {number}, each {interval} s, fired at the seconds {shown} of the window")
+    if late and max(late) > LATEST_MS:
+        raise WrongFiresError(f"a fire was early, or {max(late):.0f} ms late")
     return sorted(late)

@@ -1,13 +1,14 @@
-"""The messages of the load.
+"""The messages of the load: schedules of each kind, and their sources.
 
 The rule: a side differs from another in the spelling of the headers and in nothing else, and each schedule has a
 subject and a target of its own, as a fleet of reminders has: `BENCH.s.7` fires to `BENCH.t.7`.
-Bodies are 128 bytes. Cost: 1 to 3 µs a frame.
+Bodies are 128 bytes unless the scenario says otherwise. Cost: 1 to 3 µs a frame.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from random import Random
+from typing import NamedTuple
 
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.bench.publisher import REPLY
@@ -22,9 +23,28 @@ BODY = b"x" * 128
 SECOND = 1_000_000_000
 
 
+class Extras(NamedTuple):
+    """The parts of a schedule besides its pattern and its target."""
+
+    source: str = ""
+    time_zone: str = ""
+    ttl: str = ""
+    headers: bytes = b""
+    """The publisher's own, each line with its end."""
+    body: bytes = BODY
+
+
+PLAIN = Extras()
+
+
 def subject_of(number: int, group: str = GROUP, stream: str = STREAM) -> str:
     """Return the subject of a schedule."""
     return f"{stream}.{group}.{number}"
+
+
+def source_of(number: int, group: str = GROUP, stream: str = STREAM) -> str:
+    """Return the subject that a schedule samples, which no other one does."""
+    return f"{stream}.u{group[1:]}.{number}"
 
 
 def target_of(subject: str) -> str:
@@ -44,17 +64,34 @@ def schedules(patterns: Iterable[str], prefix: bytes, group: str = GROUP) -> Ite
         yield reminder(subject_of(number, group), pattern, prefix)
 
 
-def reminder(subject: str, pattern: str, prefix: bytes) -> bytes:
+def reminder(subject: str, pattern: str, prefix: bytes, extras: Extras = PLAIN) -> bytes:
     """Return the publish of one schedule that fires to its own target."""
-    return schedule(subject, pattern, prefix, target_of(subject))
+    return schedule(subject, pattern, prefix, target_of(subject), extras)
 
 
-def schedule(subject: str, pattern: str, prefix: bytes, target: str) -> bytes:
-    """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers."""
-    names = prefix, pattern.encode(), prefix, target.encode()
-    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n%bNats-Schedule-Target: %b\r\n\r\n" % names
+def schedule(subject: str, pattern: str, prefix: bytes, target: str, extras: Extras = PLAIN) -> bytes:
+    """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers.
+
+    Without a `target` the publisher's own headers name one.
+    """
+    source, time_zone, ttl, headers, body = extras
+    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n" % (prefix, pattern.encode())
+    if time_zone:
+        block += b"%bNats-Schedule-Time-Zone: %b\r\n" % (prefix, time_zone.encode())
+    if target:
+        block += b"%bNats-Schedule-Target: %b\r\n" % (prefix, target.encode())
+    if source:
+        block += b"%bNats-Schedule-Source: %b\r\n" % (prefix, source.encode())
+    if ttl:
+        block += b"%bNats-Schedule-TTL: %b\r\n" % (prefix, ttl.encode())
+    block += headers + b"\r\n"
     size = len(block)
-    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(BODY), block, BODY)
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(body), block, body)
+
+
+def message(subject: str, body: bytes = BODY) -> bytes:
+    """Return the publish of a message that is no schedule."""
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), REPLY, len(body), body)
 
 
 def at_pattern(due: int) -> str:

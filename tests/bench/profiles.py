@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tests.bench.scenarios.held import Held, Loaded
 from tests.bench.scenarios.herd import Herd
+from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Spread, Steady
 from tests.bench.scenarios.streams import HandOver, Streams, Takeover
@@ -17,6 +18,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "budget-slow": lambda budget: Budget(budget, 20, "budget-slow"),
     "budget-fast": lambda budget: Budget(budget, 2_000, "budget-fast"),
     "steady": Steady,
+    "mixed": Mixed,
     "herd": Herd,
     "repeating": lambda count: Herd(count, repeating=True),
     "loaded": Loaded,
@@ -26,11 +28,12 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
-"""The families; the number in a name counts schedules, either a second (`steady`), ms (`budget`), or streams."""
+"""The families; the number in a name counts schedules, either a second (`steady`, `mixed`), ms (`budget`), or
+streams."""
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (
-    *("spread-20", "spread-2000", "spread-20000", "steady-1000"),
+    *("spread-20", "spread-2000", "spread-20000", "steady-1000", "mixed-300"),
     *("budget-5", "budget-50", "budget-250", "budget-slow-250", "budget-fast-250"),
     *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000", "held-1000", "held-100000"),
     *("takeover-2000", "handover-2000", "streams-1000", "streams-takeover-1000"),

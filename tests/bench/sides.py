@@ -51,9 +51,11 @@ class Kind:
     instances: int = 1
     """The number of sidecars, unless the scenario itself sets one."""
 
-    def stream(self, name: str = STREAM) -> dict[str, Any]:
+    def stream(self, name: str = STREAM, has_ttl: bool = False) -> dict[str, Any]:
         """Return the configuration of a stream that is measured."""
         config: dict[str, Any] = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+        if has_ttl:
+            config["allow_msg_ttl"] = True
         if self.flagged and not self.sidecar:
             config["allow_msg_schedules"] = True
         if self.flagged and self.sidecar:
@@ -260,14 +262,16 @@ class Side:
         """Delete the files of schedules; no sidecar may run."""
         shutil.rmtree(self._data, ignore_errors=True)
 
-    async def serve_many(self, names: Sequence[str], within_seconds: float, sidecars: int = 1) -> float | None:
+    async def serve_many(
+        self, names: Sequence[str], within_seconds: float, sidecars: int = 1, has_ttl: bool = False
+    ) -> float | None:
         """Create more streams, start anew, and return the seconds until all are served; None on the native side.
 
         Of more than one sidecar each is started when those before it are ready; the first reads and owns all streams,
         and the others those that are theirs.
         """
         for name in names:
-            await self.api.create_stream(self.kind.stream(name))
+            await self.api.create_stream(self.kind.stream(name, has_ttl))
         self.streams += names
         if not self.kind.sidecar:
             return None

@@ -9,6 +9,7 @@ from tests.bench.profiles import MILLION, scenario
 from tests.bench.runs import Run
 from tests.bench.scenarios.held import Held
 from tests.bench.scenarios.herd import Herd
+from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Spread, Steady
 from tests.bench.scenarios.streams import HandOver, Streams, Takeover
@@ -31,6 +32,7 @@ def test_the_page_has_what_the_saved_runs_found() -> None:
     [
         (Spread(20, 1.0, lead_seconds=LEAD_SECONDS), m.P99),
         (Steady(20, 1.0, ahead_seconds=LEAD_SECONDS), m.P99),
+        (Mixed(20, seconds=4, intervals=(2, 4), ahead_seconds=LEAD_SECONDS), m.CPU_FIRE.sum),
         (Budget(50, per_second=20, seconds=1.0), m.CPU_FIRE.sum),
         (Herd(20, lead_seconds=LEAD_SECONDS), m.PURGED),
         (Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS), m.BARE_RESTART),

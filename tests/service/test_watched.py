@@ -8,12 +8,17 @@ import pytest
 
 from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
-from tests.bench.scenarios.asked import ENDPOINTS
 from tests.conftest import StartServer
 from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, Permission, permissions_of, shared_account, url_of
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.service.asking import Asked, Refusal, answered, at
+
+ENDPOINTS = (
+    *("streams.list", "activity.list", "fires.recent", "timeline.list", "failures.list", "instances.list"),
+    "health.get",
+)
+"""What an open status page asks."""
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.bench import measures as m
-from tests.bench.fires import lateness, lateness_each_second, read_fires_of
+from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import GROUP, SECOND, STREAM, at_pattern, reminder, spread, subject_of
 from tests.bench.processes import Cpu
 from tests.bench.registry import instances, owners
@@ -87,7 +87,7 @@ class Streams(Scenario):
         cpu = await self._cpu(side)
         end = begin + 1 + self.seconds
         stored = await read_fires_of(side.connection, side.api, streams)
-        return cpu, lateness_each_second(stored, self.count, begin + 1, end)
+        return cpu, lateness_of_repeating(stored, [1] * self.count, begin + 1, end)
 
     async def _cpu(self, side: Side) -> Cpu:
         """Return the CPU (cores) that is used from now on, over some seconds."""
