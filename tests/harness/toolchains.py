@@ -41,6 +41,7 @@ class Program:
     """A program to start: its command, and what its environment has besides the usual."""
 
     command: list[str]
+    """Begins with a path."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -50,7 +51,7 @@ def nats_cli(folder: Path) -> Program:
     tools.mkdir()
     (tools / "nats").symlink_to(nats_cli_binary())
     script = PROGRAMS / "nats-cli" / "due_orders.sh"
-    return Program(["sh", str(script)], {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"})
+    return Program(["/bin/sh", str(script)], {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"})
 
 
 def nats_py(_folder: Path) -> Program:
@@ -80,7 +81,8 @@ def built(name: str, build: Sequence[str], command: Sequence[str], _folder: Path
     if made.returncode and (missing := UNREACHABLE.search(said)):
         pytest.skip(f"{build[0]} cannot fetch what the program needs: {missing[0]}")
     assert made.returncode == 0, f"{' '.join(build)} ended with {made.returncode}:\n{said}"
-    return Program([word.replace("{}", str(place)) for word in command], {"NODE_NO_WARNINGS": "1"})
+    program, *arguments = (word.replace("{}", str(place)) for word in command)
+    return Program([shutil.which(program) or program, *arguments], {"NODE_NO_WARNINGS": "1"})
 
 
 CLIENTS: dict[str, Callable[[Path], Program]] = {
