@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import StartServer
 from tests.harness.account import sidecar_on
 from tests.harness.processes import ChildProcess, clean_environment
+from tests.harness.seeds import EFFORT
 from tests.harness.servers import V2_11
 from tests.harness.toolchains import CLIENTS, PROGRAMS
 from tests.harness.waiting import PATIENCE_SECONDS
@@ -32,8 +33,13 @@ async def printed(command: list[str], env: Mapping[str, str], folder: Path, name
         return process.stdout
 
 
+COMPILED_FOR_MINUTES = ("nats-rust",)
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_program_of_another_client_runs(start_server: StartServer, client: str, tmp_path: Path) -> None:
+    if client in COMPILED_FOR_MINUTES and EFFORT == 1:
+        pytest.skip("compiling it takes as long as the rest of the tier: TEST_EFFORT=2")
     server = await start_server(V2_11)
     program = await asyncio.to_thread(CLIENTS[client], tmp_path)
     async with sidecar_on(server.url):

@@ -41,6 +41,8 @@ DRAIN_NS = int(PATIENCE_SECONDS * SECOND)
 NOT_PLACED_YET = frozenset({10005, 10008})
 """The error codes of a cluster that has not met all its nodes: no suitable peers, no meta leader."""
 
+ANSWER_SECONDS = 20.0
+"""Longest wait for an answer: a busy server takes some time, and a cluster without a leader never answers."""
 CLOCK = SystemClock()
 
 
@@ -141,7 +143,7 @@ async def account_on(url: str, **settings: Any) -> AsyncIterator[Account]:
     """Connect to a server as a test."""
     connection = await Dialer(ConnectionSettings(servers=(url,), **settings)).dial()
     try:
-        yield Account(connection, JetStreamApi(connection))
+        yield Account(connection, JetStreamApi(connection, deadline=ANSWER_SECONDS))
     finally:
         await connection.close()
 
