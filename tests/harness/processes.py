@@ -110,10 +110,6 @@ class ChildProcess:
         self._process.send_signal(signal.SIGINT)
         return await self.wait_for_exit(within_seconds=within_seconds)
 
-    def ask_to_end(self) -> None:
-        """Send SIGTERM, and do not wait for the end."""
-        self._process.send_signal(signal.SIGTERM)
-
     def pause(self) -> None:
         """Send SIGSTOP: the process holds its connections and does nothing."""
         self._process.send_signal(signal.SIGSTOP)

@@ -76,15 +76,6 @@ class Watched(Served):
         """Store a schedule that was due long ago, with a target that is named whole."""
         await self.publish(rest, {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": target})
 
-    async def does_not_fire(self) -> None:
-        """Show that the stream is not served: a schedule on it has not fired when a later one elsewhere has."""
-        await self.schedule_at("never", self.subject("never.out"))
-        other = Served(self.account, f"{self.name}-canary", self.sidecar)
-        await self.account.create(other.name)
-        await other.canary(0.2)
-        assert await self.messages("never.out") == []
-        assert self.name not in self.sidecar.sidecar.served
-
     async def line(self, event: str, **fields: Any) -> dict[str, Any]:
         """Wait until the sidecar has logged an event about the stream."""
         wanted = {"event": event, "stream": self.name, **fields}

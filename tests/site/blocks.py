@@ -44,11 +44,6 @@ class Block:
     section: str
 
     @property
-    def first_line(self) -> str:
-        """The line by which `exceptions.py` names it."""
-        return self.text.partition("\n")[0]
-
-    @property
     def where(self) -> str:
         return f"{place(self.page)}:{self.line}"
 
