@@ -12,7 +12,7 @@ from tests.simulation.scenario import DRAWS, drawn
 from tests.simulation.sidecar import Parts, SimulatedContact
 from tests.simulation.world import World, judged
 
-SEEDS = seeds(75)
+SEEDS = seeds(60)
 USUAL = SEEDS[:25]
 TIERS = [
     pytest.param(USUAL[:3], id="fast"),
