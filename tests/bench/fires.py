@@ -108,11 +108,10 @@ async def read_fires_of(
 
 def lateness(fires: Sequence[Fire], dues: Sequence[int]) -> list[float]:
     """Return how late each schedule fired (ms), sorted; raises `WrongFiresError` unless each fired once."""
-    times = Counter(fire.number for fire in fires)
-    if times != Counter(range(len(dues))):
-        wrong = Counter(range(len(dues))), times
-        lost, doubled = wrong[0] - wrong[1], wrong[1] - wrong[0]
-        raise WrongFiresError(f"{len(fires):,} fires of {len(dues):,} schedules: {len(lost)} lost, {len(doubled)} more")
+    times, expected = Counter(fire.number for fire in fires), Counter(range(len(dues)))
+    if times != expected:
+        lost, more = expected - times, times - expected
+        raise WrongFiresError(f"{len(fires):,} fires of {len(dues):,} schedules: {len(lost)} lost, {len(more)} more")
     late = sorted((fire.stored_at - dues[fire.number]) / 1_000_000 for fire in fires)
     if late and late[0] < 0:
         raise WrongFiresError(f"a fire was {-late[0]:.3f} ms early")
