@@ -12,7 +12,7 @@ So each side deletes its streams in the end: other sidecars would have to serve 
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -102,21 +102,6 @@ async def _side(stack: AsyncExitStack, server: EmbeddedServer) -> ComparedSide:
     if server.version in EMULATED_VERSIONS:
         side.sidecar = await stack.enter_async_context(sidecar_on(server.url))
     return side
-
-
-MAX_CASES_AT_ONCE = 12
-"""Cases that run at the same time: each is a stream on every side, with a consumer of its sidecar."""
-
-
-async def few_at_once(cases: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run cases that wait for most of their time, at most `MAX_CASES_AT_ONCE` at once: two cores can do their work."""
-    room = asyncio.Semaphore(MAX_CASES_AT_ONCE)
-
-    async def run(case: Coroutine[Any, Any, None]) -> None:
-        async with room:
-            await case
-
-    await asyncio.gather(*map(run, cases))
 
 
 async def on_each(sides: list[ComparedSide], act: Callable[[ComparedSide], Awaitable[T]]) -> dict[str, T]:

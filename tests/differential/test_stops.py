@@ -15,13 +15,13 @@ import pytest
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import COMPARED_VERSIONS, ComparedSide, few_at_once, fresh_name, on_each
+from tests.differential.sides import COMPARED_VERSIONS, ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.leads import OvertakenError, with_more_time
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
-from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, few_at_once, instant_reached
 
 DUE_SECONDS = (4, 16, 64)
 """The delay (s) of the schedule that is stopped: if a busy machine needs longer to stop it, the case is run again."""

@@ -23,14 +23,14 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
-from tests.differential.sides import ComparedSide, few_at_once, fresh_name, on_each
+from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.leads import OvertakenError, with_more_time
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15
-from tests.harness.waiting import eventually, instant_reached
+from tests.harness.waiting import eventually, few_at_once, instant_reached
 from tests.service.asking import answered
 
 SOON_SECONDS = (3, 16, 64)

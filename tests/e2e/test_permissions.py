@@ -22,7 +22,7 @@ from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
 from tests.harness.permissions import MODES, OPTIONAL, Permission, accounts, permissions_of, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, few_at_once
 
 VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
 ASKED_ONLY_IN_NEED = "$JS.API.CONSUMER.INFO.*.*"
@@ -224,11 +224,5 @@ async def test_each_entry_is_necessary_and_told_where_it_lacks(start_server: Sta
     asked = [entry for entry in permissions_of(mode) if entry.subject != ASKED_EACH_HOUR]
     entries = [entry for entry in asked if entry != ASKED_OF_OTHERS]
     server = await start_server(VERSIONS[mode], config=accounts([without(entry, mode) for entry in entries]))
-    places = asyncio.Semaphore(LIVES_AT_ONCE)
-
-    async def lived(number: int, entry: Permission) -> str:
-        async with places:
-            return await lacks(server.url, number, mode, entry)
-
-    wrong = await asyncio.gather(*(lived(number, entry) for number, entry in enumerate(entries)))
-    assert [one for one in wrong if one] == []
+    lives = (lacks(server.url, number, mode, entry) for number, entry in enumerate(entries))
+    assert [wrong for wrong in await few_at_once(lives, LIVES_AT_ONCE) if wrong] == []

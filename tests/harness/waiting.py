@@ -1,11 +1,11 @@
-"""Waiting for a condition within a deadline: the one place in the tests that may sleep.
+"""Waiting for a condition within a deadline, the one place in the tests that may sleep, and for many cases.
 
 Its rule: a test waits for what it wants to see, never for an amount of time.
 """
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, overload
 
 PATIENCE_SECONDS = 90.0
@@ -15,6 +15,9 @@ Only what a promise limits has another deadline.
 """
 POLL_SECONDS = 0.02
 """Pause between two looks: short beside any deadline, long beside one look."""
+
+MAX_CASES_AT_ONCE = 12
+"""Cases that two cores can serve beside each other: each has a stream and a consumer on several servers."""
 
 T = TypeVar("T")
 Described = str | Callable[[], str]
@@ -70,3 +73,14 @@ async def time_reached(time: float) -> None:
 async def one_turn() -> None:
     """Let what is ready in the event loop run, once."""
     await asyncio.sleep(0)
+
+
+async def few_at_once(cases: Iterable[Coroutine[Any, Any, T]], most: int = MAX_CASES_AT_ONCE) -> list[T]:
+    """Run cases that wait for most of their time, at most `most` at once; return what each gave, in their order."""
+    room = asyncio.Semaphore(most)
+
+    async def run(case: Coroutine[Any, Any, T]) -> T:
+        async with room:
+            return await case
+
+    return await asyncio.gather(*map(run, cases))

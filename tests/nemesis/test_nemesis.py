@@ -15,6 +15,7 @@ from nats_scheduler.message.identity import fire_identity
 from tests.harness.account import account_on
 from tests.harness.seeds import EFFORT, SEED, seeds
 from tests.harness.servers import EMULATED_VERSIONS, running_server
+from tests.harness.waiting import few_at_once
 from tests.judge.checkers import verdict
 from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves
 from tests.judge.reading import store_seen
@@ -40,16 +41,8 @@ def rounds() -> list[int]:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Play all rounds, some at a time: most of a round is waiting."""
-    places = asyncio.Semaphore(AT_ONCE)
-
-    async def played(seed: int) -> Outcome:
-        async with places:
-            return await play(seed, tmp_path_factory.mktemp(f"round-{seed}"))
-
-    async def all_played() -> Outcomes:
-        return await asyncio.gather(*map(played, rounds()))
-
-    return asyncio.run(all_played())
+    played = (play(seed, tmp_path_factory.mktemp(f"round-{seed}")) for seed in rounds())
+    return asyncio.run(few_at_once(played, AT_ONCE))
 
 
 def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
