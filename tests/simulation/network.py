@@ -46,7 +46,7 @@ class Weather(Perfect):
         """Nothing gets through before this instant (ns)."""
         self.silent_since = 0
         """The instant (ns) at which that began."""
-        self.deaf_until = 0
+        self.receives_from = 0
         """Nothing is received before this instant (ns), although what is sent arrives."""
 
     def publish(self, fire: Fire) -> Fate:
@@ -74,7 +74,7 @@ class Weather(Perfect):
 
     def way_back(self) -> int:
         """Return how long (ns) anything takes from the server."""
-        return max(self.way(), self.deaf_until - self._timeline.now)
+        return max(self.way(), self.receives_from - self._timeline.now)
 
     def way(self) -> int:
         """Return how long (ns) anything takes to the server."""

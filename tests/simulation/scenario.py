@@ -18,7 +18,7 @@ KINDS = (
     *("bucket deleted", "bucket silent"),
 )
 
-UNABLE = ("denied", "idle", "deaf")
+UNABLE = ("denied", "idle", "receives nothing")
 """Faults of an instance whose heartbeats arrive: its fires are denied, or get lost, or it receives nothing."""
 
 OF_FILES = ("disk full", "row altered")
@@ -45,7 +45,7 @@ LONGEST = {
     "bucket silent": 4 * SECOND,
     "denied": 20 * SECOND,
     "idle": 20 * SECOND,
-    "deaf": 8 * SECOND,
+    "receives nothing": 8 * SECOND,
     "disk full": 0,
     "row altered": 0,
     "forged owner": 0,
@@ -58,7 +58,7 @@ ANSWER_DEADLINE = 5 * SECOND
 UNANSWERED = ANSWER_DEADLINE + SECOND
 """The time (ns) after which a request that got lost is repeated at the latest."""
 
-NOTICED_AFTER = {"denied": SECOND, "idle": 3 * SECOND, "deaf": 0}
+NOTICED_AFTER = {"denied": SECOND, "idle": 3 * SECOND, "receives nothing": 0}
 """The time (ns) after which an instance that is unable is noticed, on top of *Live*: at its first fire, or after some
 that are missing."""
 
@@ -200,7 +200,7 @@ class Scenario:
             "slow": 3 * SLOWEST,
             "stall": LONGEST["stall"],
             "partition": PARTITION_NOTICED,
-            "deaf": LONGEST["deaf"],
+            "receives nothing": LONGEST["receives nothing"],
         }
         lag = LONGEST_AGREEMENT if self.disagrees else LONGEST_LAG if self.lags else 0
         return sum(ways.get(kind, 0) for kind in self.kinds) + lag
@@ -299,7 +299,7 @@ def with_unable(seed: int) -> Scenario:
     that is idle is noticed by standbys only, and forgiven after a while: so there is one at most, and no standby dies.
     """
     random, usual = Random(f"unable {seed}"), drawn(seed)
-    others = ("idle",) if random.random() < 0.4 else ("denied", "deaf", "kill")
+    others = ("idle",) if random.random() < 0.4 else ("denied", "receives nothing", "kill")
     kinds = tuple(kind for kind in (*others, *FORGED, "bucket deleted") if random.random() < 0.6)
     return replace(
         usual,

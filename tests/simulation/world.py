@@ -94,7 +94,7 @@ class World:
             "bucket silent": self._silence_bucket,
             "denied": self._disable("denied"),
             "idle": self._disable("idle"),
-            "deaf": self._deafen,
+            "receives nothing": self._receive_nothing,
             "forged owner": self._forge_owner,
             "forged heartbeat": self._forge_heartbeat,
         }
@@ -370,9 +370,9 @@ class World:
 
         return begin
 
-    def _deafen(self, instance: Instance, duration: int) -> None:
-        if duration := self._is_unable("deaf", instance, duration):
-            instance.weather.deaf_until = self.timeline.now + duration
+    def _receive_nothing(self, instance: Instance, duration: int) -> None:
+        if duration := self._is_unable("receives nothing", instance, duration):
+            instance.weather.receives_from = self.timeline.now + duration
 
     def _forge_owner(self, instance: Instance, _duration: int) -> None:
         """Have the record name an instance that never was, or one that may not be the owner."""
