@@ -10,6 +10,7 @@ import asyncio
 
 from nats_scheduler.control.transport import NO_RESPONDERS, Reply
 from nats_scheduler.jetstream.connection import Connection, unguessable_numbers
+from nats_scheduler.jetstream.denials import Denial
 from nats_scheduler.message.foreign_json import Object, read_object
 
 INSTANCE_DEADLINE_SECONDS = 0.5
@@ -26,9 +27,11 @@ class Questions:
         """Ask nothing yet."""
         self._connection = connection
         self._inbox = connection.inbox(INBOX)
-        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._waiting: dict[bytes, tuple[str, asyncio.Future[Reply | None]]] = {}
+        """The subject of each question, by the last token of the subject of its answer, in the order of sending."""
         self._numbers = unguessable_numbers()
         connection.subscribe(f"{self._inbox}.*", self._answered)
+        connection.when_denied(self._denied)
 
     async def ask(self, subject: str, body: bytes, seconds: float = INSTANCE_DEADLINE_SECONDS) -> Object | None:
         """Return the object that another instance answers; None if there is none in time, or an error."""
@@ -41,10 +44,13 @@ class Questions:
         return None if reply is None else not reply.block.startswith(NO_RESPONDERS)
 
     async def reply(self, subject: str, body: bytes, seconds: float = INSTANCE_DEADLINE_SECONDS) -> Reply | None:
-        """Return the answer of another instance, or of the server if none subscribes; None if none comes in time."""
+        """Return the answer of another instance, or of the server if none subscribes; None if none comes in time.
+
+        None is also returned, at once, if this instance may not ask on that subject.
+        """
         token = b"%d" % next(self._numbers)
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = answer
+        answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = subject, answer
         try:
             if not self._connection.publish(subject, body, reply=f"{self._inbox}.{token.decode()}"):
                 return None
@@ -56,6 +62,15 @@ class Questions:
             del self._waiting[token]
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        answer = self._waiting.get(subject[subject.rfind(b".") + 1 :])
+        _, answer = self._waiting.get(subject[subject.rfind(b".") + 1 :], ("", None))
         if answer is not None and not answer.done():
             answer.set_result(Reply(block, body))
+
+    def _denied(self, denial: Denial) -> None:
+        """End the oldest question on a denied subject: the server denies messages in the order of sending."""
+        if not denial.publishes:
+            return
+        for subject, answer in self._waiting.values():
+            if subject == denial.subject and not answer.done():
+                answer.set_result(None)
+                return

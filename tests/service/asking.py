@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.endpoints import ALL_ENDPOINTS
-from tests.harness.account import Account, Running, in_seconds, replied
+from tests.harness.account import ANSWER_SECONDS, Account, Running, in_seconds, replied
 from tests.harness.servers import NATIVE_VERSIONS, V2_11
 
 
@@ -35,7 +35,7 @@ async def ask(connection: Connection, endpoint: str, body: object = b"") -> dict
     request is sent again.
     """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reply = await replied(connection, f"nats_scheduler.v1.{endpoint}", sent)
+    reply = await replied(connection, f"nats_scheduler.v1.{endpoint}", sent, seconds=ANSWER_SECONDS)
     if reply.block:
         sentence = header_value(reply.block, b"Nats-Service-Error")
         return Refusal(int(header_value(reply.block, b"Nats-Service-Error-Code") or 0), (sentence or b"").decode())
