@@ -53,10 +53,13 @@ def write(life: Life, messages: list[StoredMessage], random: Random) -> None:
     life.close()
 
 
-def begin_to_end(life: Life, random: Random) -> None:
-    """Have this process killed at a drawn moment: between two steps of SQLite, or anywhere after some time of CPU."""
+def begin_to_end(life: Life, random: Random, reach: float) -> None:
+    """Have this process killed at a drawn moment: between two steps of SQLite, or anywhere after some time of CPU.
+
+    `reach` is the part of the longest time that is drawn from; a fast machine has written all before that is over.
+    """
     if random.random() < 0.5:
-        left = iter(range(random.randrange(1, 900), 0, -1))
+        left = iter(range(random.randrange(1, 2 + int(900 * reach)), 0, -1))
 
         def go_on() -> int:
             if next(left) == 1:
@@ -66,7 +69,7 @@ def begin_to_end(life: Life, random: Random) -> None:
         life.file.connection.set_progress_handler(go_on, INSTRUCTIONS)
     else:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process as SIGKILL does, also in a system call
-        signal.setitimer(signal.ITIMER_PROF, random.uniform(0.001, 0.07))
+        signal.setitimer(signal.ITIMER_PROF, random.uniform(0.001, 0.001 + 0.07 * reach))
 
 
 def is_killed(work: Callable[[], None]) -> bool:
@@ -120,19 +123,23 @@ def play(folder: Path, seed: int) -> tuple[int, int, int]:
     """
     messages, random = stream_of(seed), generator(f"killed writers {seed}")
     killed = looked = continued = 0
+    reach = 1.0
     data = folder / "data"
     data.mkdir(parents=True)
     for life in range(LIVES):
         stored, drawn = messages[: (life + 1) * PORTION], random.getrandbits(64)
 
-        def work(life: int = life, drawn: int = drawn, stored: list[StoredMessage] = stored) -> None:
+        def work(
+            life: int = life, drawn: int = drawn, stored: list[StoredMessage] = stored, reach: float = reach
+        ) -> None:
             writer = Life(data)
             if life or drawn % 2:
-                begin_to_end(writer, Random(f"end {drawn}"))
+                begin_to_end(writer, Random(f"end {drawn}"), reach)
             write(writer, stored, Random(drawn))
 
         is_over = is_killed(work)
         killed += is_over
+        reach = reach if is_over else reach / 2
         if is_sound(data) and is_over:
             copy = shutil.copytree(data, folder / f"next-{life}", ignore=shutil.ignore_patterns("*-shm"))
             looked += 1
