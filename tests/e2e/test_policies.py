@@ -38,10 +38,6 @@ WORKERS = "workers"
 OUTAGE_NS = 4 * SECOND
 
 
-GAP, FOLD = (0, 3_600), (4, 0)
-"""Offsets (s) before and after a change of the clock."""
-
-
 async def test_limits_ends_and_jitters_hold_and_end_their_schedules(served: Served) -> None:
     """A machine that is paused may miss fires; a limit counts their times all the same."""
     now = CLOCK.now() // SECOND * SECOND

@@ -8,7 +8,7 @@ from nats_scheduler.engine.ownership.owners import FIRST_HEARTBEAT_LIMIT_NS, Own
 from nats_scheduler.schedule.instants import SECOND
 
 KEY = "emulated.ORDERS"
-NOBODY, READS, SERVES = Stance(False, False), Stance(True, False), Stance(True, True)
+NOBODY, READS = Stance(False, False), Stance(True, False)
 FIVE = order_of(KEY, "abcde")
 LATER = REPLACED_AFTER_NS + 10 * PATIENCE_NS
 

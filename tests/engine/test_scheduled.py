@@ -91,7 +91,6 @@ class Known:
 
     sequence: int
     wake: int = NO_WAKE
-    is_in_progress: bool = False
 
 
 class Model:

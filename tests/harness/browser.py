@@ -37,7 +37,7 @@ FLAGS = (
     "--disable-extensions",
     "--hide-scrollbars",
 )
-TAB, ENTER, SPACE = "\ue004", "\ue007", " "
+TAB, ENTER = "\ue004", "\ue007"
 """Keys, as WebDriver names them."""
 
 

@@ -22,7 +22,6 @@ V2_11, V2_14 = capabilities_of("2.11.11"), capabilities_of("2.14.6")
 
 RULES = StreamRules("S", ("s.>",), allow_msg_ttl=True, keeps_acknowledged=True)
 AGED = StreamRules("S", ("s.>",), allow_msg_ttl=True, max_age=HOUR)
-QUEUE = StreamRules("S", ("s.>",))
 OF_SERVER = StreamRules("S", ("s.>",), has_policies=False)
 MOVING = StreamRules("S", ("s.>",), moves_subjects=True)
 
