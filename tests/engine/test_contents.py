@@ -1,7 +1,7 @@
 """Contents in memory: their bytes never exceed the limit, small ones pass by large ones, and each comes to its turn."""
 
 from nats_scheduler.engine.fire import FetchContent, Fire
-from nats_scheduler.engine.holding.contents import ContentMemory
+from nats_scheduler.engine.holding.contents import ContentMemory, size_of
 from nats_scheduler.engine.inputs import ContactLost, Stored
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -116,6 +116,12 @@ def test_a_content_that_is_larger_than_the_memory_goes_alone() -> None:
     world.run(8)
     assert sorted(world.fired) == [1, 2, 3, *range(101, 106)]
     assert world.most <= size + 300 + LIMIT // 4
+
+
+def test_a_content_takes_room_together_with_its_source() -> None:
+    content, source = plain("s.1", 1), plain("source", 2)._replace(block=b"x" * 40, body=b"y" * 7)
+    assert size_of(content, source) == size_of(content) + 47
+    assert size_of(content, source._replace(body=None)) == size_of(content) + 40
 
 
 def test_contents_of_unknown_size_are_dropped_without_room() -> None:

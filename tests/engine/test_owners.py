@@ -297,8 +297,10 @@ LATE = BEAT + HEARTBEAT_LIMIT_NS
 """When the second heartbeat of another instance has none after it in time."""
 
 
-def asked_when_late(*, has_answered: bool = True, receives: bool = True, absent: tuple[bool | None, ...]) -> Owners:
-    """Let an instance be asked after its heartbeat is late, each `ABSENCE_CONFIRMED_NS` once, with these answers."""
+def asked_when_late(
+    *, has_answered: bool = True, receives: bool = True, since: int = LATE, absent: tuple[bool | None, ...]
+) -> Owners:
+    """Let an instance be asked since its heartbeat is late, each `ABSENCE_CONFIRMED_NS` once, with these answers."""
     a = instance("a", "b")
     for one in ("a", "b"):
         a.received(one, {KEY}, BEAT, BEAT)
@@ -306,7 +308,7 @@ def asked_when_late(*, has_answered: bool = True, receives: bool = True, absent:
     if receives:
         a.received("a", {KEY}, LATE, LATE)
     for number, answer in enumerate(absent):
-        a.asked("b", answer, LATE + number * ABSENCE_CONFIRMED_NS)
+        a.asked("b", answer, since + number * ABSENCE_CONFIRMED_NS)
     return a
 
 
@@ -329,8 +331,9 @@ def test_one_that_is_not_there_twice_is_gone_before_its_time() -> None:
         {"absent": (False, True, False)},
         {"absent": (False, False), "has_answered": False},
         {"absent": (False, False), "receives": False},
+        {"absent": (False, False), "since": LATE - ABSENCE_CONFIRMED_NS - 1},
     ],
-    ids=["once", "there meanwhile", "never answered", "not receiving"],
+    ids=["once", "there meanwhile", "never answered", "not receiving", "not late"],
 )
 def test_one_that_may_be_there_is_waited_for(kept: Any) -> None:
     a = asked_when_late(**kept)

@@ -71,6 +71,7 @@ def test_those_without_a_next_fire_come_last_on_pages_too() -> None:
     stored = stored_of(at(3 * HOUR, 1), at(HOUR, 2), at(5 * HOUR, 3), max_age=2 * HOUR)
     first = stored.view.page(START, limit=2).answer()
     assert [(one.subject, one.state) for one in first.schedules] == [("s.2", State.WAITING), ("s.1", State.EXPIRING)]
+    assert first.following == Order.NEXT_FIRE.cursor_of(first.schedules[-1])
     second = stored.view.page(START, limit=2, after=first.following).answer()
     assert [(one.subject, one.ends, one.ended_by) for one in second.schedules] == [
         ("s.3", START + 2 * HOUR, Ending.MAX_AGE)
