@@ -76,6 +76,7 @@ def test_those_without_a_next_fire_come_last_on_pages_too() -> None:
     assert [(one.subject, one.ends, one.ended_by) for one in second.schedules] == [
         ("s.3", START + 2 * HOUR, Ending.MAX_AGE)
     ]
+    assert stored.view.counts(START).answer().states == {State.WAITING: 1, State.EXPIRING: 2}
 
 
 def test_a_query_names_what_is_wanted() -> None:
