@@ -318,10 +318,11 @@ def checked(found: Sequence[Any]) -> Found:
 
 def _bound(row: Row) -> tuple[object, ...]:
     """Return a row as it is bound, and its checksum."""
-    subject, target, known = row.subject, row.target, checksum(*row)
-    if subject.isascii() and target.isascii():
+    known = checksum(*row)
+    if row.subject.isascii() and row.target.isascii():
         return (*row, known)
-    return (*row._replace(subject=text_of(subject), target=text_of(target)), known)  # type: ignore[arg-type]
+    columns = row._asdict() | {"subject": text_of(row.subject), "target": text_of(row.target)}
+    return (*columns.values(), known)
 
 
 def _bytes_of(text: str | bytes) -> bytes:
