@@ -132,11 +132,13 @@ def test_a_bounded_pattern_answers_as_the_filtered_list_does(
         else:
             assert following is None or following > until
         assert bounded.is_fire(instant, STORED_AT) is (instant in fires)
-        for later in (after + HOUR, after + 3 * DAY):
+        for later in (after + HOUR, after + 3 * DAY, *(fire for fire in fires[1:40:13] if fire > after)):
             within = [fire for fire in fires if after < fire <= later]
             if later < until:
                 assert bounded.latest_fire(after, later, STORED_AT) == (within[-1] if within else None)
                 assert bounded.count(after, later, STORED_AT) == len(within)
+                last_two = within[-2] if len(within) > 2 else None
+                assert bounded.latest_but(2, after, later, STORED_AT) == last_two
                 minutes = Counter(fire - fire % MINUTE for fire in within if fire < later)
                 assert list(bounded.by_minute(after, later, STORED_AT)) == sorted(minutes.items())
 

@@ -63,6 +63,7 @@ def test_days_are_added_once_and_removed_from_ranges() -> None:
 def test_what_is_no_calendar_says_why() -> None:
     for text, reason in (
         (b"2026-12-25\n2026-02-30", "line 2 contains '2026-02-30': expected days such as 2026-12-25"),
+        (b"0000-02-30", "line 1 contains '0000-02-30': expected days such as 2026-12-25"),
         (b"2026-12-25 2026-12-26", "line 1 contains '2026-12-25 2026-12-26': expected days"),
         (b"2026-12-26..2026-12-25", "line 1 contains '2026-12-26..2026-12-25', which ends before it begins"),
         (b"calendar:other", "line 1 contains 'calendar:other'"),
@@ -74,6 +75,12 @@ def test_what_is_no_calendar_says_why() -> None:
         assert isinstance(found, InvalidCalendar), reason
         assert found.reason.startswith(reason)
         assert len(str(found)) < 400
+
+
+def test_the_first_day_that_can_be_named_is_in_the_year_0() -> None:
+    days = read_days("0000-02-29..0001-01-01")
+    assert isinstance(days, Days)
+    assert days.last - days.first == 307, "it has a leap day"
 
 
 def test_names_that_a_calendar_can_have() -> None:

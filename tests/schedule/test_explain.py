@@ -62,6 +62,7 @@ TABLE = [
     ("0 0 0 13 * fri", "on the 13th of every month, and on every Friday, at 00:00"),
     ("0 0 0 */10 * fri", "on the 1st, 11th, 21st and 31st of every month (if the month has that day), and on every"
                          " Friday, at 00:00"),
+    ("0 0 0 2,3,11,23 * *", "on the 2nd, 3rd, 11th and 23rd of every month at 00:00"),
     ("0 0 0 1-31 * fri", "every day at 00:00"),
     ("0 0 0 *,13 * fri", "every Friday at 00:00"),
     ("0 0 0 , * fri", "every Friday at 00:00"),
@@ -183,6 +184,11 @@ def test_bounds_are_named_after_the_pattern() -> None:
             "@daily",
             Bounds(calendars=(Calendar("de"),), on_excepted=OnExcepted.PREVIOUS),
             "every day at 00:00 in UTC, not on the days of the calendar de, but on the previous other day instead",
+        ),
+        (
+            "@hourly",
+            Bounds(calendars=(Calendar("de"), Calendar("fr"))),
+            "every hour in UTC, not on the days of the calendars de and fr",
         ),
         (
             "@hourly",

@@ -24,6 +24,7 @@ MISTAKES = [
     ("@Daily", "lower case", "@daily"),
     ("daily", "alias", "@daily"),
     ('"@every 5m"', "quotation marks", "@every 5m"),
+    ("'@at 2026-01-01T00:00:00Z'", "quotation marks", "@at 2026-01-01T00:00:00Z"),
 ]
 
 

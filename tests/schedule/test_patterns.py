@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND, round_to_second
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.patterns import (
     ALIASES,
     USUAL_AT,
@@ -100,6 +101,8 @@ def test_a_refusal_reads_as_a_sentence_and_says_what_is_missing() -> None:
     assert str(parse_pattern("61 * * * * *")) == "'61 * * * * *': second 61 is above 59"
     assert str(parse_pattern("@every 5")) == "'@every 5': the unit is missing: write '@every 5s' for seconds"
     assert len(str(parse_pattern("x" * 60_000))) < 250
+    shown = [str(parse_pattern("x" * length)).partition(":")[0] for length in (MAX_SHOWN_CHARS, MAX_SHOWN_CHARS + 1)]
+    assert shown == [repr("x" * MAX_SHOWN_CHARS), repr("x" * MAX_SHOWN_CHARS + "…")]
 
 
 def test_a_long_pattern_fires_in_its_zone_too() -> None:
