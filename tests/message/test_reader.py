@@ -144,6 +144,17 @@ def test_a_publisher_that_changes_its_headers_gets_few_shapes() -> None:
     assert SHAPES_AT_ONCE <= shapes <= SHAPES_AT_ONCE + count // READINGS_PER_SHAPE
 
 
+def test_each_message_of_a_shape_has_the_zone_that_it_names() -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    for zone in (b"Europe/Berlin", b"Asia/Tokyo", b"America/New_York"):
+        cron = block_of((b"Nats-Schedule", b"0 0 5 * * *"), (b"Nats-Schedule-Time-Zone", zone), TARGET)
+        reader.read(message(cron))
+        read_again = reader.cached(message(cron))
+        assert read_again is not None
+        assert read_again == read_slowly(message(cron), RULES).definition  # type: ignore[attr-defined]
+        assert read_again.pattern.time_zone == zone.decode()
+
+
 def test_a_message_that_is_no_fire_is_read_as_it_was_published() -> None:
     claim = b"Nats-Scheduler", b"orders.s2"
     one = message(block_of(at(1), TARGET, claim, (b"Nats-Msg-Id", b"nats-scheduler:7:5:orders.s2")))
