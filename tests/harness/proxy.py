@@ -1,6 +1,7 @@
 """A bad network on demand: a TCP proxy between a client and a nats-server.
 
     proxy.cut()                         every link breaks now, as by a reset; new ones work
+    proxy.strand()                      every link stays open and carries nothing any more; new ones work
     proxy.refuse() / proxy.accept()     new links are turned away
     proxy.to_client.hold() / release()  nothing passes in this direction, and nothing is lost
     proxy.to_client.delay = 0.2         everything arrives so much later (seconds), in order
@@ -130,6 +131,7 @@ class Link:
 
     def __init__(self, near: asyncio.StreamWriter, far: asyncio.StreamWriter) -> None:
         self._writers = (near, far)
+        self.is_stranded = asyncio.Event()
 
     def cut(self) -> None:
         """Break both connections at once."""
@@ -143,8 +145,9 @@ class Link:
         try:
             while (piece := await pieces.get())[1]:
                 await lane.wait_for_passage(piece[0], len(piece[1]))
-                writer.write(piece[1])
-                await writer.drain()
+                if not self.is_stranded.is_set():
+                    writer.write(piece[1])
+                    await writer.drain()
         except ConnectionError:
             pass  # the end of one direction ends the other one below
         finally:
@@ -186,6 +189,11 @@ class Proxy:
         for link in list(self._links):
             link.cut()
 
+    def strand(self) -> None:
+        """Let the links of this moment carry nothing any more, without their ends noticing."""
+        for link in self._links:
+            link.is_stranded.set()
+
     def freeze(self) -> None:
         """Let nothing pass in either direction, on new links neither: a partition."""
         self.to_server.hold()
@@ -200,7 +208,7 @@ class Proxy:
         self._refuses = False
 
     def heal(self) -> None:
-        """Be a good network again; links that were cut stay so."""
+        """Be a good network again; links that were cut or stranded stay so."""
         self.accept()
         self.to_server.heal()
         self.to_client.heal()
