@@ -76,11 +76,22 @@ async def one_turn() -> None:
 
 
 async def few_at_once(cases: Iterable[Coroutine[Any, Any, T]], most: int = MAX_CASES_AT_ONCE) -> list[T]:
-    """Run cases that wait for most of their time, at most `most` at once; return what each gave, in their order."""
-    room = asyncio.Semaphore(most)
+    """Run cases that wait for most of their time, at most `most` at once; return what each gave, in their order.
+
+    The first one that fails ends those that have begun, and the others do not begin.
+    """
+    room, all_cases = asyncio.Semaphore(most), list(cases)
 
     async def run(case: Coroutine[Any, Any, T]) -> T:
         async with room:
             return await case
 
-    return await asyncio.gather(*map(run, cases))
+    tasks = [asyncio.create_task(run(case)) for case in all_cases]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for case in all_cases:
+            case.close()  # one that was not begun would be reported as never awaited
