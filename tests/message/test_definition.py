@@ -132,6 +132,13 @@ def test_a_refusal_says_what_was_expected_and_shows_the_value() -> None:
     assert [(stream, headers, str(rejection(headers, RULES[stream]))) for stream, headers, _ in SENTENCES] == SENTENCES
 
 
+def test_a_schedule_that_ends_itself_is_refused() -> None:
+    cancel = block_of(("Nats-Schedule-Next", "purge"), ("Nats-Scheduler", "orders.s1"))
+    reading = read_message(cancel, "orders.s1", STORED_AT, RULES["full"], (ADR51,))
+    assert reading is not None
+    assert "is the subject of the message itself: a schedule ends another one" in str(reading.rejection)
+
+
 def test_a_schedule_on_a_wildcard_is_refused() -> None:
     refused = read_definition(block_of(*schedule()), "orders.>", RULES["full"], ADR51, STORED_AT)
     assert str(refused) == (

@@ -50,7 +50,9 @@ def test_the_block_is_the_one_that_the_server_generated() -> None:
     for name, (schedule, source, generated) in GENERATED.items():
         base = schedule if source is None else source
         assert generated_block(base, *definition(schedule), "t.s", None) == generated, name
-    assert generated_block(None, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == b"NATS/1.0\r\n" + PURGED
+    once = scheduled("@at 2020-01-01T00:00:00Z")
+    assert generated_block(None, *once, "t.s", None) == b"NATS/1.0\r\n" + PURGED
+    assert generated_block(None, *once, "t.\udcff", None) == (b"NATS/1.0\r\n" + PURGED).replace(b"t.s", b"t.\xff")
 
 
 def test_the_next_fire_is_printed_as_the_server_prints_it() -> None:

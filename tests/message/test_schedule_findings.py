@@ -161,6 +161,16 @@ def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
     assert found.what.count("may be meant") == 2
 
 
+def test_a_calendar_that_is_not_known_is_named_with_what_makes_it() -> None:
+    (found,) = before(
+        block_of("@daily", {"X-Nats-Schedule-X-Except": "calendar:de"}, "X-"), RULES, V2_11, FiredBy.SIDECAR
+    )
+    assert (found.code, found.command) == (
+        Code.CALENDAR_UNREAD,
+        "nats-scheduler calendar set de DAY…, unless it exists",
+    )
+
+
 def test_a_schedule_that_never_comes_to_fire_is_found() -> None:
     held = listed(block_of("@every 1h", {}), RULES, FiredBy.SIDECAR)
     for seen, at, expected in (
