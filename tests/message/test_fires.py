@@ -91,6 +91,13 @@ def test_a_fire_of_a_sidecar_has_its_fire_time_in_its_identity() -> None:
         assert {(one.schedule, one.target) for one in found} == {("S.s", "S.out")}
 
 
+def test_the_fires_of_a_subject_that_is_not_utf_8_are_found() -> None:
+    fire = ours(5, 10, 20)
+    other = fire._replace(block=fire.block.replace(b"S.s", b"S.\xff"))
+    found = PastFires("S.\udcff", is_native=False, stored=None).read(other)
+    assert [(one.schedule, one.fire_time) for one in found] == [("S.\udcff", at(10))]
+
+
 def test_the_lateness_of_a_delayed_fire_counts_from_its_send_time() -> None:
     delay = delay_of("S.s", 2, at(20), 8 * SECOND)
     late = ours(7, 20, 30, of=2, stored=at(20) + delay + LATE)
