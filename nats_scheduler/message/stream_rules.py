@@ -306,7 +306,7 @@ def _is_on(config: Config, key: str) -> bool:
 
 
 def has_metadata(config: Config, key: str) -> bool:
-    """Return whether a key of a stream's metadata is set to `true`."""
+    """Return whether a key of a stream's metadata says yes: `true`, `1`, `yes` or `on`, in any case."""
     value = inner(config.get("metadata")).get(key, "")
     return str(value).lower() in ("true", "1", "yes", "on")
 

@@ -64,6 +64,8 @@ def test_a_stream_without_schedules_answers_10188() -> None:
     for headers in (schedule(), schedule("rubbish"), (("Nats-Schedule-Time-Zone", "Mars"),)):
         assert rejection(headers, RULES["off"]).code == 10188
     assert read((("Nats-Schedule-Time-Zone", "UTC"),), RULES["off"]) is None
+    block = block_of(*portable((*schedule(), ("Nats-Schedule-X-Syntax", "none"))))
+    assert code_of(read_message(block, "orders.s1", STORED_AT, RULES["off"], (PORTABLE,))) == 10188
 
 
 def test_a_pattern_that_does_not_fire_within_the_horizon_is_refused() -> None:

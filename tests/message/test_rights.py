@@ -96,6 +96,7 @@ def test_all_other_headers_stay() -> None:
         b"",
     ):
         assert without_lent(kept) == kept
+    assert without_lent(b"NATS/1.0\r\nNats-Trace-Dest: x\r\n\r\n") == b"", "a block of no headers is none"
 
 
 def test_what_nobody_may_ask_to_have_published_is_named() -> None:

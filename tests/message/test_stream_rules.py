@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, implied
+from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, has_metadata, implied
 from nats_scheduler.schedule.instants import SECOND
 
 Config = dict[str, Any]
@@ -170,3 +170,18 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
 def test_a_stream_without_subjects_owns_its_own_name() -> None:
     assert StreamRules.from_config({"name": "T"}).subjects == ("T",)
     assert StreamRules.from_config({"name": "T", "sources": [{"name": "O"}]}).subjects == ()
+
+
+def test_a_flag_in_the_metadata_is_on_as_people_write_it() -> None:
+    for value, is_on in (
+        ("true", True),
+        ("True", True),
+        ("1", True),
+        ("yes", True),
+        ("on", True),
+        ("0", False),
+        ("", False),
+    ):
+        assert has_metadata({"metadata": {"flag": value}}, "flag") is is_on, value
+    assert not has_metadata({"metadata": {"other": "true"}}, "flag")
+    assert not has_metadata({}, "flag")
