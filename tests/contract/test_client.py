@@ -146,6 +146,7 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection() -> None:
             await connection.close()
 
 
+@pytest.mark.slow
 async def test_bytes_without_an_answer_are_no_sign_of_life() -> None:
     async with impostor() as server:
         connection = await connect(server.url)

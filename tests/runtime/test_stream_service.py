@@ -141,6 +141,7 @@ async def test_a_contact_that_is_lost_is_not_waited_for() -> None:
     one.end()
 
 
+@pytest.mark.slow
 async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when the time for a checkpoint has come, which is far off here."""
     monkeypatch.setattr(checkpoint_writing, "CHECKPOINT_INTERVAL_SECONDS", 100 * LONG_SECONDS)

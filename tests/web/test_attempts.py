@@ -117,6 +117,7 @@ async def test_remembered_addresses_and_log_lines_are_limited(
     assert 100 <= len(lines) < MAX_ADDRESSES
 
 
+@pytest.mark.slow
 async def test_a_right_token_is_answered_at_once_under_attack() -> None:
     async with browsing(NOWHERE, token=TOKEN, proxies=[PROXY], clock=stands_still) as page:
         for number in range(int(FREE_ATTEMPTS_OF_ALL)):
