@@ -25,6 +25,7 @@ from nats_scheduler.message.policies import (
     policy_header,
     policy_words,
     syntax_of,
+    value_fault,
 )
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.restrictions import Restrictions
@@ -507,3 +508,11 @@ def test_beside_the_headers_of_adr_51_it_is_refused() -> None:
     fault = rejected_target(*headers, ("Nats-Schedule-Target", "cron.due"), rules=rules, dialect=ADR51)
     assert (fault.code, fault.header) == (0, "Nats-Schedule-X-Target")
     assert "read beside X-Nats-Schedule only" in fault.reason
+
+
+def test_a_value_that_no_schedule_can_have_is_refused_with_the_name_that_was_given() -> None:
+    for name, right, wrong in (("X-Limit", "3", "none"), ("X-Timeout", "5m", "soon"), ("X-Syntax", "quartz", "unix")):
+        assert value_fault(name, right) is None
+        fault = value_fault(name, wrong)
+        assert fault is not None
+        assert (fault.header, fault.value) == (name, wrong)

@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.generated import generated_block
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value
-from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_headers
+from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_fault, misnamed_headers
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Reading, expiry_of, is_fire_since, lifetime_of, read_message
 from nats_scheduler.message.schedule_form import Terms
@@ -261,3 +261,14 @@ def test_what_a_stranger_writes_is_cut_and_counted() -> None:
     assert len(header) == MAX_NAME_BYTES
     ((header, _reason),) = misnamed_in(("Nats-Schedul\x1b[31m", "x"))
     assert "\x1b" in header, "it is escaped where it is printed"
+
+
+def test_what_a_writer_would_misname_is_refused_unless_it_was_there_before() -> None:
+    right = (("Nats-Schedule", "@daily"), TARGET, ("Trace-Id", "1"))
+    assert misnamed_fault(block_of(*right)) is None
+    for wrong in ("Nats-Schedule-Timezone", "X-Nats-Schedule-Time-Zone"):
+        written = block_of(*right, (wrong, "UTC"))
+        fault = misnamed_fault(written)
+        assert fault is not None
+        assert (fault.header, fault.value) == (wrong, "UTC")
+        assert misnamed_fault(written, written) is None

@@ -95,3 +95,10 @@ def test_a_difference_is_what_is_set_and_what_is_removed() -> None:
         b"new",
     )
     assert diff(before, before, ADR51) == Edit([], [])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_edit_names_its_policies_as_its_schedule_does(dialect: Dialect) -> None:
+    edit = Edit([(b"A", b"1")], [b"B"], b"body", [("X-Limit", "3"), ("X-Grace", None)])
+    limit, grace = dialect.schedule + b"-X-Limit", dialect.schedule + b"-X-Grace"
+    assert edit.spelled(dialect) == Edit([(b"A", b"1"), (limit, b"3")], [b"B", grace], b"body")

@@ -5,6 +5,7 @@ from nats_scheduler.message.subjects import (
     is_covered,
     is_literal_subject,
     is_valid_subject,
+    pattern_or_part,
     request_beginnings,
     subject_matches,
 )
@@ -79,3 +80,9 @@ def test_what_a_connection_reaches_under_a_prefix_is_a_request() -> None:
     advisory = "$JS.EVENT.ADVISORY.STREAM.DELETED.S"
     assert (restrictions.is_request(advisory), restrictions.reads_requests(advisory)) == (True, False)
     assert not restrictions.reads_requests(None)
+
+
+def test_what_is_typed_is_a_part_of_a_subject_unless_it_has_wildcards() -> None:
+    assert [pattern_or_part(text) for text in ("orders.*", "orders.>", "orders.1", "", None)] == [
+        *(("orders.*", None), ("orders.>", None), (None, "orders.1"), (None, None), (None, None))
+    ]
