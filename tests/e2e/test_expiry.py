@@ -84,7 +84,7 @@ async def test_after_a_kill_it_removes_what_expired_meanwhile(
 async def test_schedules_end_although_the_stream_denies_deletes(shared_server: SharedServer, stream_name: str) -> None:
     server = await shared_server(V2_10)
     async with served_on(server.url, stream_name, config={**MARKS, "deny_delete": True}) as served:
-        heard = HeardAdvisories(served.account.connection, stream_name)
+        heard = await HeardAdvisories.of(served.account.connection, stream_name)
         await served.publish("s", {**served.headers("@every 1s", more={"TTL": "1s"}), "Nats-TTL": "3s"})
         await eventually(
             lambda: served.sidecar.metrics.value("schedules_ended", stream=stream_name, reason="expired") == 1,

@@ -132,7 +132,7 @@ async def test_an_instance_that_may_not_fire_gives_up_the_stream(
         account_on(url_of(server.url, "admin-0")) as account,
         fleet_of(account, *users) as (fleet, [standby, _unable]),
     ):
-        advisories = HeardAdvisories(account.connection)
+        advisories = await HeardAdvisories.of(account.connection)
         await fleet.schedule_all()
         await fleet.settled(2, owner=standby.sidecar.instance)
         await fleet.all_fire()
@@ -168,7 +168,7 @@ async def test_heartbeats_of_nobody_stop_no_fires_for_long(start_server: StartSe
     async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, [one]):
         me = one.sidecar.instance
         ghost = next(name for name in map("ghost{:07}".format, range(1_000)) if order_of(KEY, [name, me])[0] == name)
-        advisories = HeardAdvisories(account.connection)
+        advisories = await HeardAdvisories.of(account.connection)
         async with ghost_of(account, ghost):
             await fleet.settled(2, owner=ghost)
             await fleet.schedule_all()

@@ -177,7 +177,7 @@ async def test_the_next_fire_is_sent_once_the_one_before_is_acknowledged(
 
 
 async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection, served.name)
+    heard = await HeardAdvisories.of(served.account.connection, served.name)
     worker = await working(served)
     await served.publish("s.s", overlap(served, "queue", "out.s", Timeout="2500ms"))
     first, second = (await worker.takes(2))[:2]
@@ -190,7 +190,7 @@ async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
 
 
 async def test_a_consumer_that_is_missing_is_reported_and_awaited(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection, served.name)
+    heard = await HeardAdvisories.of(served.account.connection, served.name)
     await served.publish("s.s", overlap(served, "queue", "out.s"))
     advisory = await heard.first("finish_unknown")
     assert advisory["reason"] == f"stream {served.name} has no consumer 'workers'"
@@ -230,7 +230,7 @@ async def test_a_fire_not_acknowledged_in_time_is_reported_after_its_end(
     emulated_server: EmbeddedServer, account: Account, stream_name: str
 ) -> None:
     """One of two is acknowledged; the other one's time is over while no sidecar runs, and a third lies above it."""
-    stream, heard = FlaggedStream(account, stream_name), HeardAdvisories(account.connection, stream_name)
+    stream, heard = FlaggedStream(account, stream_name), await HeardAdvisories.of(account.connection, stream_name)
     within = {"X-Done-Within": "2s", "X-Consumer": WORKERS}
     async with sidecar_on(emulated_server.url) as running:
         await account.create(stream_name)

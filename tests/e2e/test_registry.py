@@ -75,7 +75,7 @@ async def fires_only_once_it_is_deleted(stream: FlaggedStream, heard: HeardAdvis
 
 async def test_the_stream_of_an_unreadable_checkpoint_is_not_served(start_server: StartServer) -> None:
     async with served_before(start_server) as (url, stream):
-        heard = HeardAdvisories(stream.account.connection)
+        heard = await HeardAdvisories.of(stream.account.connection)
         await stream.account.publish(f"{PREFIX}checkpoint.S.emulated", body=NEWER)
         async with sidecar_on(url):
             await fires_only_once_it_is_deleted(stream, heard, "checkpoint.S.emulated")
@@ -83,7 +83,7 @@ async def test_the_stream_of_an_unreadable_checkpoint_is_not_served(start_server
 
 async def test_an_unreadable_record_is_kept_and_nothing_is_claimed(start_server: StartServer) -> None:
     async with served_before(start_server) as (url, stream):
-        heard = HeardAdvisories(stream.account.connection)
+        heard = await HeardAdvisories.of(stream.account.connection)
         async with sidecar_on(url) as running:
             await running.shows("stream_owner", 1, stream="S")
             await stream.account.publish(f"{OWNER}emulated.S", body=NEWER)

@@ -20,7 +20,7 @@ LARGE = b"x" * 800
 
 
 async def test_an_invalid_schedule_is_kept_and_reported_once(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection, served.name)
+    heard = await HeardAdvisories.of(served.account.connection, served.name)
     sequence = await served.schedule("s", "@every soon")
     await served.canary(0.5)
     assert [event.schedule for event in served.of(ScheduleRejected)] == [served.subject("s")]
@@ -47,7 +47,7 @@ async def test_an_invalid_schedule_is_kept_and_reported_once(served: Served) -> 
 
 
 async def test_refused_fires_are_stored_once_the_stream_takes_them(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection, served.name)
+    heard = await HeardAdvisories.of(served.account.connection, served.name)
     config = (await served.account.api.stream(served.name))["config"]
 
     async def store_and_limit(due: int) -> int:
@@ -81,7 +81,7 @@ async def test_refused_fires_are_stored_once_the_stream_takes_them(served: Serve
 
 
 async def test_forged_and_skipped_fires_and_refused_streams_are_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection, served.name)
+    heard = await HeardAdvisories.of(served.account.connection, served.name)
     sequence = await served.schedule("skip", "@at 2020-01-01T00:00:00Z", more={"X-Missed": "skip"})
     skipped = await heard.first("fires_skipped")
     assert {key: skipped[key] for key in ("schedule", "seq", "since", "dropped", "policy")} == {
@@ -109,7 +109,7 @@ async def test_what_an_outage_or_a_limit_does_is_advised_and_kept(start_server: 
     """Fires that were missed, and late; a schedule that ends before its fire; a purge that the server refuses."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        heard, stream = HeardAdvisories(account.connection), FlaggedStream(account, "S")
+        heard, stream = await HeardAdvisories.of(account.connection), FlaggedStream(account, "S")
         aged, denied = FlaggedStream(account, "AGED"), FlaggedStream(account, "DENIED")
         async with sidecar_on(server.url) as running:
             await account.create("S")

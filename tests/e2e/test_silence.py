@@ -44,7 +44,7 @@ async def test_an_order_replaced_before_it_fires_is_announced(start_server: Star
         limits, queue = await beside(meant, "LIMITS"), await beside(meant, "QUEUE", retention="workqueue")
         await order(meant)
         for served in (limits, queue):
-            heard = HeardAdvisories(served.account.connection, served.name)
+            heard = await HeardAdvisories.of(served.account.connection, served.name)
             lost, by = await order(served)
             advisory = await heard.first("schedule_replaced_unfired")
             assert (advisory["schedule"], advisory["replaced_by"]) == (served.subject("order"), by)
@@ -59,7 +59,7 @@ async def test_an_order_replaced_before_it_fires_is_announced(start_server: Star
         lost_orders = of(await findings_on(server), Code.SCHEDULE_REPLACED_UNFIRED)
         assert [one.subject for one in lost_orders] == ["LIMITS.order", "QUEUE.order"]
         # What takes an hour is reported here as the engine does it (`tests/engine/test_silence.py`).
-        heard = HeardAdvisories(limits.account.connection, limits.name)
+        heard = await HeardAdvisories.of(limits.account.connection, limits.name)
         dropped = ScheduleOnlyDropped("LIMITS.order", 5, 0, 7, "X-Overlap: skip")
         limits.sidecar.sidecar._reporter.report(limits.name, dropped)
         await heard.first("schedule_only_dropped")
@@ -70,7 +70,7 @@ async def test_an_order_replaced_before_it_fires_is_announced(start_server: Star
 async def test_a_schedule_that_never_fires_is_announced_with_its_cause(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with served_on(server.url, config=FLAG) as served:
-        heard, sidecar = HeardAdvisories(served.account.connection, served.name), served.sidecar.sidecar
+        heard, sidecar = await HeardAdvisories.of(served.account.connection, served.name), served.sidecar.sidecar
 
         async def is_announced() -> bool:
             await served.schedule("often", "@every 1s")
@@ -93,7 +93,7 @@ async def test_a_schedule_that_never_fires_is_announced_with_its_cause(start_ser
 async def test_a_fire_lost_to_an_edit_is_announced(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with served_on(server.url, config={"max_msgs_per_subject": 1}) as served:
-        heard = HeardAdvisories(served.account.connection, served.name)
+        heard = await HeardAdvisories.of(served.account.connection, served.name)
         due = (CLOCK.now() // SECOND + 3) * SECOND
         note, rest, sequence = {"X-Jitter": "30s"}, "", 0
         while not sequence or delay_of(served.subject(rest), sequence, due, 30 * SECOND) < 10 * SECOND:

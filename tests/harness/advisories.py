@@ -4,10 +4,11 @@ The rule: an advisory that the schema does not describe fails the test that asks
 """
 
 import json
-from typing import Any
+from typing import Any, Self
 
 from jsonschema import Draft202012Validator
 
+from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
@@ -21,15 +22,21 @@ IN_EACH = {"type", "stream"}
 class HeardAdvisories:
     """The advisories that were published, by kind."""
 
-    def __init__(self, connection: Connection, stream: str = "*") -> None:
-        """Begin to listen to what is said of a stream.
+    def __init__(self) -> None:
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.faults: list[str] = []
+
+    @classmethod
+    async def of(cls, connection: Connection, stream: str = "*") -> Self:
+        """Begin to listen to what is said of a stream; what is published from now on is heard.
 
         On a server that tests share, name the stream: the sidecar of a test serves the streams of its neighbours too.
         """
-        self.bodies: list[tuple[str, dict[str, Any]]] = []
-        self.faults: list[str] = []
+        heard = cls()
         for subject in (f"{ADVISORY_PREFIX}.*.{stream}", f"{ADVISORY_PREFIX}.*.{stream}.>"):
-            connection.subscribe(subject, lambda to, _reply, _headers, body: self._hear(to.decode(), body))
+            connection.subscribe(subject, lambda to, _reply, _headers, body: heard._hear(to.decode(), body))
+        await request_json(connection, "$JS.API.INFO")  # the subscriptions are in place
+        return heard
 
     async def first(self, kind: str) -> dict[str, Any]:
         """Wait for the first advisory of a kind; raises AssertionError where any was not as the schema says."""

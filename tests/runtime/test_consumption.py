@@ -54,7 +54,7 @@ class Hours:
 async def test_a_target_that_nobody_consumes_for_a_day_is_announced(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with served_on(server.url, config=FLAG) as served:
-        heard, hours = HeardAdvisories(served.account.connection, served.name), Hours(served, server.url)
+        heard, hours = await HeardAdvisories.of(served.account.connection, served.name), Hours(served, server.url)
         await served.schedule("yearly", "@yearly", target="never")
         await served.schedule("beat", "@every 1s")
         await served.schedule("sampler", "@every 1s", target="copy", more={"Source": served.subject("out")})
