@@ -511,7 +511,12 @@ def test_beside_the_headers_of_adr_51_it_is_refused() -> None:
 
 
 def test_a_value_that_no_schedule_can_have_is_refused_with_the_name_that_was_given() -> None:
-    for name, right, wrong in (("X-Limit", "3", "none"), ("X-Timeout", "5m", "soon"), ("X-Syntax", "quartz", "unix")):
+    for name, right, wrong in (
+        ("X-Limit", "1", "0"),
+        ("X-Limit", "3", "none"),
+        ("X-Timeout", "5m", "soon"),
+        ("X-Syntax", "quartz", "unix"),
+    ):
         assert value_fault(name, right) is None
         fault = value_fault(name, wrong)
         assert fault is not None

@@ -16,6 +16,7 @@ from nats_scheduler.message.schedule_findings import findings_about, schedule_fi
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 
 V2_11, V2_14 = capabilities_of("2.11.11"), capabilities_of("2.14.6")
@@ -159,6 +160,15 @@ def test_all_headers_of_a_message_that_are_none_are_one_finding() -> None:
     (found,) = findings_about(block, None, RULES, START)
     assert found.code is Code.HEADER_MISNAMED
     assert found.what.count("may be meant") == 2
+
+
+def test_a_jitter_beyond_the_end_of_a_schedule_is_found() -> None:
+    due = format_rfc3339(START + HOUR // 2)
+    for jitter, latest in (("29m", None), ("45m", format_rfc3339(START + HOUR * 5 // 4))):
+        headers = {"X-Nats-Schedule-X-Jitter": jitter, "Nats-TTL": "1h"}
+        found = before(block_of(f"@at {due}", headers, "X-"), RULES, V2_11, FiredBy.SIDECAR)
+        assert [one.code for one in found] == ([Code.SCHEDULE_ENDS_WITHIN_JITTER] if latest else [])
+        assert all(f"delay its first fire until {latest}" in one.what for one in found)
 
 
 def test_a_calendar_that_is_not_known_is_named_with_what_makes_it() -> None:
