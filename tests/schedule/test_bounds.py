@@ -249,6 +249,18 @@ def test_each_second_monday_keeps_its_local_time_all_year() -> None:
     assert never.first_fire(start) is None, "each 28 years, which is beyond the horizon"
 
 
+def test_what_is_found_of_a_pattern_is_not_taken_for_what_its_bounds_leave() -> None:
+    daily = read("0 0 9 * * *")
+    first = daily.next_fire(STORED_AT, STORED_AT)
+    assert first == at("2026-03-29T09:00:00Z")
+    for bounds, fire in (
+        (Bounds(every=EveryNth(2, False, day("2026-03-30"))), "2026-03-30T09:00:00Z"),
+        (Bounds(excepted=DayRows([Days(day("2026-03-29"), day("2026-03-30"))])), "2026-03-31T09:00:00Z"),
+    ):
+        assert Bounded(daily, bounds).next_fire(STORED_AT, STORED_AT) == at(fire)
+    assert daily.next_fire(STORED_AT, STORED_AT) == first
+
+
 @pytest.mark.parametrize(
     ("pattern", "on_excepted", "excepted", "fires"),
     [

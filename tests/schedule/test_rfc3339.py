@@ -14,6 +14,7 @@ from nats_scheduler.schedule.instants import (
     days_in_month,
     floor_to_second,
     is_leap,
+    next_multiple,
     round_to_second,
     weekday_of,
 )
@@ -125,3 +126,7 @@ def test_the_offset_that_a_time_is_written_with() -> None:
     ):
         assert offset_in(text) == offset, text
     assert [offset_text(one) for one in (0, 9 * 3_600, -12_600)] == ["Z", "+09:00", "-03:30"]
+
+
+def test_the_next_multiple_of_a_period_is_later() -> None:
+    assert [next_multiple(one, 5) for one in (-6, -5, 0, 4, 5, 6)] == [-5, 0, 5, 5, 10, 10]

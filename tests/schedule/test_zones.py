@@ -221,6 +221,7 @@ def test_the_zone_data_of_the_host_is_found_where_a_server_finds_it(
 ) -> None:
     (tmp_path / "Europe").mkdir()
     (tmp_path / "Europe" / "Berlin").write_bytes(b"what ZONEINFO holds")
+    assert package_zone_data("Nowhere/At_All") is None
     packaged = package_zone_data("Europe/Berlin")
     assert packaged is not None
     assert packaged.startswith(b"TZif")
