@@ -27,11 +27,9 @@ class Questions:
         """Ask nothing yet."""
         self._connection = connection
         self._inbox = connection.inbox(INBOX)
-        self._waiting: dict[bytes, tuple[str, asyncio.Future[Reply | None]]] = {}
-        """The subject of each question, by the last token of the subject of its answer, in the order of sending."""
+        self._waiting: dict[bytes, asyncio.Future[Reply | None]] = {}
         self._numbers = unguessable_numbers()
         connection.subscribe(f"{self._inbox}.*", self._answered)
-        connection.when_denied(self._denied)
 
     async def ask(self, subject: str, body: bytes, seconds: float = INSTANCE_DEADLINE_SECONDS) -> Object | None:
         """Return the object that another instance answers; None if there is none in time, or an error."""
@@ -50,7 +48,13 @@ class Questions:
         """
         token = b"%d" % next(self._numbers)
         answer: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = subject, answer
+        self._waiting[token] = answer
+
+        def denied(denial: Denial) -> None:
+            if denial == Denial(publishes=True, subject=subject) and not answer.done():
+                answer.set_result(None)
+
+        end_listening = self._connection.when_denied(denied)
         try:
             if not self._connection.publish(subject, body, reply=f"{self._inbox}.{token.decode()}"):
                 return None
@@ -59,18 +63,10 @@ class Questions:
         except TimeoutError:
             return None
         finally:
+            end_listening()
             del self._waiting[token]
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        _, answer = self._waiting.get(subject[subject.rfind(b".") + 1 :], ("", None))
+        answer = self._waiting.get(subject[subject.rfind(b".") + 1 :])
         if answer is not None and not answer.done():
             answer.set_result(Reply(block, body))
-
-    def _denied(self, denial: Denial) -> None:
-        """End the oldest question on a denied subject: the server denies messages in the order of sending."""
-        if not denial.publishes:
-            return
-        for subject, answer in self._waiting.values():
-            if subject == denial.subject and not answer.done():
-                answer.set_result(None)
-                return

@@ -173,15 +173,7 @@ def test_a_stream_without_subjects_owns_its_own_name() -> None:
 
 
 def test_a_flag_in_the_metadata_is_on_as_people_write_it() -> None:
-    for value, is_on in (
-        ("true", True),
-        ("True", True),
-        ("1", True),
-        ("yes", True),
-        ("on", True),
-        ("0", False),
-        ("", False),
-    ):
-        assert has_metadata({"metadata": {"flag": value}}, "flag") is is_on, value
+    values = ("true", "True", "1", "yes", "on", "0", "")
+    assert [one for one in values if not has_metadata({"metadata": {"flag": one}}, "flag")] == ["0", ""]
     assert not has_metadata({"metadata": {"other": "true"}}, "flag")
     assert not has_metadata({}, "flag")
