@@ -76,7 +76,8 @@ STANDALONE_RARITY = 10
 """On a single server, heartbeats and checks are this many times rarer.
 
 There the consumer is in the connected process: it ends with the connection, and if it is deleted the server ends its
-pull at once. Only a server that stopped working is left to detect.
+pull at once. What is left to detect is a server that stopped working, and a stream that is deleted: that may be told
+to all but one of its consumers, so whoever follows a stream looks at it when its deletion was requested.
 """
 
 PROBE_PULL = b'{"batch":1,"no_wait":true}'

@@ -84,7 +84,7 @@ class Registry:
         self.adapted: Callable[[str, Config, str], None] = lambda _stream, _config, _reason: None
         """Called with the bucket that was created, its configuration, and why that is not as it would be elsewhere."""
         self.created = ""
-        """The creation time of the bucket of the last `open`: a later one has lost what the earlier one held."""
+        """The creation time of the bucket that was opened, or seen, last; empty before."""
 
     async def server_time(self) -> int | None:
         """Ask for the time (ns since the Unix epoch) of the leader of the bucket; None if the answer has none."""
@@ -109,6 +109,13 @@ class Registry:
             info = created or await self._api.stream(self.stream)
         self.created = str(info.get("created"))
         return is_new
+
+    async def is_replaced(self) -> bool:
+        """Return whether the bucket is gone, or a later one than `created`: it has lost what the earlier one held."""
+        info = await self._api.stream(self.stream)
+        created = "" if info is None else str(info.get("created"))
+        self.created = self.created or created
+        return created != self.created
 
     def _note_adapted(self, wanted: Config, config: Config) -> None:
         is_moved = self._limits.storage is None and config.get("storage") != wanted["storage"]

@@ -13,7 +13,7 @@ from functools import partial
 
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.request_watch import Request, RequestWatch, watched_prefix
+from nats_scheduler.jetstream.request_watch import Request, RequestWatch, StreamDeletionRequested, watched_prefix
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.observe.reporter import Reporter
@@ -149,6 +149,8 @@ class Account:
         return await self.access.connection.one(Questions).is_subscribed(f"{SUBJECTS}.{HEALTH.endpoint}.{instance}")
 
     def _received(self, request: Request) -> None:
+        if request == StreamDeletionRequested(self.access.registry.stream):
+            self.instances.bucket_deletion_requested()
         if self._discovery is None:
             self._received_early.append(request)
         else:

@@ -26,14 +26,11 @@ from nats_scheduler.runtime.stream_flags import StreamFlags
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, key_of
 from nats_scheduler.runtime.this_instance import Instances
 from nats_scheduler.runtime.unserved import is_named
-from nats_scheduler.runtime.work import Background, Setbacks
+from nats_scheduler.runtime.work import CHANGE_CHECK_WAITS_SECONDS, Background, Setbacks
 from nats_scheduler.schedule.instants import SECOND
 
 CHECK_RETRY_WAIT_SECONDS = 1.0
 """A stream that could not be read, or that failed, is checked again after this wait: *Live* leaves 3 s."""
-
-CHANGE_CHECK_WAITS_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
-"""After a request was seen, the stream is checked after each of these waits until the request has taken effect."""
 
 
 class Serving:

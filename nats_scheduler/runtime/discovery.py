@@ -33,7 +33,7 @@ from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.account_serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
+from nats_scheduler.runtime.account_serving import CHECK_RETRY_WAIT_SECONDS, Serving
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import Mode
@@ -41,7 +41,7 @@ from nats_scheduler.runtime.served_streams import StreamServices
 from nats_scheduler.runtime.stream_flags import StreamFlags
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.unserved import UnservedStreams
-from nats_scheduler.runtime.work import Background
+from nats_scheduler.runtime.work import CHANGE_CHECK_WAITS_SECONDS, Background
 
 ROUNDS_PER_FULL_CHECK = 10
 """The rounds over the list in which each stream is checked once, whatever it shows: it does not show everything."""

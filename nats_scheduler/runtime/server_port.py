@@ -23,13 +23,17 @@ class Bucket(Protocol):
     """
 
     created: str
-    """The time at which the bucket that was opened last was created, as the server reports it; empty before."""
+    """The time at which the bucket that was opened, or seen, last was created, as the server reports it."""
 
     broken: Callable[[str, str], None]
     """Is called with the key of a value that no sidecar can have written, and what is wrong with it."""
 
     async def open(self) -> bool:
         """Create the bucket if it does not exist, and return whether it was created."""
+        ...
+
+    async def is_replaced(self) -> bool:
+        """Return whether the bucket is gone, or a later one than `created`."""
         ...
 
     async def get(self, key: str) -> Object | None:

@@ -40,6 +40,9 @@ class Background:
 RETRY_WAIT_LIMIT_SECONDS = 16.0
 """Longest wait (s) after a permission was granted until it is used."""
 
+CHANGE_CHECK_WAITS_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
+"""After a request to change a stream was seen, it is checked after each of these waits until it has taken effect."""
+
 DEFECT_RETRY_WAIT_SECONDS = 1.0
 """Wait after an error of the sidecar itself: *Live* leaves 3 s."""
 
