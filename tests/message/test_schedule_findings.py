@@ -12,7 +12,8 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.schedule_findings import findings_about, schedule_findings
+from nats_scheduler.message.rejection import NOT_PERMITTED, Failing, Rejection
+from nats_scheduler.message.schedule_findings import findings_about, schedule_findings, schedule_rejected
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR
@@ -121,6 +122,89 @@ def test_a_paused_schedule_has_no_end_and_no_fire_that_is_skipped() -> None:
     assert [[one.code for one in found] for found in said] == [[Code.SKIPPED_AT_ONCE], []]
 
 
+EVICTING = StreamRules("S", ("s.>",), evicts=True)
+QUEUE = StreamRules("S", ("s.>",))
+ANY = StreamRules("S", ("s.>",), is_any=True)
+X = "X-Nats-Schedule-X-"
+ASKS, TIMEOUT, CONSUMER = {f"{X}Overlap": "queue"}, {f"{X}Timeout": "1h"}, {f"{X}Consumer": "work"}
+ONCE, EVERY = "@at 2026-01-01T00:00:00Z", "@every 1h"
+FOUND: list[tuple[str, Headers, StreamRules, Code | None, str, str]] = [
+    (EVERY, {}, EVICTING, Code.MAY_BE_EVICTED, "the stream has max_msgs or max_bytes", "use a stream whose"),
+    (EVERY, {"Nats-Stream-Source": "x"}, QUEUE, Code.STREAM_SOURCE_REFUSED, "for its Nats-Stream-Source", "leave this"),
+    (EVERY, {"Nats-Stream-Source": ""}, QUEUE, None, "", ""),
+    (EVERY, {"X-Nats-Schedule-Target": "", f"{X}Target": "t.out"}, QUEUE, Code.TARGET_TO_ALLOW, "X-Target", "name the"),
+    (EVERY, ASKS, QUEUE, Code.TIMEOUT_TO_SET, "its X-Overlap: queue has no X-Timeout", "add X-Timeout"),
+    (EVERY, ASKS | TIMEOUT, QUEUE, None, "", ""),
+    (EVERY, ASKS | TIMEOUT | CONSUMER, RULES, None, "", ""),
+    (EVERY, ASKS | TIMEOUT, ANY, Code.CONSUMER_TO_NAME, "its X-Overlap needs X-Consumer there", "name the consumer"),
+    (EVERY, {f"{X}Done-Within": "1h"}, ANY, Code.CONSUMER_TO_NAME, "its X-Done-Within needs X-Consumer", "name the"),
+    (EVERY, ASKS | TIMEOUT | CONSUMER, ANY, None, "", ""),
+    (
+        EVERY,
+        ASKS | TIMEOUT | CONSUMER,
+        QUEUE,
+        Code.POLICY_WITHOUT_EFFECT,
+        "its X-Consumer has no effect",
+        "leave it out",
+    ),
+    (ONCE, ASKS, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Overlap has no effect: it fires once", "leave it out"),
+    (ONCE, {f"{X}Done-Within": "1h"}, QUEUE, None, "", ""),
+    (EVERY, {f"{X}Grace": "1m"}, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Grace has an effect only with", "leave it"),
+    (EVERY, {f"{X}Grace": "1m", f"{X}Missed": "all"}, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Grace", "leave it out"),
+    (EVERY, {f"{X}Grace": "1m", f"{X}Missed": "all 2"}, QUEUE, None, "", ""),
+    (EVERY, {f"{X}Grace": "1m", f"{X}Missed": "skip"}, QUEUE, None, "", ""),
+    ("@at 2025-12-31T23:59:50Z", {f"{X}Missed": "skip"}, QUEUE, None, "", ""),
+    ("@at 2025-12-31T23:59:49Z", {f"{X}Missed": "skip"}, QUEUE, Code.SKIPPED_AT_ONCE, "X-Grace", "give it a time"),
+    ("@at 2025-12-31T23:59:49Z", {}, QUEUE, None, "", ""),
+    (EVERY, {f"{X}Jitter": "1h"}, RULES, None, "", ""),
+    (EVERY, {f"{X}Jitter": "1h", "Nats-TTL": "1h"}, RULES, Code.SCHEDULE_ENDS_EARLY, "its own Nats-TTL", "publish"),
+    (
+        EVERY,
+        {f"{X}Jitter": "1h", "Nats-TTL": "2h"},
+        RULES,
+        Code.SCHEDULE_ENDS_WITHIN_JITTER,
+        "it ends after 2h",
+        "give",
+    ),
+    (EVERY, {f"{X}Jitter": "90m", "Nats-TTL": "7201s"}, RULES, None, "", ""),
+]
+"""What is found of portable schedules before they are stored."""
+
+
+@pytest.mark.parametrize(("pattern", "more", "rules", "code", "what", "command"), FOUND)
+def test_what_is_found_is_said_once_and_with_what_helps(
+    pattern: str, more: Headers, rules: StreamRules, code: Code | None, what: str, command: str
+) -> None:
+    found = before(block_of(pattern, more, "X-"), rules, V2_14, FiredBy.SIDECAR)
+    assert [one.code for one in found] == ([code] if code else [])
+    assert all(what in one.what and one.command.startswith(command) for one in found), found
+
+
+def test_what_only_a_publisher_can_change_is_found_before_it_is_stored() -> None:
+    late = {Code.MAY_BE_EVICTED, Code.TIMEOUT_TO_SET, Code.SKIPPED_AT_ONCE, Code.SCHEDULE_ENDS_WITHIN_JITTER}
+    for pattern, more, rules, code, _what, _command in FOUND:
+        if code in late:
+            stored = listed(block_of(pattern, more, "X-"), rules, FiredBy.SIDECAR).known(rules, V2_14, START)
+            assert schedule_findings(stored) == ()
+
+
+def test_a_refusal_of_its_fires_is_found_with_the_answer_and_what_helps() -> None:
+    held = listed(block_of("@every 1h", {}), RULES, FiredBy.SIDECAR)
+    for code, helps in ((NOT_PERMITTED, "allow the sidecar's user to publish to s.out"), (10077, "nats stream info S")):
+        refused = replace(held, failing=Failing(code, "no room", START - 1))
+        (found,) = schedule_findings(refused.known(RULES, V2_11, START))
+        assert (found.code, found.command) == (Code.FIRE_REFUSED, helps)
+        assert found.what == f"its fires to s.out are refused with {code} since 2025-12-31T23:59:59Z: no room"
+
+
+def test_a_rejected_schedule_is_found_with_the_reason() -> None:
+    rejection = Rejection(10190, "invalid", "H", "v", "is wrong")
+    found = schedule_rejected(rejection)
+    assert found.code is Code.SCHEDULE_REJECTED
+    assert found.what == f"it is rejected, and never fires: {rejection}"
+    assert found.command
+
+
 def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
     said = {
         "0 */45 * * * *": (
@@ -175,10 +259,12 @@ def test_a_calendar_that_is_not_known_is_named_with_what_makes_it() -> None:
     (found,) = before(
         block_of("@daily", {"X-Nats-Schedule-X-Except": "calendar:de"}, "X-"), RULES, V2_11, FiredBy.SIDECAR
     )
-    assert (found.code, found.command) == (
-        Code.CALENDAR_UNREAD,
-        "nats-scheduler calendar set de DAY…, unless it exists",
-    )
+    command = "nats-scheduler calendar set de DAY…"
+    assert (found.code, found.command) == (Code.CALENDAR_UNREAD, f"{command}, unless it exists")
+    block = block_of("@daily", {"X-Nats-Schedule-X-Except": "calendar:de"}, "X-")
+    (found,) = schedule_findings(listed(block, RULES, FiredBy.SIDECAR).known(RULES, V2_11, START))
+    assert (found.code, found.command) == (Code.CALENDAR_MISSING, command)
+    assert "the calendar de, which does not exist" in found.what
 
 
 def test_a_schedule_that_never_comes_to_fire_is_found() -> None:
