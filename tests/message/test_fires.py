@@ -3,7 +3,7 @@
 A past fire has its fire time, or none if nothing that is stored shows it.
 """
 
-from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect, dialect_named
 from nats_scheduler.message.fire_faults import (
     MAX_CLOCK_DIFFERENCE_NS,
     TOO_EARLY,
@@ -12,7 +12,14 @@ from nats_scheduler.message.fire_faults import (
     is_too_early,
     names_end,
 )
-from nats_scheduler.message.fires import FireReader, ScheduleKind, StoredFire, StoredSchedule
+from nats_scheduler.message.fires import (
+    FireReader,
+    ScheduleKind,
+    StoredFire,
+    StoredSchedule,
+    fired_schedule_of,
+    following_offset,
+)
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.jitter import delay_of, stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires
@@ -229,6 +236,30 @@ def test_a_watched_fire_of_a_server_is_due_when_the_one_before_says() -> None:
     assert watched(native, every, servers(2, 5, 15)._replace(stored_at=at(5)))[1] is not None, "not a moment early"
     assert watched({}, every, servers(2, 5, 15)) == [None, None], "no server fires on this stream"
     assert watched(native, defining(1, "@every 10s", x="X-"), ours(2, 5, None, x="X-"))[1] is not None
+
+
+def test_a_schedule_is_held_until_it_has_fired_or_is_replaced() -> None:
+    reader = FireReader({"name": "S", "subjects": ["S.>"]})
+    plain = StoredMessage("S.s", 7, at(0), b"", None)
+    for message, is_held in (
+        (defining(3, "@every 10s"), True),
+        (ours(4, 10, 20), True),
+        (plain, False),
+        (defining(8, f"@at {format_rfc3339(at(10))}"), True),
+        (ours(6, 10, None), False),
+    ):
+        reader.read(message)
+        assert reader.holds("S.s") is is_held, message
+    assert reader.last_read == 8
+
+
+def test_a_fire_says_in_both_spellings_what_fired_and_what_follows() -> None:
+    for dialect in DIALECTS:
+        block = block_of((dialect.scheduler, b"S.\xff"), (dialect.next, "2027-01-15T09:00:00+01:00"))
+        assert (fired_schedule_of(block), following_offset(block, dialect)) == ("S.\udcff", 3_600)
+        assert following_offset(block_of((dialect.next, "purge")), dialect) is None
+        assert dialect_named(dialect.name) is dialect
+    assert (fired_schedule_of(b""), following_offset(b"", ADR51), dialect_named("other")) == ("", None, None)
 
 
 # -- a message that claims to be a fire counts only if the schedule can have generated it, at that time ------------

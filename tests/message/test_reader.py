@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,7 +102,7 @@ def message(block: bytes, subject: str = "orders.s1", stored_at: int = STORED_AT
     return StoredMessage(subject, 1, stored_at, block, None)
 
 
-def read_slowly(one: StoredMessage, rules: StreamRules, dialects: Sequence[Dialect] = DIALECTS) -> object:
+def read_slowly(one: StoredMessage, rules: StreamRules, dialects: Sequence[Dialect] = DIALECTS) -> Reading | None:
     return read_message(one.block, one.subject, one.stored_at, rules, dialects)
 
 
@@ -119,13 +120,14 @@ rules = st.sampled_from(
 def test_the_blocks_of_programs_are_read_one_by_one(
     messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
 ) -> None:
-    reader = MessageReader(rules, dialects)
+    reader, plain = MessageReader(rules, dialects), MessageReader(rules, dialects)
     for one in messages:
         assert reader.read(one) == read_slowly(one, rules, dialects), one
         if (cached := reader.cached(one)) is not None:
             assert read_slowly(one, rules, dialects) == (cached, None, None, None, None, None)
             assert cached.pattern.text == reader.read_uncached(one).definition.pattern.text  # type: ignore[union-attr]
             assert not reader.misnamed
+        assert plain.definition_of(one) == (found.definition if (found := read_slowly(one, rules, dialects)) else None)
 
 
 TARGET = (b"Nats-Schedule-Target", b"orders.due")
@@ -133,6 +135,39 @@ TARGET = (b"Nats-Schedule-Target", b"orders.due")
 
 def at(number: int) -> tuple[bytes, bytes]:
     return b"Nats-Schedule", b"@at 2030-01-01T00:00:%02dZ" % (number % 60)
+
+
+SOURCE, ZONE = (b"Nats-Schedule-Source", b"orders.in"), (b"Nats-Schedule-Time-Zone", b"UTC")
+CRON, EVERY = (b"Nats-Schedule", b"0 0 5 * * *"), (b"Nats-Schedule", b"@every 5m")
+ALIKE = [
+    ([at(1), TARGET], [at(2), (TARGET[0], b"orders.stats-1")]),
+    ([TARGET, at(1)], [(TARGET[0], b"orders.gr\xc3\xb6\xc3\x9fe"), at(2)]),
+    ([at(1), TARGET, (b"Nats-Msg-Size", b"7")], [at(2), TARGET, (b"Nats-Msg-Size", b"1234567890")]),
+    ([at(1), TARGET, (b"Nats-Msg-Id", b"a"), (b"A", b"")], [at(2), TARGET, (b"Nats-Msg-Id", b""), (b"A", b"b: c")]),
+    ([at(1), TARGET, (b"Nats-Expected-Stream", b"S")], [at(2), TARGET, (b"Nats-Expected-Stream", b"S")]),
+    ([at(1), TARGET, SOURCE], [at(2), TARGET, (SOURCE[0], b"orders.other")]),
+    ([EVERY, TARGET], [(EVERY[0], b"@every 90m"), (TARGET[0], b"orders.other")]),
+    ([EVERY, SOURCE, TARGET], [CRON, SOURCE, TARGET]),
+    ([CRON, ZONE, TARGET], [(CRON[0], b"0 0 6 * * *"), (ZONE[0], b"Europe/Berlin"), TARGET]),
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("first", "then"), ALIKE)
+def test_what_a_program_sends_is_known_from_its_first_message(
+    first: list[tuple[bytes, bytes]], then: list[tuple[bytes, bytes]], dialect: Dialect
+) -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    one, another = (
+        message(block_of(*headers).replace(b"Nats-Schedule", dialect.schedule)) for headers in (first, then)
+    )
+    assert reader.definition_of(one) == meaning(reader.read(one)).definition
+    known = reader.cached(another)
+    assert known is not None
+    assert known == meaning(read_slowly(another, RULES)).definition
+    for subject in ("orders.*", known.terms.target, known.terms.source or ""):
+        assert reader.cached(another._replace(subject=subject)) is None, "it is rejected there"
+    assert reader.cached(another._replace(subject="orders.a*")) == known, "which is no wildcard"
 
 
 def test_a_publisher_that_changes_its_headers_gets_few_shapes() -> None:
@@ -151,7 +186,7 @@ def test_each_message_of_a_shape_has_the_zone_that_it_names() -> None:
         reader.read(message(cron))
         read_again = reader.cached(message(cron))
         assert read_again is not None
-        assert read_again == read_slowly(message(cron), RULES).definition  # type: ignore[attr-defined]
+        assert read_again == meaning(read_slowly(message(cron), RULES)).definition
         assert read_again.pattern.time_zone == zone.decode()
 
 
