@@ -217,6 +217,11 @@ def test_a_watched_fire_names_its_schedule_and_its_kind() -> None:
         _none, fire = watched({}, defining(1, pattern, *more), ours(5, 10, None))
         assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind(kind), at(10), at(10) + LATE, at(-5)), pattern
         assert (fire.send_time, fire.lateness) == (at(10), LATE)
+    delay = delay_of("S.s", 1, at(15), 8 * SECOND)
+    late = ours(5, 15, None, stored=at(15) + delay + LATE)
+    _none, fire = watched({}, defining(1, "@every 10s", ("Nats-Schedule-X-Jitter", "8s")), late)
+    assert fire is not None
+    assert (fire.delay, fire.lateness) == (delay, LATE)
     (fire,) = watched({}, ours(5, 10, None))
     assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind.UNKNOWN, at(10), at(10) + LATE, at(10))
 

@@ -306,6 +306,11 @@ def test_what_is_wrong_is_rejected_with_what_is_expected() -> None:
         assert reason in fault.reason, value
 
 
+def test_the_name_of_a_policy_that_is_not_utf_8_is_shown() -> None:
+    fault = rejected(EVERY, ("X-\udcff", "1"))
+    assert (fault.header, fault.value) == ("Nats-Schedule-X-\\xff", "1")
+
+
 def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
     for pattern, policies in (
         (AT, [("X-Start", "2026-12-24T09:00:01Z")]),

@@ -146,6 +146,7 @@ ALIKE = [
     ([at(1), TARGET, (b"Nats-Msg-Id", b"a"), (b"A", b"")], [at(2), TARGET, (b"Nats-Msg-Id", b""), (b"A", b"b: c")]),
     ([at(1), TARGET, (b"Nats-Expected-Stream", b"S")], [at(2), TARGET, (b"Nats-Expected-Stream", b"S")]),
     ([at(1), TARGET, SOURCE], [at(2), TARGET, (SOURCE[0], b"orders.other")]),
+    ([at(1), TARGET, SOURCE], [at(2), (TARGET[0], b"orders.\xff"), (SOURCE[0], b"orders.\xfe")]),
     ([EVERY, TARGET], [(EVERY[0], b"@every 90m"), (TARGET[0], b"orders.other")]),
     ([EVERY, SOURCE, TARGET], [CRON, SOURCE, TARGET]),
     ([CRON, ZONE, TARGET], [(CRON[0], b"0 0 6 * * *"), (ZONE[0], b"Europe/Berlin"), TARGET]),
@@ -276,7 +277,7 @@ def test_one_that_says_something_else_has_all_read_alone() -> None:
     reader.read(usual(0))
     good = [usual(number) for number in range(1, 6)]
     assert reader.usual_ats(MessageRun.of(good)) is not None
-    days, targets = (b"2030-02-30T00:07:00.5", b"0001-01-01T00:00:00"), (b"other.due", b"orders.*", b"")
+    days, targets = (b"2030-02-30T00:07:00.5", b"0001-01-01T00:00:00"), (b"other.due", b"orders.*", b"orders.\xff", b"")
     for other in (
         usual(7, b"Nats-TTL: 5m\r\n"),
         usual(7, b"A: %b\r\n" % (b"x" * MAX_CACHED_BLOCK_BYTES)),

@@ -41,7 +41,9 @@ def before(block: bytes, rules: StreamRules, server: Capabilities, fired_by: Fir
     assert reading is not None
     assert reading.defined is not None, reading.fault
     by_server = fired_by is FiredBy.SERVER
-    return list(findings_about(block, reading.defined, rules, START, server, is_by_server=by_server))
+    found = list(findings_about(block, reading.defined, rules, START, server, is_by_server=by_server))
+    assert all(one.what and one.command for one in found), found
+    return found
 
 
 def listed(block: bytes, rules: StreamRules, fired_by: FiredBy) -> ListedSchedule:

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, has_metadata, implied
+from nats_scheduler.message.stream_rules import (
+    METADATA_DEBOUNCE,
+    StreamRules,
+    check_create,
+    check_update,
+    has_metadata,
+    implied,
+)
 from nats_scheduler.schedule.instants import SECOND
 
 Config = dict[str, Any]
@@ -152,6 +159,15 @@ def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
     assert StreamRules.from_config(config(subject_delete_marker_ttl=10**9)).allow_msg_ttl
     assert StreamRules.from_config({"name": "T"}).schedules_enabled
     assert not StreamRules.from_config({"name": "T"}, schedules_enabled=False).schedules_enabled
+    for changes, says_so in (
+        ({}, False),
+        ({"allow_rollup_hdrs": True}, True),
+        ({"subject_transform": {"src": "a"}}, True),
+    ):
+        assert StreamRules.from_config(config(**changes)).rolls_up_by_purge is not says_so, changes
+    for retention, keeps in (("limits", True), ("interest", False), ("workqueue", False)):
+        assert StreamRules.from_config(config(retention=retention)).keeps_acknowledged is keeps
+    assert StreamRules.from_config(config(metadata={METADATA_DEBOUNCE: "true"})).debounces
     assert implied(config(deny_purge=True)) == {"allow_rollup_hdrs": True, "deny_purge": False}
     assert implied(config(sealed=True)) == {}
     assert implied(config(allow_msg_schedules=False)) == {}
@@ -168,6 +184,8 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
     ):
         rules = StreamRules.from_config(config() | limits)
         assert (rules.max_age, rules.evicts, rules.moves_subjects) == (max_age, evicts, moves), limits
+    for most, keeps_one in ((-1, False), (0, False), (1, True), (2, False), ("1", False)):
+        assert StreamRules.from_config(config(max_msgs_per_subject=most)).keeps_one is keeps_one, most
     for window, age, seconds in ((None, None, 120), (7, None, 7), (7, 3600, 7), (None, 60, 60), (0, 3600, 120)):
         given = {"duplicate_window": window, "max_age": age}
         changes = {key: value * SECOND for key, value in given.items() if value is not None}
