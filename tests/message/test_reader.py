@@ -191,6 +191,17 @@ def test_each_message_of_a_shape_has_the_zone_that_it_names() -> None:
         assert read_again.pattern.time_zone == zone.decode()
 
 
+def test_a_schedule_with_a_misnamed_header_is_reported_each_time() -> None:
+    """What a row of the table defines is read from its block, and a cached block is one without a misnamed header."""
+    one = message(block_of(at(1), TARGET, (b"Nats-Schedule-Timezone", b"UTC")))
+    reader = MessageReader(RULES, DIALECTS)
+    for _time in range(2):
+        assert reader.cached(one) is None
+        assert reader.read(one)
+        assert [found.header for found in reader.misnamed] == ["Nats-Schedule-Timezone"]
+        assert reader.definition_of(one) is not None
+
+
 def test_a_message_that_is_no_fire_is_read_as_it_was_published() -> None:
     claim = b"Nats-Scheduler", b"orders.s2"
     one = message(block_of(at(1), TARGET, claim, (b"Nats-Msg-Id", b"nats-scheduler:7:5:orders.s2")))
