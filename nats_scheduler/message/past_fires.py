@@ -181,8 +181,7 @@ class PastFires:
             return True
         if stored is not None and stored.sequence == generated.sequence:
             is_misplaced = not self._is_moved and message.subject != stored.terms.target
-            likely = stored.timetable.first_fire() or 0
-            return is_misplaced or bool(fault_of(generated, message, stored.timetable, stored.terms, likely))
+            return is_misplaced or bool(fault_of(generated, message, stored.timetable, stored.terms))
         return bool(fault_of_following(generated, message))
 
     def _fault_of_any(self, generated: Generated, message: StoredMessage) -> bool:
