@@ -3,7 +3,7 @@
 from nats_scheduler.message.definition import Definition, read_definition, read_pattern
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.reading import Reading, read_message
-from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID, Rejection
+from nats_scheduler.message.rejection import FAILED, MAX_KEPT_CHARS, TTL_INVALID, Rejection
 from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
@@ -176,6 +176,9 @@ def test_a_value_is_cut_only_where_it_is_shown_and_too_long() -> None:
         found = TTL_INVALID.rejection("H", value, "is not")
         assert str(found) == f"H of '{cut}' is not (server code 10191)"
         assert found.value == value
+    assert str(FAILED.rejection("H", "v", "failed")) == (
+        "H of 'v' failed (a mistake of nats-scheduler: please report it)"
+    )
 
 
 def test_what_is_kept_of_a_rejection_is_cut_where_it_is_too_long() -> None:

@@ -128,6 +128,11 @@ def test_messages_that_cannot_be_fires_are_passed_over() -> None:
     )
     off_the_grid = ours(5, 13, 20, of=2)
     assert dues(read(off_the_grid, ours(6, 20, 30, of=2), stored=schedule(2, 0))) == [(6, 20)]
+    others = [block_of(("A", "S.s")), block_of(("Nats-Scheduler", "S.s")), block_of(("Nats-Scheduler", "S.s.t"))]
+    others.append(block_of(("Nats-Scheduler", "S.s"), ("Nats-Schedule-Next", "soon")))
+    assert not read(
+        *(StoredMessage("S.out", 4, at(10), one, None) for one in others), native=True, stored=schedule(2, 0)
+    )
     early = block_of(("Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(100))))
     assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
 

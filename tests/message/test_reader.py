@@ -1,6 +1,7 @@
 """A reader with a cache gives the readings of `read_message`, message by message."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -169,6 +170,19 @@ def test_what_a_program_sends_is_known_from_its_first_message(
     for subject in ("orders.*", known.terms.target, known.terms.source or ""):
         assert reader.cached(another._replace(subject=subject)) is None, "it is rejected there"
     assert reader.cached(another._replace(subject="orders.a*")) == known, "which is no wildcard"
+
+
+def test_what_the_operator_does_not_allow_is_not_known() -> None:
+    reader = MessageReader(RESTRICTED, DIALECTS)
+    for source, others in ((b"", [b""]), (b"orders.from.x", [b"orders.from.y", b"orders.in", b"orders.due"])):
+        reader.read(message(block_of(at(1), TARGET, *([(SOURCE[0], source)] if source else []))))
+        for target, other in product((b"orders.due", b"orders.7.a", b"orders.7"), others):
+            sampled = [(SOURCE[0], other)] if other else []
+            one = message(block_of(at(2), (TARGET[0], target), *sampled))
+            allowed = meaning(read_slowly(one, RESTRICTED)).definition
+            assert reader.cached(one) == allowed
+            assert (allowed is None) is (target == b"orders.7" or other in (b"orders.in", b"orders.due")), one
+    assert reader.usual_ats(MessageRun.of([message(block_of(at(1), TARGET))])) is None
 
 
 def test_a_publisher_that_changes_its_headers_gets_few_shapes() -> None:
