@@ -141,14 +141,7 @@ FOUND: list[tuple[str, Headers, StreamRules, Code | None, str, str]] = [
     (EVERY, ASKS | TIMEOUT, ANY, Code.CONSUMER_TO_NAME, "its X-Overlap needs X-Consumer there", "name the consumer"),
     (EVERY, {f"{X}Done-Within": "1h"}, ANY, Code.CONSUMER_TO_NAME, "its X-Done-Within needs X-Consumer", "name the"),
     (EVERY, ASKS | TIMEOUT | CONSUMER, ANY, None, "", ""),
-    (
-        EVERY,
-        ASKS | TIMEOUT | CONSUMER,
-        QUEUE,
-        Code.POLICY_WITHOUT_EFFECT,
-        "its X-Consumer has no effect",
-        "leave it out",
-    ),
+    (EVERY, ASKS | TIMEOUT | CONSUMER, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Consumer has no effect", "leave it"),
     (ONCE, ASKS, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Overlap has no effect: it fires once", "leave it out"),
     (ONCE, {f"{X}Done-Within": "1h"}, QUEUE, None, "", ""),
     (EVERY, {f"{X}Grace": "1m"}, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Grace has an effect only with", "leave it"),
@@ -165,8 +158,8 @@ FOUND: list[tuple[str, Headers, StreamRules, Code | None, str, str]] = [
         {f"{X}Jitter": "1h", "Nats-TTL": "2h"},
         RULES,
         Code.SCHEDULE_ENDS_WITHIN_JITTER,
-        "it ends after 2h",
-        "give",
+        "ends after 2h",
+        "give it",
     ),
     (EVERY, {f"{X}Jitter": "90m", "Nats-TTL": "7201s"}, RULES, None, "", ""),
 ]
@@ -177,17 +170,13 @@ FOUND: list[tuple[str, Headers, StreamRules, Code | None, str, str]] = [
 def test_what_is_found_is_said_once_and_with_what_helps(
     pattern: str, more: Headers, rules: StreamRules, code: Code | None, what: str, command: str
 ) -> None:
-    found = before(block_of(pattern, more, "X-"), rules, V2_14, FiredBy.SIDECAR)
+    block = block_of(pattern, more, "X-")
+    found = before(block, rules, V2_14, FiredBy.SIDECAR)
     assert [one.code for one in found] == ([code] if code else [])
     assert all(what in one.what and one.command.startswith(command) for one in found), found
-
-
-def test_what_only_a_publisher_can_change_is_found_before_it_is_stored() -> None:
-    late = {Code.MAY_BE_EVICTED, Code.TIMEOUT_TO_SET, Code.SKIPPED_AT_ONCE, Code.SCHEDULE_ENDS_WITHIN_JITTER}
-    for pattern, more, rules, code, _what, _command in FOUND:
-        if code in late:
-            stored = listed(block_of(pattern, more, "X-"), rules, FiredBy.SIDECAR).known(rules, V2_14, START)
-            assert schedule_findings(stored) == ()
+    if code in (Code.MAY_BE_EVICTED, Code.TIMEOUT_TO_SET, Code.SKIPPED_AT_ONCE, Code.SCHEDULE_ENDS_WITHIN_JITTER):
+        known = listed(block, rules, FiredBy.SIDECAR).known(rules, V2_14, START)
+        assert schedule_findings(known) == (), "only before it is stored a publisher can change that"
 
 
 def test_a_refusal_of_its_fires_is_found_with_the_answer_and_what_helps() -> None:
@@ -197,14 +186,11 @@ def test_a_refusal_of_its_fires_is_found_with_the_answer_and_what_helps() -> Non
         (found,) = schedule_findings(refused.known(RULES, V2_11, START))
         assert (found.code, found.command) == (Code.FIRE_REFUSED, helps)
         assert found.what == f"its fires to s.out are refused with {code} since 2025-12-31T23:59:59Z: no room"
-
-
-def test_a_rejected_schedule_is_found_with_the_reason() -> None:
     rejection = Rejection(10190, "invalid", "H", "v", "is wrong")
-    found = schedule_rejected(rejection)
-    assert found.code is Code.SCHEDULE_REJECTED
-    assert found.what == f"it is rejected, and never fires: {rejection}"
-    assert found.command
+    rejected = Finding(
+        Code.SCHEDULE_REJECTED, f"it is rejected, and never fires: {rejection}", "publish it again, corrected"
+    )
+    assert schedule_rejected(rejection) == rejected
 
 
 def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
