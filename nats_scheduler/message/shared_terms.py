@@ -101,8 +101,8 @@ class SharedTerms:
 
     def kind_of(self, terms: Terms) -> TermsOfKind:
         """Return the kind of terms that have no policies."""
-        dialect, _target, _source, ttl, rollup, _policies = terms[:6]
-        key = dialect.name, ttl, rollup, terms[6:]  # not the policies: there are none, and they take long to hash
+        dialect, _target, _source, ttl, rollup, _policies = terms
+        key = dialect.name, ttl, rollup  # not the policies: there are none, and they take long to hash
         if key not in self._kinds:
             _make_room(self._kinds, MAX_KINDS)
             self._kinds[key] = TermsOfKind(terms, self._rules)

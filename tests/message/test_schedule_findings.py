@@ -89,6 +89,8 @@ def test_an_early_end_is_said_with_what_ends_it() -> None:
     (by_age,) = before(block_of("@every 2h", {}), AGED, V2_11, FiredBy.SIDECAR)
     assert by_age.what.startswith("max_age of the stream (1h0m0s) removes it before its first fire at ")
     assert by_age.command == "nats stream edit S --max-age 26h, or: published with Nats-TTL: never it stays"
+    (far,) = before(block_of("@at 9999-01-01T00:00:00Z", {}), AGED, V2_11, FiredBy.SIDECAR)
+    assert far.command.startswith("nats stream edit S --max-age 2500000h, or"), "as long as a server can count"
     block = block_of("@every 2h", {"Nats-TTL": "30m"})
     (by_ttl,) = before(block, AGED, V2_11, FiredBy.SIDECAR)
     assert by_ttl.what.startswith("its own Nats-TTL ends it before its first fire at ")

@@ -130,6 +130,9 @@ def test_a_refusal_says_what_was_found_and_what_was_expected() -> None:
         assert rejection is not None, sentence
         assert str(rejection).startswith(sentence)
         assert str(rejection).endswith(f" (server code {rejection.code})")
+    denied = config(allow_msg_schedules=False, deny_purge=True)
+    for changed in (denied | {"allow_msg_schedules": True}, config()):
+        assert "deny_purge of 'true' cannot be switched off" in str(check_update(denied, changed))
 
 
 @pytest.mark.clause("stream-json")
