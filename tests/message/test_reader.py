@@ -253,6 +253,14 @@ def test_what_is_kept_is_bounded() -> None:
         assert len({id(reading.definition.terms) for reading in readings if reading and reading.definition}) == 2
 
 
+def test_equal_terms_are_one_object_of_active_and_paused_schedules() -> None:
+    reader, names = MessageReader(RULES, DIALECTS), (b"Nats-Schedule", b"Nats-Schedule-X-Paused")
+    for more in ([], [(limit(ADR51), b"2")]):
+        blocks = [block_of((name, text), TARGET, *more) for name in names for text in (b"@every 5m", b"@every 6m")]
+        defined = [meaning(reader.read(message(block))).defined for block in blocks]
+        assert len({id(one and one.terms) for one in defined}) == 1
+
+
 def test_the_terms_that_are_kept_are_bounded() -> None:
     plain = meaning(read_message(block_of(at(1), TARGET), "orders.s1", STORED_AT, RULES, DIALECTS))
     assert plain.definition is not None
