@@ -245,6 +245,8 @@ def test_a_watched_fire_of_a_server_is_due_when_the_one_before_says() -> None:
     assert found == [(at(due), at(due) + LATE, at(-5), "interval") for due in (5, 16, 29)]
     assert watched(native, every, servers(2, 5, 15)._replace(stored_at=at(5)))[1] is not None, "not a moment early"
     assert watched({}, every, servers(2, 5, 15)) == [None, None], "no server fires on this stream"
+    replaced = every._replace(sequence=2, block=b"")
+    assert watched(native, every, replaced, servers(3, 5, 15)) == [None] * 3, "by an ordinary message"
     assert watched(native, defining(1, "@every 10s", x="X-"), ours(2, 5, None, x="X-"))[1] is not None
 
 
