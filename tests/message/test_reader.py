@@ -305,6 +305,14 @@ def test_what_is_read_of_many_at_once_is_what_each_of_them_says(
         assert (definition.terms.source, definition.terms.policies) == (None, NO_POLICIES)
 
 
+def test_what_is_read_of_many_at_once_has_the_sizes_that_the_server_names() -> None:
+    reader, sized = MessageReader(RULES, DIALECTS), [usual(n, b"Nats-Msg-Size: %d\r\n" % n) for n in range(9, 12)]
+    reader.read(sized[0])
+    found = reader.usual_ats(MessageRun.of(sized))
+    assert found is not None
+    assert (found.body_sizes, found.targets) == ([9, 10, 11], [f"orders.due.{n}" for n in range(9, 12)])
+
+
 def test_one_that_says_something_else_has_all_read_alone() -> None:
     reader = MessageReader(RULES, DIALECTS)
     reader.read(usual(0))

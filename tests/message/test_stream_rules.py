@@ -197,7 +197,8 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
 
 def test_a_stream_without_subjects_owns_its_own_name() -> None:
     assert StreamRules.from_config({"name": "T"}).subjects == ("T",)
-    assert StreamRules.from_config({"name": "T", "sources": [{"name": "O"}]}).subjects == ()
+    for others in ({"sources": [{"name": "O"}]}, {"mirror": {"name": "O"}}):
+        assert StreamRules.from_config({"name": "T", **others}).subjects == (), others
 
 
 def test_a_flag_in_the_metadata_is_on_as_people_write_it() -> None:
