@@ -172,6 +172,17 @@ def test_what_a_program_sends_is_known_from_its_first_message(
     assert reader.cached(another._replace(subject="orders.a*")) == known, "which is no wildcard"
 
 
+def test_a_fire_that_looks_like_a_known_schedule_is_a_fire() -> None:
+    reader, portable = MessageReader(RULES, (PORTABLE,)), [(b"X-" + name, value) for name, value in (at(1), TARGET)]
+    plain, fire = (
+        message(block_of(*portable, (b"Nats-Scheduler", b"orders.s2"), (b"Nats-Msg-Id", identity)))
+        for identity in (b"a", b"nats-scheduler:7:5:orders.s2")
+    )
+    assert meaning(reader.read(plain)).definition is not None
+    assert reader.cached(plain._replace(block=plain.block.replace(b"Id: a", b"Id: b"))) is not None
+    assert meaning(reader.read(fire)).generated is not None
+
+
 def test_what_the_operator_does_not_allow_is_not_known() -> None:
     reader = MessageReader(RESTRICTED, DIALECTS)
     for source, others in ((b"", [b""]), (b"orders.from.x", [b"orders.from.y", b"orders.in", b"orders.due"])):
