@@ -45,6 +45,6 @@ def effort_of(blocks: Sequence[bytes]) -> int:
     excess = max(len(text) - USUAL_BLOCK_BYTES * number, 0) // BYTES_EACH
     if (schedules := text.count(_SCHEDULE)) == 0:
         return MESSAGE * number + POLICY * text.count(_POLICY) + excess
-    at = min(text.count(_AT), schedules, number)
+    at = min(text.count(_AT), number)
     others = ZONE * text.count(_ZONE) + POLICY * text.count(_POLICY)
     return MESSAGE * number + (AT_SCHEDULE - 1) * at + (SCHEDULE - 1) * (schedules - at) + others + excess

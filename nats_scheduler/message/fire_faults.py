@@ -33,11 +33,13 @@ def is_too_early(stored_at: int, fire_time: int) -> bool:
     return stored_at < fire_time - MAX_CLOCK_DIFFERENCE_NS
 
 
-def fault_of(generated: Generated, message: StoredMessage, timetable: Timetable, terms: Terms, expected: int) -> str:
+def fault_of(
+    generated: Generated, message: StoredMessage, timetable: Timetable, terms: Terms, expected: int | None = None
+) -> str:
     """Return the reason why a message cannot be the fire of a schedule that it claims to be; "" if it can.
 
     The caller checks that it is on the schedule's target.
-    `timetable` and `terms` are those of the schedule; `expected` is the fire time (ns) that is most likely.
+    `timetable` and `terms` are those of the schedule; `expected` is a fire time (ns) that it has, whatever they say.
     """
     fire_time = generated.fire_time
     if is_too_early(message.stored_at, fire_time):

@@ -19,6 +19,7 @@ from nats_scheduler.message.headers import (
     MSG_TTL,
     Header,
     decoded,
+    encoded,
     header_value,
     with_header,
     with_headers,
@@ -83,7 +84,7 @@ def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule
     """
     dialect = terms.dialect
     appended = [
-        (dialect.scheduler, schedule.encode("utf-8", "surrogateescape")),
+        (dialect.scheduler, encoded(schedule)),
         (dialect.next, PURGE if next_fire is None else pattern.format(next_fire).encode()),
     ]
     return with_headers(carried_block(base, dialect), appended + _effective_headers(terms))
@@ -127,7 +128,7 @@ def plain_fire_block(
 
 def identity_header(identity: str) -> Header:
     """Return the header by which a server recognises a fire that it has already stored."""
-    return MSG_ID, identity.encode("utf-8", "surrogateescape")
+    return MSG_ID, encoded(identity)
 
 
 def guard_headers(schedule: str, sequence: int) -> tuple[Header, Header]:
@@ -137,7 +138,7 @@ def guard_headers(schedule: str, sequence: int) -> tuple[Header, Header]:
     """
     return (
         (EXPECTED_SEQUENCE, b"%d" % sequence),
-        (EXPECTED_SUBJECT, schedule.encode("utf-8", "surrogateescape")),
+        (EXPECTED_SUBJECT, encoded(schedule)),
     )
 
 
@@ -157,7 +158,7 @@ def _effective_headers(terms: Terms) -> list[Header]:
     """Return the headers of ADR-51 in a generated message that the server acts on."""
     headers = []
     if terms.ttl:
-        headers.append((MSG_TTL, terms.ttl.encode("utf-8", "surrogateescape")))
+        headers.append((MSG_TTL, encoded(terms.ttl)))
     if terms.rollup:
         headers.append((MSG_ROLLUP, b"sub"))
     return headers
@@ -179,7 +180,7 @@ def _keeps_nothing(base: bytes, dialect: Dialect) -> bool:
 
 def is_generated_by(block: bytes | None, schedule: str) -> bool:
     """Return whether a message says that the schedule on this subject generated it, and not because of a request."""
-    name = schedule.encode("utf-8", "surrogateescape")
+    name = encoded(schedule)
     return any(header_value(block, dialect.scheduler) == name for dialect in DIALECTS) and not _is_beside(block)
 
 

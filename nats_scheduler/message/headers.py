@@ -45,6 +45,11 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def shown(text: bytes) -> str:
+    """Return a name or a value as it is shown to people; bytes that are not UTF-8 are escaped."""
+    return text.decode("utf-8", "backslashreplace")
+
+
 def header_value(block: bytes | None, name: bytes) -> bytes | None:
     """Return the value of the first header called `name`: None if it is absent, b"" if it is present and empty.
 

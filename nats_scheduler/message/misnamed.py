@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import header_items, header_value
+from nats_scheduler.message.headers import header_items, header_value, shown
 from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix, policy_header
 from nats_scheduler.message.rejection import HEADER_MISNAMED, Rejection
@@ -67,7 +67,7 @@ def misnamed_headers(block: bytes, dialects: Sequence[Dialect], *, is_schedule: 
 @lru_cache(maxsize=256)
 def _misnamed(name: bytes) -> Misnamed:
     """Explain a name that is similar to a known one; cached, because a program repeats its mistake in each message."""
-    written = name.decode("utf-8", "backslashreplace")
+    written = shown(name)
     letters = _letters(written)
     if (meant := _BY_LETTERS.get(letters)) is None:
         near = get_close_matches(letters, _BY_LETTERS, n=1, cutoff=0.8)
@@ -92,7 +92,7 @@ def misnamed_fault(block: bytes, before: bytes = b"") -> Rejection | None:
         wrong = misnamed_headers(b"\n%b:" % name, DIALECTS, is_schedule=True) or _of_other(name, spellings)
         if wrong and name not in known:
             header, reason = wrong[0]
-            return HEADER_MISNAMED.rejection(header, value.decode("utf-8", "backslashreplace"), reason)
+            return HEADER_MISNAMED.rejection(header, shown(value), reason)
     return None
 
 
@@ -100,7 +100,7 @@ def _of_other(name: bytes, spellings: Sequence[Dialect]) -> tuple[Misnamed, ...]
     """Return a header that belongs to a spelling which a schedule does not have; none if it is no schedule."""
     for other in (one for one in DIALECTS if spellings and one not in spellings):
         if name in names_of_form(other) or name.startswith(extension_prefix(other)):
-            beside, written = spellings[0].schedule.decode(), name.decode("utf-8", "backslashreplace")
+            beside, written = spellings[0].schedule.decode(), shown(name)
             meant = beside + written.removeprefix(other.schedule.decode())
             return (Misnamed(written, f"has no effect beside {beside}: {meant} may be meant"),)
     return ()

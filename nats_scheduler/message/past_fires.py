@@ -21,7 +21,7 @@ from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.fire_faults import fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.fires import StoredSchedule, following_fire, scheduler_of
 from nats_scheduler.message.generated import PURGE, is_requested
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import encoded, header_value
 from nats_scheduler.message.identity import IDENTITY_PREFIX
 from nats_scheduler.message.reading import Generated, read_beside, read_generated
 from nats_scheduler.message.stored import StoredMessage
@@ -86,7 +86,7 @@ class PastFires:
         own.
         """
         self._schedule = schedule
-        self._name = schedule.encode("utf-8", "surrogateescape")
+        self._name = encoded(schedule)
         self._is_native = is_native
         self._stored = stored
         self._is_moved = is_moved
@@ -181,8 +181,7 @@ class PastFires:
             return True
         if stored is not None and stored.sequence == generated.sequence:
             is_misplaced = not self._is_moved and message.subject != stored.terms.target
-            likely = stored.timetable.first_fire() or 0
-            return is_misplaced or bool(fault_of(generated, message, stored.timetable, stored.terms, likely))
+            return is_misplaced or bool(fault_of(generated, message, stored.timetable, stored.terms))
         return bool(fault_of_following(generated, message))
 
     def _fault_of_any(self, generated: Generated, message: StoredMessage) -> bool:

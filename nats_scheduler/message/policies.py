@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
+from nats_scheduler.message.headers import shown
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.message.spread import offset_of
 from nats_scheduler.message.stream_rules import StreamRules
@@ -298,7 +299,7 @@ def read_policies(
         try:
             policies = _policy(written.name, dialect).take(policies, written.value, beside)
         except FaultError as fault:
-            return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), written.value, fault.reason)
+            return POLICY_INVALID.rejection(shown(name), written.value, fault.reason)
     if (misplaced := _misplaced(policies, keeps_acknowledged=rules.keeps_acknowledged)) is not None:
         short, reason = misplaced
         name = dialect.schedule + b"-" + short.encode()
@@ -410,7 +411,7 @@ def _written(names: Iterable[bytes], fields: Mapping[bytes, str], dialect: Diale
 
 
 def _short(name: bytes, dialect: Dialect) -> str:
-    return name[len(dialect.schedule) + 1 :].decode("utf-8", "backslashreplace")
+    return shown(name[len(dialect.schedule) + 1 :])
 
 
 class Policy(NamedTuple):

@@ -112,7 +112,8 @@ class MessageReader:
             return None
         pattern, terms = reading.definition
         definition = Definition(pattern, self._terms.shared(terms))
-        if len(block) <= MAX_CACHED_BLOCK_BYTES and reading.cancels is None and reading.generated is None:
+        is_whole = reading.cancels is None and not misnamed_headers(block, self.dialects, is_schedule=True)
+        if is_whole and len(block) <= MAX_CACHED_BLOCK_BYTES:
             self._learn(block, definition)
         return definition
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nats_scheduler.message.definition import Definition, read_ttl
 from nats_scheduler.message.dialect import DIALECTS, Dialect, schedule_fields
-from nats_scheduler.message.headers import MSG_ID, MSG_TTL, decoded, header_value
+from nats_scheduler.message.headers import MSG_ID, MSG_TTL, decoded, encoded, header_value
 from nats_scheduler.message.identity import IDENTITY_PREFIX, parse_beside, parse_identity
 from nats_scheduler.message.paused import Paused, has_paused_header, read_paused
 from nats_scheduler.message.published import Published, read_in_dialect, with_ttl_checked
@@ -148,7 +148,7 @@ def _names_scheduler(block: bytes, name: bytes, schedule: str) -> bool:
     it. Then it is no header to any other program, as in a message that the native scheduler stores
     (`test_a_fire_is_known_though_its_sample_ended_in_a_bare_line_feed`).
     """
-    return b"\n%b: %b\r\n" % (name, schedule.encode("utf-8", "surrogateescape")) in block
+    return b"\n%b: %b\r\n" % (name, encoded(schedule)) in block
 
 
 def expiry_of(message: StoredMessage, dialects: Sequence[Dialect]) -> int | None:

@@ -8,7 +8,7 @@ target nor source is left to the caller.
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from nats_scheduler.message.headers import decoded
+from nats_scheduler.message.headers import decoded, encoded
 from nats_scheduler.message.policies import NO_POLICIES
 from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
@@ -72,7 +72,7 @@ class TermsOfKind:
         if self._restrictions.targets is not None:
             return None
         # None contains a line end, and one that is not UTF-8 is decoded alike between two line ends.
-        targets = b"\n".join(texts).decode("utf-8", "surrogateescape").split("\n")
+        targets = decoded(b"\n".join(texts)).split("\n")
         return targets if all(map(self._covers_usual, targets)) else None
 
     def _aim(self, target: bytes) -> str | None:
@@ -101,8 +101,8 @@ class SharedTerms:
 
     def kind_of(self, terms: Terms) -> TermsOfKind:
         """Return the kind of terms that have no policies."""
-        dialect, _target, _source, ttl, rollup, _policies = terms[:6]
-        key = dialect.name, ttl, rollup, terms[6:]  # not the policies: there are none, and they take long to hash
+        dialect, _target, _source, ttl, rollup, _policies = terms
+        key = dialect.name, ttl, rollup  # not the policies: there are none, and they take long to hash
         if key not in self._kinds:
             _make_room(self._kinds, MAX_KINDS)
             self._kinds[key] = TermsOfKind(terms, self._rules)
@@ -113,7 +113,7 @@ class SharedTerms:
         if terms.policies is not NO_POLICIES:
             _make_room(self._with_policies, MAX_TERMS_WITH_POLICIES)
             return self._with_policies.setdefault(terms, terms)
-        target, source = (text.encode("utf-8", "surrogateescape") for text in (terms.target, terms.source or ""))
+        target, source = (encoded(text) for text in (terms.target, terms.source or ""))
         return self.kind_of(terms).aimed_at(target, source) or terms
 
 

@@ -13,6 +13,7 @@ Limit: of a schedule that is only asked about and has no subject, the offset is 
 
 from hashlib import blake2b
 
+from nats_scheduler.message.headers import encoded
 from nats_scheduler.schedule.instants import MILLISECOND
 
 NO_SUBJECT = "nats-scheduler.check"
@@ -24,7 +25,7 @@ def hashed_part(name: str, span: int) -> int:
 
     It is the BLAKE2b hash of the name (8 bytes, as a big-endian number), divided by 2 to the power of 64, of the span.
     """
-    return int.from_bytes(blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "big") * span >> 64
+    return int.from_bytes(blake2b(encoded(name), digest_size=8).digest(), "big") * span >> 64
 
 
 def offset_of(subject: str, spread: int | None) -> int:

@@ -7,8 +7,10 @@ from nats_scheduler.message.advisory_messages import (
     MAX_ADVISORY_SUBJECT_BYTES,
     advisory_message,
     advisory_subject,
+    rejection_fields,
 )
 from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 
 GENERAL = "nats_scheduler.advisory.fire_late.S"
 
@@ -34,6 +36,12 @@ def test_a_subject_that_cannot_be_a_part_of_another_is_left_out() -> None:
     longest = "x" * (MAX_ADVISORY_SUBJECT_BYTES - len(GENERAL) - 1)
     assert len(advisory_subject("fire_late", "S", longest)) == MAX_ADVISORY_SUBJECT_BYTES
     assert advisory_subject("fire_late", "S", f"{longest}x") == GENERAL
+
+
+def test_an_advisory_shows_as_much_of_a_rejection_as_is_kept() -> None:
+    given = {"code": 10190, "description": "invalid", "header": "H", "value": "v" * 999, "reason": "r" * 999}
+    cut = {"value": "v" * MAX_KEPT_CHARS, "reason": "r" * MAX_KEPT_CHARS}
+    assert rejection_fields(Rejection(**given)) == {**given, **cut}  # type: ignore[arg-type]
 
 
 def test_the_same_content_has_the_same_message_id() -> None:

@@ -3,7 +3,7 @@
 A past fire has its fire time, or none if nothing that is stored shows it.
 """
 
-from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect, dialect_named
 from nats_scheduler.message.fire_faults import (
     MAX_CLOCK_DIFFERENCE_NS,
     TOO_EARLY,
@@ -12,7 +12,14 @@ from nats_scheduler.message.fire_faults import (
     is_too_early,
     names_end,
 )
-from nats_scheduler.message.fires import FireReader, ScheduleKind, StoredFire, StoredSchedule
+from nats_scheduler.message.fires import (
+    FireReader,
+    ScheduleKind,
+    StoredFire,
+    StoredSchedule,
+    fired_schedule_of,
+    following_offset,
+)
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.jitter import delay_of, stored_timetable
 from nats_scheduler.message.past_fires import PastFire, PastFires
@@ -121,6 +128,11 @@ def test_messages_that_cannot_be_fires_are_passed_over() -> None:
     )
     off_the_grid = ours(5, 13, 20, of=2)
     assert dues(read(off_the_grid, ours(6, 20, 30, of=2), stored=schedule(2, 0))) == [(6, 20)]
+    others = [block_of(("A", "S.s")), block_of(("Nats-Scheduler", "S.s")), block_of(("Nats-Scheduler", "S.s.t"))]
+    others.append(block_of(("Nats-Scheduler", "S.s"), ("Nats-Schedule-Next", "soon")))
+    assert not read(
+        *(StoredMessage("S.out", 4, at(10), one, None) for one in others), native=True, stored=schedule(2, 0)
+    )
     early = block_of(("Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(100))))
     assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
 
@@ -210,6 +222,11 @@ def test_a_watched_fire_names_its_schedule_and_its_kind() -> None:
         _none, fire = watched({}, defining(1, pattern, *more), ours(5, 10, None))
         assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind(kind), at(10), at(10) + LATE, at(-5)), pattern
         assert (fire.send_time, fire.lateness) == (at(10), LATE)
+    delay = delay_of("S.s", 1, at(15), 8 * SECOND)
+    late = ours(5, 15, None, stored=at(15) + delay + LATE)
+    _none, fire = watched({}, defining(1, "@every 10s", ("Nats-Schedule-X-Jitter", "8s")), late)
+    assert fire is not None
+    assert (fire.delay, fire.lateness) == (delay, LATE)
     (fire,) = watched({}, ours(5, 10, None))
     assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind.UNKNOWN, at(10), at(10) + LATE, at(10))
 
@@ -228,7 +245,28 @@ def test_a_watched_fire_of_a_server_is_due_when_the_one_before_says() -> None:
     assert found == [(at(due), at(due) + LATE, at(-5), "interval") for due in (5, 16, 29)]
     assert watched(native, every, servers(2, 5, 15)._replace(stored_at=at(5)))[1] is not None, "not a moment early"
     assert watched({}, every, servers(2, 5, 15)) == [None, None], "no server fires on this stream"
+    replaced = every._replace(sequence=2, block=b"")
+    assert watched(native, every, replaced, servers(3, 5, 15)) == [None] * 3, "by an ordinary message"
     assert watched(native, defining(1, "@every 10s", x="X-"), ours(2, 5, None, x="X-"))[1] is not None
+
+
+def test_a_schedule_is_held_until_it_has_fired_or_is_replaced() -> None:
+    reader = FireReader({"name": "S", "subjects": ["S.>"]})
+    every, once = defining(3, "@every 10s"), defining(8, f"@at {format_rfc3339(at(10))}")
+    held = []
+    for message in (every, ours(4, 10, 20), every._replace(sequence=7, block=b""), once, ours(6, 10, None)):
+        reader.read(message)
+        held.append(reader.holds("S.s"))
+    assert (held, reader.last_read) == ([True, True, False, True, False], 8)
+
+
+def test_a_fire_says_in_both_spellings_what_fired_and_what_follows() -> None:
+    for dialect in DIALECTS:
+        block = block_of((dialect.scheduler, b"S.\xff"), (dialect.next, "2027-01-15T09:00:00+01:00"))
+        assert (fired_schedule_of(block), following_offset(block, dialect)) == ("S.\udcff", 3_600)
+        assert following_offset(block_of((dialect.next, "purge")), dialect) is None
+        assert dialect_named(dialect.name) is dialect
+    assert (fired_schedule_of(b""), following_offset(b"", ADR51), dialect_named("other")) == ("", None, None)
 
 
 # -- a message that claims to be a fire counts only if the schedule can have generated it, at that time ------------

@@ -19,6 +19,7 @@ from nats_scheduler.message.generated import (
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_items, header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
+from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.testing.manual_clock import START
@@ -158,6 +159,19 @@ def test_its_schedule_does_not_wait_for_a_fire_that_was_requested() -> None:
     assert is_generated_by(block_of(*names), "t.s")
     assert not is_generated_by(block_of(("A", "t.s")), "t.s")
     assert not is_generated_by(None, "t.s")
+
+
+def test_a_subject_that_is_not_utf_8_is_named_byte_for_byte() -> None:
+    ours = identity_header(fire_identity("t.\udcff", 7, 5)), *guard_headers("t.\udcff", 7)
+    block = fire_block(None, *scheduled(), "t.\udcff", None, ours)
+    assert header_items(block) == [
+        *((b"Nats-Scheduler", b"t.\xff"), (b"Nats-Schedule-Next", b"purge")),
+        (b"Nats-Msg-Id", b"nats-scheduler:7:5:t.\xff"),
+        (b"Nats-Expected-Last-Subject-Sequence", b"7"),
+        (b"Nats-Expected-Last-Subject-Sequence-Subject", b"t.\xff"),
+    ]
+    assert is_generated_by(block, "t.\udcff")
+    assert read_message(block, "t.o", START, RULES, DIALECTS) == Reading(generated=Generated("t.\udcff", 7, 5))
 
 
 def plainly(found: Definition, base: bytes, schedule: str, next_fire: int | None = NEXT) -> bytes | None:

@@ -89,6 +89,7 @@ def test_a_prefix_behind_a_bare_line_feed_is_stripped_too() -> None:
     block = b"NATS/1.0\r\nA: b\nName-x: 1\r\nC: d\nName: 2\r\n\r\n"
     assert without_headers(block, [b"Name"]) == block
     assert without_headers(block, (), [b"Name-"]) == b"NATS/1.0\r\nA: b\nC: d\nName: 2\r\n\r\n"
+    assert without_headers(b"\nName-x: 1\r\nA: some text\r\n\r\n", (), [b"Name-"]) == b"\nA: some text\r\n\r\n"
 
 
 def test_an_inline_status_is_dropped_as_a_newer_server_drops_it() -> None:
@@ -98,6 +99,7 @@ def test_an_inline_status_is_dropped_as_a_newer_server_drops_it() -> None:
         b"NATS/1.0 503\r\n\r\n": b"",
         b"NATS/1.0\r\n\r\n": b"NATS/1.0\r\n\r\n",
         b"A: b\r\n\r\n": b"A: b\r\n\r\n",
+        b"NATS/1.0": b"NATS/1.0",
         b"": b"",
     }
     assert {stored: without_status(stored) for stored in kept} == kept

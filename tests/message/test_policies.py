@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from nats_scheduler.message.policies import (
     Missed,
     Policies,
     PolicyText,
+    named_policies,
+    policies_text,
     policy_called,
     policy_header,
     policy_words,
@@ -218,6 +221,9 @@ def test_policies_of_a_schedule_that_a_server_fires_have_no_effect() -> None:
         found = read(DAILY, *given, dialect=dialect, rules=rules)
         assert isinstance(found, Definition)
         assert found.terms.policies == Policies(tuple(map(PolicyText._make, given)), note="a", owner="b", syntax=syntax)
+        debounced = read(DAILY, ("X-Debounce", "true"), dialect=dialect, rules=rules)
+        assert isinstance(debounced, Definition)
+        assert debounced.terms.policies == Policies((PolicyText("X-Debounce", "true"),), debounce=True)
         plain = read(DAILY, dialect=dialect, rules=rules)
         assert isinstance(plain, Definition)
         assert plain.terms.policies is NO_POLICIES
@@ -299,6 +305,11 @@ def test_what_is_wrong_is_rejected_with_what_is_expected() -> None:
         fault = rejected(pattern, (name, value))
         assert (fault.header, fault.value) == (f"Nats-Schedule-{name}", value)
         assert reason in fault.reason, value
+
+
+def test_the_name_of_a_policy_that_is_not_utf_8_is_shown() -> None:
+    fault = rejected(EVERY, ("X-\udcff", "1"))
+    assert (fault.header, fault.value) == ("Nats-Schedule-X-\\xff", "1")
 
 
 def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
@@ -510,14 +521,54 @@ def test_beside_the_headers_of_adr_51_it_is_refused() -> None:
     assert "read beside X-Nats-Schedule only" in fault.reason
 
 
+RIGHT = [
+    *(("X-Anchor", "2026-01-01T00:00:00Z"), ("X-Clock-Change", "after"), ("X-Clock-Change", "first")),
+    *(("X-Consumer", "c" * 255), ("X-Debounce", "true"), ("X-Done-Within", "1s"), ("X-End", "2026-01-01T00:00:00.5Z")),
+    *(("X-Every", "2d from 2026-01-05"), ("X-Every", "53w from 2026-01-05"), ("X-Except", "2026-12-25")),
+    *(("X-Excepted", "skip"), ("X-Excepted", "next"), ("X-Excepted", "previous"), ("X-Grace", "1s")),
+    *(("X-Grace", f"{'0h' * 31}1s"), ("X-Jitter", "1ns"), ("X-Jitter", "24h"), ("X-Limit", "1")),
+    *(
+        ("X-Limit", str(MAX_LIMIT)),
+        ("X-Missed", "all 1"),
+        ("X-Missed", "all 1000000"),
+        ("X-Note", "a" * MAX_TEXT_CHARS),
+    ),
+    *(("X-Overlap", "allow"), ("X-Overlap", "queue"), ("X-Owner", "b"), ("X-Report", "true"), ("X-Spread", "1s")),
+    *(("X-Spread", "24h"), ("X-Start", "9999-12-31T00:00:00Z"), ("X-Syntax", "crontab"), ("X-Syntax", "quartz")),
+    *(("X-Target", "jobs.run"), ("X-Timeout", "1ns")),
+]
+"""Values of all policies, their limits among them."""
+
+
 def test_a_value_that_no_schedule_can_have_is_refused_with_the_name_that_was_given() -> None:
-    for name, right, wrong in (
-        ("X-Limit", "1", "0"),
-        ("X-Limit", "3", "none"),
-        ("X-Timeout", "5m", "soon"),
-        ("X-Syntax", "quartz", "unix"),
-    ):
-        assert value_fault(name, right) is None
+    assert {name for name, _value in RIGHT} == set(POLICY_NAMES)
+    assert [one for one in RIGHT if value_fault(*one) is not None] == []
+    for name, wrong in product(POLICY_NAMES, ("", "0", "-1s", f"{'0h' * 31}01s", "2026-13-01T00:00:00Z")):
         fault = value_fault(name, wrong)
-        assert fault is not None
-        assert (fault.header, fault.value) == (name, wrong)
+        if wrong and name in ("X-Consumer", "X-Note", "X-Owner", "X-Target"):
+            continue  # nearly any text may be one
+        assert fault is not None, (name, wrong)
+        assert (fault.code, fault.header, fault.value, bool(fault.reason)) == (0, name, wrong, True)
+
+
+def test_policies_are_named_as_people_write_them() -> None:
+    assert named_policies([("limit", "3"), (" X-NOTE ", ""), ("x-grace", " 1m")]) == (
+        *(PolicyText("X-Limit", "3"), PolicyText("X-Note", ""), PolicyText("X-Grace", " 1m")),
+    )
+    for pairs, header, value, reason in (
+        ([("limit", "3"), (" Limits", "4")], "Limits", "4", "is no policy: X-Limit may be meant"),
+        ([("Nats-Schedule-X-Ower", "a")], "Nats-Schedule-X-Ower", "a", "is no policy: X-Owner may be meant"),
+        ([("zebra", "a")], "zebra", "a", "is no policy: expected one of X-Anchor, X-Clock-Change, "),
+        ([("nats-schedule-spead", "a")], "nats-schedule-spead", "a", "is no policy: X-Spread may be meant"),
+        ([("x-nats-schedule-spead", "a")], "x-nats-schedule-spead", "a", "is no policy: X-Spread may be meant"),
+        ([("limit", "3"), ("note", "a"), (" x-limit ", "4")], "x-limit", "4", "is given twice: X-Limit of '3' is too"),
+    ):
+        fault = named_policies(pairs)
+        assert isinstance(fault, Rejection), pairs
+        assert (fault.code, fault.header, fault.value) == (0, header, value)
+        assert reason in fault.reason
+
+
+def test_the_policies_that_change_fires_are_one_text() -> None:
+    given = ("X-Debounce", "true"), ("X-Limit", "3"), ("X-Note", "a"), ("X-Owner", "b"), ("X-Report", "true")
+    assert policies_text(accepted(EVERY, *given).terms.policies) == "X-Limit 3, X-Report true"

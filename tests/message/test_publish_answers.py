@@ -29,6 +29,7 @@ def test_a_refusal_has_both_codes_of_the_server() -> None:
     refused = b'{"code":400,"err_code":10071,"description":"wrong last sequence: 3"}'
     assert answer(refused) == Refusal(400, 10071, "wrong last sequence: 3")
     assert answer(b'{"code":503,"description":"not now"}') == Refusal(503, 0, "not now")
+    assert answer(b'{"code":503}') == Refusal(503, 0, "")
     for odd in (b"{}", b'"none"', b'{"code":400}', b'{"err_code":10071}', b'{"code":"400","err_code":10071}'):
         assert answer(odd) is None, odd
 

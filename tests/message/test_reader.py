@@ -1,8 +1,10 @@
 """A reader with a cache gives the readings of `read_message`, message by message."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,7 +103,7 @@ def message(block: bytes, subject: str = "orders.s1", stored_at: int = STORED_AT
     return StoredMessage(subject, 1, stored_at, block, None)
 
 
-def read_slowly(one: StoredMessage, rules: StreamRules, dialects: Sequence[Dialect] = DIALECTS) -> object:
+def read_slowly(one: StoredMessage, rules: StreamRules, dialects: Sequence[Dialect] = DIALECTS) -> Reading | None:
     return read_message(one.block, one.subject, one.stored_at, rules, dialects)
 
 
@@ -119,13 +121,14 @@ rules = st.sampled_from(
 def test_the_blocks_of_programs_are_read_one_by_one(
     messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
 ) -> None:
-    reader = MessageReader(rules, dialects)
+    reader, plain = MessageReader(rules, dialects), MessageReader(rules, dialects)
     for one in messages:
         assert reader.read(one) == read_slowly(one, rules, dialects), one
         if (cached := reader.cached(one)) is not None:
             assert read_slowly(one, rules, dialects) == (cached, None, None, None, None, None)
             assert cached.pattern.text == reader.read_uncached(one).definition.pattern.text  # type: ignore[union-attr]
             assert not reader.misnamed
+        assert plain.definition_of(one) == (found.definition if (found := read_slowly(one, rules, dialects)) else None)
 
 
 TARGET = (b"Nats-Schedule-Target", b"orders.due")
@@ -133,6 +136,64 @@ TARGET = (b"Nats-Schedule-Target", b"orders.due")
 
 def at(number: int) -> tuple[bytes, bytes]:
     return b"Nats-Schedule", b"@at 2030-01-01T00:00:%02dZ" % (number % 60)
+
+
+SOURCE, ZONE = (b"Nats-Schedule-Source", b"orders.in"), (b"Nats-Schedule-Time-Zone", b"UTC")
+CRON, EVERY = (b"Nats-Schedule", b"0 0 5 * * *"), (b"Nats-Schedule", b"@every 5m")
+ALIKE = [
+    ([at(1), TARGET], [at(2), (TARGET[0], b"orders.stats-1")]),
+    ([TARGET, at(1)], [(TARGET[0], b"orders.gr\xc3\xb6\xc3\x9fe"), at(2)]),
+    ([at(1), TARGET, (b"Nats-Msg-Size", b"7")], [at(2), TARGET, (b"Nats-Msg-Size", b"1234567890")]),
+    ([at(1), TARGET, (b"Nats-Msg-Id", b"a"), (b"A", b"")], [at(2), TARGET, (b"Nats-Msg-Id", b""), (b"A", b"b: c")]),
+    ([at(1), TARGET, (b"Nats-Expected-Stream", b"S")], [at(2), TARGET, (b"Nats-Expected-Stream", b"S")]),
+    ([at(1), TARGET, SOURCE], [at(2), TARGET, (SOURCE[0], b"orders.other")]),
+    ([at(1), TARGET, SOURCE], [at(2), (TARGET[0], b"orders.\xff"), (SOURCE[0], b"orders.\xfe")]),
+    ([EVERY, TARGET], [(EVERY[0], b"@every 90m"), (TARGET[0], b"orders.other")]),
+    ([EVERY, SOURCE, TARGET], [CRON, SOURCE, TARGET]),
+    ([CRON, ZONE, TARGET], [(CRON[0], b"0 0 6 * * *"), (ZONE[0], b"Europe/Berlin"), TARGET]),
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("first", "then"), ALIKE)
+def test_what_a_program_sends_is_known_from_its_first_message(
+    first: list[tuple[bytes, bytes]], then: list[tuple[bytes, bytes]], dialect: Dialect
+) -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    one, another = (
+        message(block_of(*headers).replace(b"Nats-Schedule", dialect.schedule)) for headers in (first, then)
+    )
+    assert reader.definition_of(one) == meaning(reader.read(one)).definition
+    known = reader.cached(another)
+    assert known is not None
+    assert known == meaning(read_slowly(another, RULES)).definition
+    for subject in ("orders.*", known.terms.target, known.terms.source or ""):
+        assert reader.cached(another._replace(subject=subject)) is None, "it is rejected there"
+    assert reader.cached(another._replace(subject="orders.a*")) == known, "which is no wildcard"
+
+
+def test_a_fire_that_looks_like_a_known_schedule_is_a_fire() -> None:
+    reader, portable = MessageReader(RULES, (PORTABLE,)), [(b"X-" + name, value) for name, value in (at(1), TARGET)]
+    plain, fire = (
+        message(block_of(*portable, (b"Nats-Scheduler", b"orders.s2"), (b"Nats-Msg-Id", identity)))
+        for identity in (b"a", b"nats-scheduler:7:5:orders.s2")
+    )
+    assert meaning(reader.read(plain)).definition is not None
+    assert reader.cached(plain._replace(block=plain.block.replace(b"Id: a", b"Id: b"))) is not None
+    assert meaning(reader.read(fire)).generated is not None
+
+
+def test_what_the_operator_does_not_allow_is_not_known() -> None:
+    reader = MessageReader(RESTRICTED, DIALECTS)
+    for source, others in ((b"", [b""]), (b"orders.from.x", [b"orders.from.y", b"orders.in", b"orders.due"])):
+        reader.read(message(block_of(at(1), TARGET, *([(SOURCE[0], source)] if source else []))))
+        for target, other in product((b"orders.due", b"orders.7.a", b"orders.7"), others):
+            sampled = [(SOURCE[0], other)] if other else []
+            one = message(block_of(at(2), (TARGET[0], target), *sampled))
+            allowed = meaning(read_slowly(one, RESTRICTED)).definition
+            assert reader.cached(one) == allowed
+            assert (allowed is None) is (target == b"orders.7" or other in (b"orders.in", b"orders.due")), one
+    assert reader.usual_ats(MessageRun.of([message(block_of(at(1), TARGET))])) is None
 
 
 def test_a_publisher_that_changes_its_headers_gets_few_shapes() -> None:
@@ -151,8 +212,19 @@ def test_each_message_of_a_shape_has_the_zone_that_it_names() -> None:
         reader.read(message(cron))
         read_again = reader.cached(message(cron))
         assert read_again is not None
-        assert read_again == read_slowly(message(cron), RULES).definition  # type: ignore[attr-defined]
+        assert read_again == meaning(read_slowly(message(cron), RULES)).definition
         assert read_again.pattern.time_zone == zone.decode()
+
+
+def test_a_schedule_with_a_misnamed_header_is_reported_each_time() -> None:
+    """What a row of the table defines is read from its block, and a cached block is one without a misnamed header."""
+    one = message(block_of(at(1), TARGET, (b"Nats-Schedule-Timezone", b"UTC")))
+    reader = MessageReader(RULES, DIALECTS)
+    for _time in range(2):
+        assert reader.cached(one) is None
+        assert reader.read(one)
+        assert [found.header for found in reader.misnamed] == ["Nats-Schedule-Timezone"]
+        assert reader.definition_of(one) is not None
 
 
 def test_a_message_that_is_no_fire_is_read_as_it_was_published() -> None:
@@ -190,6 +262,14 @@ def test_what_is_kept_is_bounded() -> None:
         readings = [reader.read(one), reader.read(one)]
         assert reader.cached(one) is None
         assert len({id(reading.definition.terms) for reading in readings if reading and reading.definition}) == 2
+
+
+def test_equal_terms_are_one_object_of_active_and_paused_schedules() -> None:
+    reader, names = MessageReader(RULES, DIALECTS), (b"Nats-Schedule", b"Nats-Schedule-X-Paused")
+    for more in ([], [(limit(ADR51), b"2")]):
+        blocks = [block_of((name, text), TARGET, *more) for name in names for text in (b"@every 5m", b"@every 6m")]
+        defined = [meaning(reader.read(message(block))).defined for block in blocks]
+        assert len({id(one and one.terms) for one in defined}) == 1
 
 
 def test_the_terms_that_are_kept_are_bounded() -> None:
@@ -236,12 +316,20 @@ def test_what_is_read_of_many_at_once_is_what_each_of_them_says(
         assert (definition.terms.source, definition.terms.policies) == (None, NO_POLICIES)
 
 
+def test_what_is_read_of_many_at_once_has_the_sizes_that_the_server_names() -> None:
+    reader, sized = MessageReader(RULES, DIALECTS), [usual(n, b"Nats-Msg-Size: %d\r\n" % n) for n in range(9, 12)]
+    reader.read(sized[0])
+    found = reader.usual_ats(MessageRun.of(sized))
+    assert found is not None
+    assert (found.body_sizes, found.targets) == ([9, 10, 11], [f"orders.due.{n}" for n in range(9, 12)])
+
+
 def test_one_that_says_something_else_has_all_read_alone() -> None:
     reader = MessageReader(RULES, DIALECTS)
     reader.read(usual(0))
     good = [usual(number) for number in range(1, 6)]
     assert reader.usual_ats(MessageRun.of(good)) is not None
-    days, targets = (b"2030-02-30T00:07:00.5", b"0001-01-01T00:00:00"), (b"other.due", b"orders.*", b"")
+    days, targets = (b"2030-02-30T00:07:00.5", b"0001-01-01T00:00:00"), (b"other.due", b"orders.*", b"orders.\xff", b"")
     for other in (
         usual(7, b"Nats-TTL: 5m\r\n"),
         usual(7, b"A: %b\r\n" % (b"x" * MAX_CACHED_BLOCK_BYTES)),

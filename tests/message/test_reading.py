@@ -79,15 +79,16 @@ def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
 
 
 def test_a_faulty_cancel_is_rejected_with_the_header_that_is_wrong() -> None:
-    for scheduler, following, header in (
-        ("orders.s2", "2030-01-01T00:00:00Z", "Nats-Schedule-Next"),
-        ("", "purge", "Nats-Scheduler"),
-        ("orders.*", "purge", "Nats-Scheduler"),
-        ("orders.s1", "purge", "Nats-Scheduler"),
+    for scheduler, following, header, reason in (
+        ("orders.s2", "2030-01-01T00:00:00Z", "Nats-Schedule-Next", "is not 'purge', the only value"),
+        ("", "purge", "Nats-Scheduler", "is missing or empty: expected the subject of the schedule that ends"),
+        ("orders.*", "purge", "Nats-Scheduler", "is not a literal subject"),
+        ("orders.s1", "purge", "Nats-Scheduler", "is the subject of the message itself"),
     ):
         reading = meaning(read(("Nats-Scheduler", scheduler), ("Nats-Schedule-Next", following)))
         assert reading.rejection is not None
         assert (reading.rejection.code, reading.rejection.header) == (10212, header), scheduler
+        assert reading.rejection.reason.startswith(reason)
 
 
 @pytest.mark.clause("storage-ttl")
@@ -261,6 +262,8 @@ def test_what_a_stranger_writes_is_cut_and_counted() -> None:
     assert len(header) == MAX_NAME_BYTES
     ((header, _reason),) = misnamed_in(("Nats-Schedul\x1b[31m", "x"))
     assert "\x1b" in header, "it is escaped where it is printed"
+    ((header, _reason),) = misnamed_in(("Nats-Schedul\udcff", "x"))
+    assert header == "Nats-Schedul\\xff"
 
 
 def test_what_a_writer_would_misname_is_refused_unless_it_was_there_before() -> None:
@@ -272,3 +275,13 @@ def test_what_a_writer_would_misname_is_refused_unless_it_was_there_before() -> 
         assert fault is not None
         assert (fault.header, fault.value) == (wrong, "UTC")
         assert misnamed_fault(written, written) is None
+        fault = misnamed_fault(block_of(*right, (wrong, "\udcff")))
+        assert fault is not None
+        assert (fault.value, "Nats-Schedule-Time-Zone may be meant" in fault.reason) == ("\\xff", True)
+    for wrong in ("X-Nats-Schedule-X-Limit", "X-Nats-Schedule-X-\udcff"):
+        fault = misnamed_fault(block_of(*right, (wrong, "1")))
+        assert fault is not None
+        assert fault.reason.startswith("has no effect beside Nats-Schedule: Nats-Schedule-X-")
+    assert misnamed_fault(block_of(("X-Nats-Schedule-X-Limit", "1"))) is None, "it is no schedule"
+    both = block_of(PATTERN, ("X-Nats-Schedule-X-Paused", "@daily"), ("X-Nats-Schedule-X-Limit", "1"))
+    assert misnamed_fault(both) is None, "it has both spellings"

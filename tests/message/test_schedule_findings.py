@@ -12,7 +12,8 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.schedule_findings import findings_about, schedule_findings
+from nats_scheduler.message.rejection import NOT_PERMITTED, Failing, Rejection
+from nats_scheduler.message.schedule_findings import findings_about, schedule_findings, schedule_rejected
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR
@@ -40,7 +41,9 @@ def before(block: bytes, rules: StreamRules, server: Capabilities, fired_by: Fir
     assert reading is not None
     assert reading.defined is not None, reading.fault
     by_server = fired_by is FiredBy.SERVER
-    return list(findings_about(block, reading.defined, rules, START, server, is_by_server=by_server))
+    found = list(findings_about(block, reading.defined, rules, START, server, is_by_server=by_server))
+    assert all(one.what and one.command for one in found), found
+    return found
 
 
 def listed(block: bytes, rules: StreamRules, fired_by: FiredBy) -> ListedSchedule:
@@ -86,6 +89,8 @@ def test_an_early_end_is_said_with_what_ends_it() -> None:
     (by_age,) = before(block_of("@every 2h", {}), AGED, V2_11, FiredBy.SIDECAR)
     assert by_age.what.startswith("max_age of the stream (1h0m0s) removes it before its first fire at ")
     assert by_age.command == "nats stream edit S --max-age 26h, or: published with Nats-TTL: never it stays"
+    (far,) = before(block_of("@at 9999-01-01T00:00:00Z", {}), AGED, V2_11, FiredBy.SIDECAR)
+    assert far.command.startswith("nats stream edit S --max-age 2500000h, or"), "as long as a server can count"
     block = block_of("@every 2h", {"Nats-TTL": "30m"})
     (by_ttl,) = before(block, AGED, V2_11, FiredBy.SIDECAR)
     assert by_ttl.what.startswith("its own Nats-TTL ends it before its first fire at ")
@@ -119,6 +124,75 @@ def test_a_paused_schedule_has_no_end_and_no_fire_that_is_skipped() -> None:
         findings_about(block, reading.defined, AGED, START, is_by_server=False, is_paused=one) for one in (False, True)
     ]
     assert [[one.code for one in found] for found in said] == [[Code.SKIPPED_AT_ONCE], []]
+
+
+EVICTING = StreamRules("S", ("s.>",), evicts=True)
+QUEUE = StreamRules("S", ("s.>",))
+ANY = StreamRules("S", ("s.>",), is_any=True)
+X = "X-Nats-Schedule-X-"
+ASKS, TIMEOUT, CONSUMER = {f"{X}Overlap": "queue"}, {f"{X}Timeout": "1h"}, {f"{X}Consumer": "work"}
+ONCE, EVERY = "@at 2026-01-01T00:00:00Z", "@every 1h"
+FOUND: list[tuple[str, Headers, StreamRules, Code | None, str, str]] = [
+    (EVERY, {}, EVICTING, Code.MAY_BE_EVICTED, "the stream has max_msgs or max_bytes", "use a stream whose"),
+    (EVERY, {"Nats-Stream-Source": "x"}, QUEUE, Code.STREAM_SOURCE_REFUSED, "for its Nats-Stream-Source", "leave this"),
+    (EVERY, {"Nats-Stream-Source": ""}, QUEUE, None, "", ""),
+    (EVERY, {"X-Nats-Schedule-Target": "", f"{X}Target": "t.out"}, QUEUE, Code.TARGET_TO_ALLOW, "X-Target", "name the"),
+    (EVERY, ASKS, QUEUE, Code.TIMEOUT_TO_SET, "its X-Overlap: queue has no X-Timeout", "add X-Timeout"),
+    (EVERY, ASKS | TIMEOUT, QUEUE, None, "", ""),
+    (EVERY, ASKS | TIMEOUT | CONSUMER, RULES, None, "", ""),
+    (EVERY, ASKS | TIMEOUT, ANY, Code.CONSUMER_TO_NAME, "its X-Overlap needs X-Consumer there", "name the consumer"),
+    (EVERY, {f"{X}Done-Within": "1h"}, ANY, Code.CONSUMER_TO_NAME, "its X-Done-Within needs X-Consumer", "name the"),
+    (EVERY, ASKS | TIMEOUT | CONSUMER, ANY, None, "", ""),
+    (EVERY, ASKS | TIMEOUT | CONSUMER, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Consumer has no effect", "leave it"),
+    (ONCE, ASKS, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Overlap has no effect: it fires once", "leave it out"),
+    (ONCE, {f"{X}Done-Within": "1h"}, QUEUE, None, "", ""),
+    (EVERY, {f"{X}Grace": "1m"}, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Grace has an effect only with", "leave it"),
+    (EVERY, {f"{X}Grace": "1m", f"{X}Missed": "all"}, QUEUE, Code.POLICY_WITHOUT_EFFECT, "its X-Grace", "leave it out"),
+    (EVERY, {f"{X}Grace": "1m", f"{X}Missed": "all 2"}, QUEUE, None, "", ""),
+    (EVERY, {f"{X}Grace": "1m", f"{X}Missed": "skip"}, QUEUE, None, "", ""),
+    ("@at 2025-12-31T23:59:50Z", {f"{X}Missed": "skip"}, QUEUE, None, "", ""),
+    ("@at 2025-12-31T23:59:49Z", {f"{X}Missed": "skip"}, QUEUE, Code.SKIPPED_AT_ONCE, "X-Grace", "give it a time"),
+    ("@at 2025-12-31T23:59:49Z", {}, QUEUE, None, "", ""),
+    (EVERY, {f"{X}Jitter": "1h"}, RULES, None, "", ""),
+    (EVERY, {f"{X}Jitter": "1h", "Nats-TTL": "1h"}, RULES, Code.SCHEDULE_ENDS_EARLY, "its own Nats-TTL", "publish"),
+    (
+        EVERY,
+        {f"{X}Jitter": "1h", "Nats-TTL": "2h"},
+        RULES,
+        Code.SCHEDULE_ENDS_WITHIN_JITTER,
+        "ends after 2h",
+        "give it",
+    ),
+    (EVERY, {f"{X}Jitter": "90m", "Nats-TTL": "7201s"}, RULES, None, "", ""),
+]
+"""What is found of portable schedules before they are stored."""
+
+
+@pytest.mark.parametrize(("pattern", "more", "rules", "code", "what", "command"), FOUND)
+def test_what_is_found_is_said_once_and_with_what_helps(
+    pattern: str, more: Headers, rules: StreamRules, code: Code | None, what: str, command: str
+) -> None:
+    block = block_of(pattern, more, "X-")
+    found = before(block, rules, V2_14, FiredBy.SIDECAR)
+    assert [one.code for one in found] == ([code] if code else [])
+    assert all(what in one.what and one.command.startswith(command) for one in found), found
+    if code in (Code.MAY_BE_EVICTED, Code.TIMEOUT_TO_SET, Code.SKIPPED_AT_ONCE, Code.SCHEDULE_ENDS_WITHIN_JITTER):
+        known = listed(block, rules, FiredBy.SIDECAR).known(rules, V2_14, START)
+        assert schedule_findings(known) == (), "only before it is stored a publisher can change that"
+
+
+def test_a_refusal_of_its_fires_is_found_with_the_answer_and_what_helps() -> None:
+    held = listed(block_of("@every 1h", {}), RULES, FiredBy.SIDECAR)
+    for code, helps in ((NOT_PERMITTED, "allow the sidecar's user to publish to s.out"), (10077, "nats stream info S")):
+        refused = replace(held, failing=Failing(code, "no room", START - 1))
+        (found,) = schedule_findings(refused.known(RULES, V2_11, START))
+        assert (found.code, found.command) == (Code.FIRE_REFUSED, helps)
+        assert found.what == f"its fires to s.out are refused with {code} since 2025-12-31T23:59:59Z: no room"
+    rejection = Rejection(10190, "invalid", "H", "v", "is wrong")
+    rejected = Finding(
+        Code.SCHEDULE_REJECTED, f"it is rejected, and never fires: {rejection}", "publish it again, corrected"
+    )
+    assert schedule_rejected(rejection) == rejected
 
 
 def test_a_step_that_begins_anew_too_soon_is_said_with_what_is_meant() -> None:
@@ -175,10 +249,12 @@ def test_a_calendar_that_is_not_known_is_named_with_what_makes_it() -> None:
     (found,) = before(
         block_of("@daily", {"X-Nats-Schedule-X-Except": "calendar:de"}, "X-"), RULES, V2_11, FiredBy.SIDECAR
     )
-    assert (found.code, found.command) == (
-        Code.CALENDAR_UNREAD,
-        "nats-scheduler calendar set de DAY…, unless it exists",
-    )
+    command = "nats-scheduler calendar set de DAY…"
+    assert (found.code, found.command) == (Code.CALENDAR_UNREAD, f"{command}, unless it exists")
+    block = block_of("@daily", {"X-Nats-Schedule-X-Except": "calendar:de"}, "X-")
+    (found,) = schedule_findings(listed(block, RULES, FiredBy.SIDECAR).known(RULES, V2_11, START))
+    assert (found.code, found.command) == (Code.CALENDAR_MISSING, command)
+    assert "the calendar de, which does not exist" in found.what
 
 
 def test_a_schedule_that_never_comes_to_fire_is_found() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.policies import POLICY_NAMES, Policies
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.schedule_form import (
     BESIDE_PATTERN,
@@ -18,12 +18,16 @@ from nats_scheduler.message.schedule_form import (
     FormArguments,
     FormDocument,
     ScheduleForm,
+    Terms,
     diff,
+    differing,
+    form_document,
     hidden_fault,
 )
 from tests.harness.blocks import block_of
 from tests.harness.hiding import HIDES, HIDING, TARGET_HIDING_TTL, twice
 from tests.harness.seeds import draws
+from tests.schedule.reading import read
 
 NAMES = [name.decode() for dialect in DIALECTS for name in dialect.names]
 texts = st.one_of(
@@ -66,7 +70,10 @@ def test_a_value_that_hides_a_header_in_every_order_is_refused(name: str) -> Non
     fault = HIDING[name].to_block(ADR51)
     assert isinstance(fault, Rejection)
     assert re.search(HIDES, str(fault))
-    assert fault == hidden_fault(block_of(*HIDING[name].items(ADR51))), "in headers that come in an order, too"
+    items = HIDING[name].items(ADR51)
+    by = {"ttl": "TTL", "time_zone": "Time-Zone", "note": "X-Note", "subjects": "Target"}[name]
+    assert (fault.header, fault.value) == (f"Nats-Schedule-{by}", dict(items)[fault.header.encode()].decode())
+    assert fault == hidden_fault(block_of(*items)), "in headers that come in an order, too"
 
 
 def test_the_subjects_are_last_where_they_would_hide_a_header() -> None:
@@ -95,6 +102,27 @@ def test_a_difference_is_what_is_set_and_what_is_removed() -> None:
         b"new",
     )
     assert diff(before, before, ADR51) == Edit([], [])
+    changed = [("source", None, "S.in"), ("ttl", "5m", None), ("X-Limit", "3", "4"), ("X-Note", "x", None)]
+    assert differing(before, after) == changed
+    assert differing(after, before) == [(name, new, old) for name, old, new in changed], "fields first, then policies"
+    assert differing(before, before) == []
+
+
+@pytest.mark.parametrize("elsewhere", [None, "T.out"])
+def test_a_document_has_the_fields_as_they_were_written(elsewhere: str | None) -> None:
+    """The target may be in another stream."""
+    terms = Terms(PORTABLE, elsewhere or "S.out", "S.in", "5m", True, Policies(target_stream=elsewhere))
+    assert form_document(read("0 30 9 * * *", "UTC"), terms) == FormDocument(
+        pattern="0 30 9 * * *", time_zone="UTC", target=elsewhere or "S.out", source="S.in", ttl="5m", rollup="sub"
+    )
+    plain = form_document(read("@daily"), Terms(ADR51, "S.out", None, "", False))
+    assert [name for name, value in plain.items() if value is None] == ["time_zone", "source", "ttl", "rollup"]
+
+
+def test_a_field_is_given_as_a_text_a_number_or_a_switch() -> None:
+    fields = {field.name: field for field in FIELDS}
+    assert [fields["ttl"].text(given) for given in ("5m", 90, None, "")] == ["5m", "90", None, ""]
+    assert [fields["rollup"].text(given) for given in (True, "yes", False, None)] == ["sub", "sub", None, None]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

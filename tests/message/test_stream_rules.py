@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import StreamRules, check_create, check_update, has_metadata, implied
+from nats_scheduler.message.stream_rules import (
+    METADATA_DEBOUNCE,
+    StreamRules,
+    check_create,
+    check_update,
+    has_metadata,
+    implied,
+)
 from nats_scheduler.schedule.instants import SECOND
 
 Config = dict[str, Any]
@@ -110,12 +117,22 @@ def test_a_refusal_says_what_was_found_and_what_was_expected() -> None:
     changes: list[tuple[Config, str]] = [
         ({"discard": "new"}, "discard of 'new' excludes allow_msg_schedules: discard must be 'old'"),
         ({"sources": [{"name": "A"}, "B"]}, "sources of 'A, B' is not possible for a stream with schedules"),
+        ({"deny_purge": True, "allow_rollup_hdrs": True}, "deny_purge of 'true' excludes allow_rollup_hdrs"),
+        (
+            {"pedantic": True},
+            "allow_rollup_hdrs of 'false' is not what schedules need",
+        ),
+        ({"mirror": {"name": "O"}, "subjects": []}, "mirror of 'O' is not possible for a stream with schedules"),
         ({"allow_msg_schedules": [1]}, "allow_msg_schedules of '[1]' is neither true nor false"),
     ]
     for changed, sentence in changes:
         rejection = check_create(config(**changed))
         assert rejection is not None, sentence
-        assert str(rejection) == f"{sentence} (server code {rejection.code})"
+        assert str(rejection).startswith(sentence)
+        assert str(rejection).endswith(f" (server code {rejection.code})")
+    denied = config(allow_msg_schedules=False, deny_purge=True)
+    for changed in (denied | {"allow_msg_schedules": True}, config()):
+        assert "deny_purge of 'true' cannot be switched off" in str(check_update(denied, changed))
 
 
 @pytest.mark.clause("stream-json")
@@ -145,6 +162,15 @@ def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
     assert StreamRules.from_config(config(subject_delete_marker_ttl=10**9)).allow_msg_ttl
     assert StreamRules.from_config({"name": "T"}).schedules_enabled
     assert not StreamRules.from_config({"name": "T"}, schedules_enabled=False).schedules_enabled
+    for changes, says_so in (
+        ({}, False),
+        ({"allow_rollup_hdrs": True}, True),
+        ({"subject_transform": {"src": "a"}}, True),
+    ):
+        assert StreamRules.from_config(config(**changes)).rolls_up_by_purge is not says_so, changes
+    for retention, keeps in (("limits", True), ("interest", False), ("workqueue", False)):
+        assert StreamRules.from_config(config(retention=retention)).keeps_acknowledged is keeps
+    assert StreamRules.from_config(config(metadata={METADATA_DEBOUNCE: "true"})).debounces
     assert implied(config(deny_purge=True)) == {"allow_rollup_hdrs": True, "deny_purge": False}
     assert implied(config(sealed=True)) == {}
     assert implied(config(allow_msg_schedules=False)) == {}
@@ -161,6 +187,8 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
     ):
         rules = StreamRules.from_config(config() | limits)
         assert (rules.max_age, rules.evicts, rules.moves_subjects) == (max_age, evicts, moves), limits
+    for most, keeps_one in ((-1, False), (0, False), (1, True), (2, False), ("1", False)):
+        assert StreamRules.from_config(config(max_msgs_per_subject=most)).keeps_one is keeps_one, most
     for window, age, seconds in ((None, None, 120), (7, None, 7), (7, 3600, 7), (None, 60, 60), (0, 3600, 120)):
         given = {"duplicate_window": window, "max_age": age}
         changes = {key: value * SECOND for key, value in given.items() if value is not None}
@@ -169,7 +197,8 @@ def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
 
 def test_a_stream_without_subjects_owns_its_own_name() -> None:
     assert StreamRules.from_config({"name": "T"}).subjects == ("T",)
-    assert StreamRules.from_config({"name": "T", "sources": [{"name": "O"}]}).subjects == ()
+    for others in ({"sources": [{"name": "O"}]}, {"mirror": {"name": "O"}}):
+        assert StreamRules.from_config({"name": "T", **others}).subjects == (), others
 
 
 def test_a_flag_in_the_metadata_is_on_as_people_write_it() -> None:

@@ -10,9 +10,11 @@ from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.definition_block import defined, definition_block
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.policies import Policies, PolicyText
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.schedule_form import Terms
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.instants import SECOND
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
@@ -81,6 +83,12 @@ def test_a_definition_is_not_made_of_an_invalid_pattern() -> None:
     for pattern, zone in (("@often", None), ("@daily", "Mars/Olympus"), ("@every 1h", "UTC"), ("", None)):
         with pytest.raises(ValueError, match=re.escape(f"{pattern!r} with the time zone {zone!r} is no pattern: ")):
             defined(pattern, Terms(ADR51, "orders.due", None, "", False), zone)
+
+
+def test_the_policies_of_terms_apply_to_the_pattern_but_for_a_spread() -> None:
+    policies = Policies(written=(PolicyText("X-Limit", "2"),), bounds=Bounds(limit=2), spread=SECOND)
+    made = defined("@every 1h", Terms(ADR51, "orders.due", None, "", False, policies))
+    assert (made.pattern, made.terms.policies) == (Bounded(read_pattern("@every 1h"), Bounds(limit=2)), policies)
 
 
 def test_a_definition_that_no_message_can_have_is_not_written() -> None:
