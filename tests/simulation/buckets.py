@@ -191,6 +191,12 @@ class SimulatedBucket:
         self._link.process.point(Point.OPENED_BUCKET)
         return known is None
 
+    async def is_replaced(self) -> bool:
+        """Return whether it is gone, or another one."""
+        created = await self._link.ask_again(Point.OPEN_BUCKET, self._server.look) or ""
+        self.created = self.created or created
+        return created != self.created
+
     async def get(self, key: str) -> Object | None:
         """Return the checkpoint that this view returns."""
         last = await self._link.ask_again(

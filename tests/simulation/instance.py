@@ -155,6 +155,10 @@ class Instance:
         """Receive a request to remove messages that the server got."""
         self.process.receive(lambda: None if self._sidecar is None else self._sidecar.recheck(request))
 
+    def receive_bucket_deletion(self) -> None:
+        """Receive a request to delete the bucket."""
+        self.process.receive(lambda: None if self._sidecar is None else self._sidecar.look_at_bucket())
+
     def list_streams(self) -> None:
         """Receive the list of all streams, as once in half a minute."""
         self.process.receive(lambda: None if self._sidecar is None else self._sidecar.list_streams())

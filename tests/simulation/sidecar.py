@@ -316,6 +316,11 @@ class Sidecar:
         if self.link is not None and not self.link.lost.done():
             self.service.recheck(request.filter, request.sequence, request.below)
 
+    def look_at_bucket(self) -> None:
+        """Receive a request to delete the bucket, as seen on the API."""
+        if self._instances is not None:
+            self._instances.bucket_deletion_requested()
+
     def list_streams(self) -> None:
         """Receive what the list of all streams says of this one."""
         self.service.update(StreamState.from_info(self._server.information()))

@@ -391,6 +391,8 @@ class World:
 
     def _delete_bucket(self, _instance: Instance, _duration: int) -> None:
         self._trace("world: deletes the bucket")
+        for instance in self.instances:
+            instance.receive_bucket_deletion()
         self.server.bucket.delete()
         now = self.timeline.now
         self.history.faults.append(Fault("bucket deleted", None, now, now + BUCKET_MADE_ANEW, delays_only=True))
