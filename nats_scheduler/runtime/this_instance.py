@@ -380,8 +380,9 @@ class Instances:
         A server ends the consumers of a stream that is deleted, but does not tell each of them: 2.11 left one of three
         out once in 300 deletions.
         """
-        with suppress(SchedulerError):
-            await self._registry.is_replaced()
+        if not self._registry.created:
+            with suppress(SchedulerError):
+                await self._registry.is_replaced()
         while True:
             await self._deletion_requested.wait()
             self._deletion_requested.clear()

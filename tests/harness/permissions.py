@@ -15,6 +15,9 @@ MODES = ("2.10", "2.11", "portable", "native")
 NEEDED, OPTIONAL, SPARE = "yes", "optional", "–"
 PASSWORD = "swordfish"  # noqa: S105 - it guards a server on loopback
 
+PATIENT = "authorization { timeout: 30 }\n"
+"""The server takes 2 s (s) for too long without it, which a client on a busy machine may need to log in."""
+
 _ROW = re.compile(r"^\| (publish|subscribe) \| `([^`]+)` \|((?: [^|]+ \|){4}) [^|]+ \|$", re.M)
 
 
@@ -65,13 +68,13 @@ def allowing(permissions: Iterable[Permission]) -> str:
 
 def accounts(grants: Sequence[Iterable[Permission]]) -> str:
     """Write a configuration with one account for each grant: users `admin-N` and, held to the grant, `sidecar-N`."""
-    return "accounts {\n" + "\n".join(_account(n, grant) for n, grant in enumerate(grants)) + "\n}\n"
+    return PATIENT + "accounts {\n" + "\n".join(_account(n, grant) for n, grant in enumerate(grants)) + "\n}\n"
 
 
 def shared_account(grants: Sequence[Iterable[Permission]]) -> str:
     """Write a configuration with one account: user `admin-0`, and for each grant `sidecar-N`, held to it."""
     users = [f"{{ user: admin-0, password: {PASSWORD} }}", *(_held_to(n, grant) for n, grant in enumerate(grants))]
-    return f"accounts {{ A {{ jetstream: enabled, users: [{', '.join(users)}] }} }}\n"
+    return f"{PATIENT}accounts {{ A {{ jetstream: enabled, users: [{', '.join(users)}] }} }}\n"
 
 
 def url_of(url: str, user: str) -> str:
