@@ -7,6 +7,8 @@ from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Endin
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
+    CaughtUp,
+    ContactLost,
     DuplicateFetched,
     Refused,
     ServerLimits,
@@ -240,7 +242,7 @@ def test_of_what_an_outage_missed_the_new_days_decide() -> None:
     assert missed(world) == [(2, 3)]
 
 
-FIRST_DAY = Days(START // DAY, START // DAY)
+FIRST_DAY, SECOND_DAY = (Days(day, day) for day in (START // DAY, START // DAY + 1))
 
 NO_DAY = KnownCalendars({"work": Calendar("work", DayRows())})
 TODAY = KnownCalendars({"work": Calendar("work", DayRows([FIRST_DAY]))})
@@ -352,6 +354,15 @@ def test_the_new_days_decide_what_passed_while_edits_were_missed() -> None:
         desk.step(CalendarsRead(TODAY, is_followed))
         desk.at(30).step(CalendarsRead(NO_DAY))
         assert desk.at(30.1).due == expected, (seconds, is_followed)
+
+
+def test_of_several_edits_without_contact_the_first_decides_what_passed() -> None:
+    """The first one may have left the fire of 20 s before that was due."""
+    desk = desk_of(named_schedule(), TODAY).at(10)
+    desk.step(ContactLost("lost"), CalendarsRead(KnownCalendars({"work": Calendar("work", DayRows([SECOND_DAY]))})))
+    desk.at(30).step(CalendarsRead(NO_DAY))
+    desk.step(CaughtUp())
+    assert desk.at(30.1).due == 20
 
 
 # -- a calendar that does not exist or is invalid: schedules wait, and nothing is lost or stored twice -----------------
