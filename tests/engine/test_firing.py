@@ -97,6 +97,8 @@ def test_a_fire_that_is_too_large_is_reported_once_and_blocks_nobody() -> None:
     desk.found(large)
     refusals = desk.reported(FireRefused)
     assert [(refusal.code, refusal.fire.schedule) for refusal in refusals] == [(10054, "s.one")]
+    assert [refusal.retry_after for refusal in refusals] == [desk.held().wake - desk.now]
+    assert refusals[0].description.endswith(" exceeds the server's max_payload of 1500")
     desk.found(small)
     assert desk.fire.schedule == "s.two"
     desk.at(6)

@@ -139,7 +139,7 @@ def test_a_lasting_refusal_is_told_again_with_its_number_and_since_when() -> Non
     world, network = world_with(3, "@every 2s", out=FULL)
     world.advance(2 * SECOND + REMINDER_INTERVAL_NS + 2 * SECOND)
     [again] = events(world, StillRefused)
-    assert (again.code, again.description, again.count) == (10077, FULL.description, 3)
+    assert (again.schedule[:2], again.code, again.description, again.count) == ("s.", 10077, FULL.description, 3)
     assert again.since == pytest.approx(START + 2 * SECOND, abs=SECOND // 10)
     assert len(events(world, FireRefused)) == 3
     network.targets.clear()
