@@ -4,6 +4,7 @@ It tests `engine/views/rows.py` too: with portions so small that each question n
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -11,15 +12,21 @@ import pytest
 
 from nats_scheduler.engine.holding.table import Table, in_memory
 from nats_scheduler.engine.inputs import Refused
+from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views import rows
 from nats_scheduler.engine.views import view as view_module
 from nats_scheduler.engine.views.cursors import NO_FIRE, Cursor
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import Question, done
-from nats_scheduler.engine.views.view import Counts, EngineView, ListedSchedule, Order, Query
+from nats_scheduler.engine.views.view import Counts, EngineView, FiredBy, ListedSchedule, Order, Query
+from nats_scheduler.message.ages import Removal
+from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.schedule_findings import End, KnownSchedule
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered
-from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
@@ -36,6 +43,8 @@ SMALL = {
 }
 """Portions of some rows."""
 
+TTL = Removal(START + 90 * SECOND, is_by_age=False)
+SERVER = Capabilities(api_level=2)
 TOKENS = ["a", "b", "ä", "\udcff"]
 TARGETS = ["t.a", "t.b", "t.a.deep"]
 PATTERNS = ["@every 1h", "@every 90s", "@every 100h", "0 30 * * * *", "0 0 5 * * mon"]
@@ -138,3 +147,29 @@ def test_a_question_about_many_is_answered_as_one_about_each(
                 order, limit = random.choice(list(Order)), random.choice((3, 9, 30, None))
                 expected_pages = sorted(wanted, key=lambda one: place(order, one))
                 assert pages(ask, view, now, query, limit, order) == expected_pages, (query, order, limit)
+
+
+def test_what_is_known_of_a_schedule_that_is_listed_is_what_findings_are_made_of() -> None:
+    end, three = Removal(START + 2 * HOUR, is_by_age=True), START + 3 * HOUR
+    by_calendar = schedule("@every 1h", 6, "s.6", Nats_Schedule_X_Except="calendar:none")
+    rows = [
+        (schedule("@every 1h", 1, "s.1"), State.WAITING, End(end, None, cuts_off=True), START + HOUR),
+        (schedule(f"@at {format_rfc3339(START + HOUR)}", 2, "s.2"), State.WAITING, End(end, None, False), START + HOUR),
+        (schedule(f"@at {format_rfc3339(three)}", 3, "s.3"), State.EXPIRING, End(end, three, cuts_off=False), None),
+        (schedule("@every 1h", 4, "s.4", Nats_TTL="90s"), State.EXPIRING, End(TTL, START + HOUR, cuts_off=False), None),
+        (paused("@every 1h", 5, "s.5"), State.PAUSED, None, None),
+        (by_calendar, State.NO_CALENDAR, End(end, None, cuts_off=True), None),
+    ]
+    rules = StreamRules("S", ("s.>", "t.>"), max_age=2 * HOUR, allow_msg_ttl=True)
+    for fired_by, by_server in ((FiredBy.SIDECAR, False), (FiredBy.SERVER, True), (FiredBy.NONE, None)):
+        stored = StoredSchedules(rules, DIALECTS, fired_by)
+        stored.take([message for message, *_expected in rows], START)
+        for message, state, ends, next_fire in rows if fired_by is FiredBy.SIDECAR else rows[:3]:
+            one = stored.view.schedule(message.subject, START)
+            assert one is not None
+            known = one.known(rules, SERVER, START + SECOND)
+            expected = KnownSchedule(one.terms, known.timetable, rules, SERVER, START + SECOND, True, by_server, ends)
+            is_paused, waits = state is State.PAUSED, state is State.NO_CALENDAR
+            expected = replace(expected, next_fire=next_fire, is_paused=is_paused, lacks_calendar=waits)
+            assert (known, one.state) == (expected, state), message.subject
+            assert known.timetable.stored_at == START
