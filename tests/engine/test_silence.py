@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
-from nats_scheduler.engine.inputs import ContactLost, OwnershipChanged, Unknown
+from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, OwnershipChanged, Unknown
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views import silent as module
 from nats_scheduler.engine.views.silent import BEGINNING
@@ -15,6 +15,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule
+from tests.engine.test_calendars import NO_DAY, TODAY, in_flight_at_20s, named_schedule
 from tests.engine.test_overlap import world_with as overlapping
 from tests.engine.test_refusals import FULL, Refusing
 from tests.harness.seeds import draws
@@ -113,6 +114,14 @@ def test_a_fire_that_is_forgotten_makes_its_schedule_silent() -> None:
     desk.step(OwnershipChanged(False))
     desk.step(OwnershipChanged(True))
     assert silent(desk.engine, desk.now) == [], "this instance was not able to fire it before"
+
+
+def test_a_fire_that_an_edit_takes_away_makes_its_schedule_silent_no_more() -> None:
+    for days, causes in ((NO_DAY, [Silence.UNANSWERED]), (TODAY, [])):
+        desk, fire = in_flight_at_20s(named_schedule())
+        desk.concluded(fire, Unknown("lost"))
+        desk.step(CalendarsRead(days))
+        assert [one.cause for one in silent(desk.engine, START + HOUR)] == causes
 
 
 def test_a_schedule_that_a_wrong_clock_left_waiting_for_days_is_found() -> None:
