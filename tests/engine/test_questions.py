@@ -22,6 +22,7 @@ from nats_scheduler.engine.views.view import Counts, EngineView, FiredBy, Listed
 from nats_scheduler.message.ages import Removal
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.schedule_findings import End, KnownSchedule
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -173,3 +174,6 @@ def test_what_is_known_of_a_schedule_that_is_listed_is_what_findings_are_made_of
             expected = replace(expected, next_fire=next_fire, is_paused=is_paused, lacks_calendar=waits)
             assert (known, one.state) == (expected, state), message.subject
             assert known.timetable.stored_at == START
+            failing = Failing(10077, "full", START)
+            known = replace(one, failing=failing, unfired_since=START).known(rules, None, START)
+            assert (known.refusal, known.unfired_since) == (failing, START)
