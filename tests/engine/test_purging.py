@@ -169,6 +169,15 @@ def rolled_up(pattern: str = EVERY_5S) -> Desk:
     return desk
 
 
+def test_a_fire_says_itself_that_it_rolls_up_where_the_stream_takes_that() -> None:
+    message = rolling_up()
+    desk = Desk(message)
+    fire = desk.in_flight(message, 5)
+    assert header_value(fire.block, b"Nats-Rollup") == b"sub"
+    desk.concluded(fire, Stored(FIRE))
+    assert desk.purges == []
+
+
 def fire_stored(message: StoredMessage, subject: str = TARGET) -> StoredMessage:
     """Return what an instance before stored for a schedule."""
     fire = Desk(message, rolls_up_by_purge=True).in_flight(message, 5)
