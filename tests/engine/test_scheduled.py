@@ -24,7 +24,7 @@ from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import Desk, schedule
+from tests.engine.direct import TARGET, Desk, schedule
 from tests.harness.blocks import block_with
 from tests.harness.seeds import generator, seeds
 
@@ -349,5 +349,5 @@ def test_of_long_headers_a_row_has_what_defines_its_schedule() -> None:
         found = desk.engine.held.table.find(f"s.{second}")
         assert found is not None
         assert (b"Other" in found[1].headers) is is_kept
-        definition, one = definition_of(found[1].headers), desk.held(f"s.{first}")
-        assert (one.pattern, one.terms) == (definition.pattern, definition.terms)
+        one = desk.held(f"s.{second}")
+        assert (one.pattern.text, one.terms.target, one.terms.ttl) == ("@every 3h", TARGET, "5m")
