@@ -357,12 +357,19 @@ def test_the_new_days_decide_what_passed_while_edits_were_missed() -> None:
 
 
 def test_of_several_edits_without_contact_the_first_decides_what_passed() -> None:
-    """The first one may have left the fire of 20 s before that was due."""
-    desk = desk_of(named_schedule(), TODAY).at(10)
-    desk.step(ContactLost("lost"), CalendarsRead(KnownCalendars({"work": Calendar("work", DayRows([SECOND_DAY]))})))
-    desk.at(30).step(CalendarsRead(NO_DAY))
+    """The first one may have left the fire of 20 s before that was due; so it is for each calendar."""
+    names = ["work", "more"]
+    messages = [
+        schedule("@every 20s", number, f"s.{name}", Nats_Schedule_X_Except=f"calendar:{name}")
+        for number, name in enumerate(names, 1)
+    ]
+    desk = Desk(*messages)
+    for seconds, days in ((0, [FIRST_DAY]), (10, [SECOND_DAY]), (30, [])):
+        desk.at(seconds).step(CalendarsRead(KnownCalendars({name: Calendar(name, DayRows(days)) for name in names})))
+        desk.step(*([] if seconds else [ContactLost("lost")]))
     desk.step(CaughtUp())
-    assert desk.at(30.1).due == 20
+    desk.at(30.1)
+    assert [desk.held(f"s.{name}").fire_time for name in names] == [START + 20 * SECOND] * 2
 
 
 # -- a calendar that does not exist or is invalid: schedules wait, and nothing is lost or stored twice -----------------
