@@ -1,10 +1,13 @@
 """In a burst only what the next fires need is done at once; the rest is neither lost nor unreported, only later."""
 
+from itertools import chain
+
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireStored
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing import answers
 from nats_scheduler.engine.holding.in_flight import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     ContentFetched,
@@ -68,6 +71,18 @@ def test_what_was_stored_is_told_and_removed_after_the_herd() -> None:
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert [event.stored_sequence for event in desk.reported(FireStored)] == list(range(FIRST, FIRST + COUNT))
     assert desk.purges == [(fire.schedule, fire.sequence) for fire in fires]
+
+
+def test_of_very_many_some_are_told_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MAX_REPORTS_PER_STEP", 40)
+    desk, fires = waiting()
+    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
+    told = []
+    while some := [event.stored_sequence for event in desk.reported(FireStored)]:
+        told.append(some)
+        desk.step()
+    assert [len(some) for some in told] == [40, 40, 20]
+    assert [*chain(*told)] == list(range(FIRST, FIRST + COUNT))
 
 
 def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:

@@ -7,6 +7,8 @@ from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Endin
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
+    CaughtUp,
+    ContactLost,
     DuplicateFetched,
     Refused,
     ServerLimits,
@@ -240,7 +242,7 @@ def test_of_what_an_outage_missed_the_new_days_decide() -> None:
     assert missed(world) == [(2, 3)]
 
 
-FIRST_DAY = Days(START // DAY, START // DAY)
+FIRST_DAY, SECOND_DAY = (Days(day, day) for day in (START // DAY, START // DAY + 1))
 
 NO_DAY = KnownCalendars({"work": Calendar("work", DayRows())})
 TODAY = KnownCalendars({"work": Calendar("work", DayRows([FIRST_DAY]))})
@@ -352,6 +354,22 @@ def test_the_new_days_decide_what_passed_while_edits_were_missed() -> None:
         desk.step(CalendarsRead(TODAY, is_followed))
         desk.at(30).step(CalendarsRead(NO_DAY))
         assert desk.at(30.1).due == expected, (seconds, is_followed)
+
+
+def test_of_several_edits_without_contact_the_first_decides_what_passed() -> None:
+    """The first one may have left the fire of 20 s before that was due; so it is for each calendar."""
+    names = ["work", "more"]
+    messages = [
+        schedule("@every 20s", number, f"s.{name}", Nats_Schedule_X_Except=f"calendar:{name}")
+        for number, name in enumerate(names, 1)
+    ]
+    desk = Desk(*messages)
+    for seconds, days in ((0, [FIRST_DAY]), (10, [SECOND_DAY]), (30, [])):
+        desk.at(seconds).step(CalendarsRead(KnownCalendars({name: Calendar(name, DayRows(days)) for name in names})))
+        desk.step(*([] if seconds else [ContactLost("lost")]))
+    desk.step(CaughtUp())
+    desk.at(30.1)
+    assert [desk.held(f"s.{name}").fire_time for name in names] == [START + 20 * SECOND] * 2
 
 
 # -- a calendar that does not exist or is invalid: schedules wait, and nothing is lost or stored twice -----------------

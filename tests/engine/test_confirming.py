@@ -36,7 +36,8 @@ def test_an_acknowledged_fire_is_seen_without_a_look_at_its_headers() -> None:
     desk = Desk(EVERY)
     fired(desk)
     desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
-    assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.reported(FireConfirmed)] == [("s.one", 7)]
+    seen = FireConfirmed(SCHEDULE, TARGET, desk.now, desk.now, desk.now + 7, 2, schedule_stored_at=START)
+    assert desk.reported(FireConfirmed) == [seen]
     desk.read(plain(TARGET, 2))
     assert desk.reported(FireConfirmed) == [], "it is seen once"
     desk = Desk(EVERY)

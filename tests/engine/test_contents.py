@@ -1,5 +1,6 @@
 """Contents in memory: their bytes never exceed the limit, small ones pass by large ones, and each comes to its turn."""
 
+from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.holding.contents import ContentMemory, size_of
 from nats_scheduler.engine.inputs import ContactLost, Stored
@@ -88,6 +89,19 @@ def test_large_contents_are_read_as_far_as_there_is_room() -> None:
     world.run(10)
     assert sorted(world.fired) == [*range(1, 41)]
     assert world.most <= LIMIT
+
+
+def test_it_looks_for_room_when_that_may_be_there() -> None:
+    later, soon = load(1, LARGE, seconds=6), load(1, LARGE, first=2)
+    (desk,) = Loaded([*later, *soon]).desks
+    assert desk.at(4.2).reads == []
+    assert desk.wake == 4.75, "a quarter of a second before the first of them"
+    world = Loaded(load(40, LARGE))
+    (desk,) = world.desks
+    world.to(4.8)
+    assert desk.wake == 4.81, "others may have made room"
+    desk.read(*(plain(f"s.{number}", 100 + number) for number in range(1, 41)))
+    assert desk.asked(WakeAt) == [], "nothing waits"
 
 
 def test_small_contents_pass_by_large_ones_of_any_stream() -> None:

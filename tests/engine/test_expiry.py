@@ -168,9 +168,9 @@ class TestRemovals:
     def test_what_is_refused_for_good_is_told_once_and_not_tried_again(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"), generated(3, "1h"))
         one.at(5)
-        refused = [ExpiryConcluded(number, failure="message delete not permitted", refused=True) for number in (1, 2)]
-        one.step(*refused)
-        assert [event.refused for event in one.reported(ExpiryFailed)] == [True]
+        reason = "message delete not permitted"
+        one.step(*(ExpiryConcluded(number, failure=reason, refused=True) for number in (1, 2)))
+        assert one.reported(ExpiryFailed) == [ExpiryFailed(1, reason, refused=True)]
         one.read(generated(4, "10s"))
         assert one.at(10**6).removals == []
         one.read(schedule("@every 5s", 9, stored_at=one.now, Nats_TTL="3s"))

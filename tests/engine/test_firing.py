@@ -6,9 +6,11 @@ It tests `engine/firing/sending.py` and `engine/firing/advancing.py` too.
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireConfirmed, FireRefused, FireStored, ScheduleAccepted
 from nats_scheduler.engine.fire import FetchContent, Fire
+from nats_scheduler.engine.holding.contents import MAX_SMALL_BYTES
 from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     ContentFetched,
+    OwnershipChanged,
     PublishConcluded,
     RemovalRequested,
     ServerLimited,
@@ -64,6 +66,29 @@ def test_the_content_is_read_ahead_and_the_fire_sent_when_it_is_due() -> None:
     assert [read.may_wait for read in late.asked(FetchContent)] == [False]
 
 
+def test_the_content_is_kept_for_a_next_fire_that_is_soon_and_guarded() -> None:
+    for seconds, headers, size, options, is_kept in (
+        (10, {}, 0, {}, True),
+        (11, {}, 0, {}, False),
+        (10, {}, 0, {"guard": False}, False),
+        (10, {"Nats_Schedule_Source": "source"}, 0, {}, False),
+        (10, {}, MAX_SMALL_BYTES, {}, False),
+        (10, {"Nats_Schedule_X_Except": "2026-01-02"}, 0, {}, True),
+    ):
+        message = schedule(f"@every {seconds}s", body=b"x" * size, **headers)  # type: ignore[arg-type]
+        desk, source = Desk(message, **options), plain("source", 9)
+        desk.at(seconds).found(message, source if "Nats_Schedule_Source" in headers else None)
+        used = desk.engine.contents.used
+        desk.concluded(desk.fire, Stored(2))
+        assert 0 < desk.engine.contents.used <= used if is_kept else desk.engine.contents.used == 0
+        assert (desk.at(2 * seconds).reads == []) is is_kept, (seconds, headers, options)
+        assert bool(desk.fires) is is_kept
+    lost = Desk(message)
+    fire = lost.in_flight(message, 10)
+    lost.step(OwnershipChanged(False), PublishConcluded(fire, Stored(2)))
+    assert (lost.at(20).fires, lost.engine.contents.used) == ([], 0)
+
+
 def test_nothing_is_looked_at_before_everything_stored_was_read() -> None:
     message = schedule("@at 1999-01-01T00:00:00Z")
     desk = Desk(message, live=False)
@@ -97,6 +122,8 @@ def test_a_fire_that_is_too_large_is_reported_once_and_blocks_nobody() -> None:
     desk.found(large)
     refusals = desk.reported(FireRefused)
     assert [(refusal.code, refusal.fire.schedule) for refusal in refusals] == [(10054, "s.one")]
+    assert [refusal.retry_after for refusal in refusals] == [desk.held().wake - desk.now]
+    assert refusals[0].description.endswith(" exceeds the server's max_payload of 1500")
     desk.found(small)
     assert desk.fire.schedule == "s.two"
     desk.at(6)

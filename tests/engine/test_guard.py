@@ -73,6 +73,7 @@ class MistakenDesk(Desk):
         places = state.active, state.unready, state.blocked, state.later, state.refusals.held
         assert not any(held.sequence in place for place in places)
         assert held.sequence not in engine.stored_over.known()
+        assert engine.ownership.unfired == 0, "no owner is suspected"
         assert held.wake < 0, "nothing wakes it"
 
     def is_rejected(self, held: Held) -> Rejection:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsEarly, ScheduleLost
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsByAge, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.engine.holding.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, Stored
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
@@ -48,6 +48,14 @@ def test_that_a_schedule_ends_before_its_fire_is_told_at_once() -> None:
     desk = Desk(ONE, max_age=WEEK, live=False)
     desk.step(CaughtUp())
     assert desk.reported(ScheduleEndsEarly) == [], "what was stored before the start is not told again at each start"
+
+
+def test_that_an_age_ends_schedules_that_fire_is_told_of_the_first() -> None:
+    desk = Desk(max_age=WEEK)
+    for number in (1, 2):
+        desk.read(schedule("@every 1h", number, f"s.{number}", stored_at=START + number))
+        told = [ScheduleEndsByAge("s.1", 1, START + 1 + WEEK)] if number == 1 else []
+        assert desk.reported(ScheduleEndsByAge) == told
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from nats_scheduler.engine.events import FireConfirmed, FireForged, TargetMapped
 from nats_scheduler.engine.holding.stored_over import MAX_MAPPED_TARGETS, Moves
 from nats_scheduler.engine.inputs import Stored
-from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
 
 EVERY = schedule("@every 5s")
 
@@ -15,7 +15,8 @@ def test_what_was_acknowledged_is_ours_on_whatever_subject_it_is() -> None:
         moved = stored_fire(fire, 10 + number, desk.now)._replace(subject="moved")
         desk.concluded(fire, Stored(10 + number))
         desk.read(moved)
-        assert [event.target for event in desk.reported(TargetMapped)] == ([TARGET] if number == 1 else [])
+        mapped = TargetMapped(SCHEDULE, 1, TARGET, "its fires are stored on moved, so the account has a mapping")
+        assert desk.reported(TargetMapped) == ([mapped] if number == 1 else [])
         assert [event.target for event in desk.reported(FireConfirmed)] == [TARGET]
         assert desk.reported(FireForged) == []
 

@@ -107,7 +107,7 @@ def test_refused_fires_are_dropped_after_the_grace_and_unknown_repeated() -> Non
             assert second <= 3_610
             desk.concluded(again, FULL)
         told += desk.reported(FiresMissed)
-    assert [(event.first, event.made_up, event.dropped) for event in told] == [(START + HOUR, None, 1)]
+    assert told == [FiresMissed(SCHEDULE, 1, START + HOUR, None, True, 1, "X-Missed: skip")]
     assert (desk.due, desk.held().flight, desk.engine.failing_count) == (7_200, None, 0)
     fire = unknown.in_flight(message, 3_600)
     unknown.concluded(fire, Unknown("timeout"))

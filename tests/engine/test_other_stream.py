@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FireStored
+from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored
 from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, OwnershipChanged
 from nats_scheduler.message.headers import header_value, with_headers
@@ -12,7 +12,7 @@ from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, message_on
+from tests.engine.direct import SCHEDULE, Desk, events, message_on
 
 EVERY_5S = {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-X-Target": "jobs.run"}
 AT_10S = {"X-Nats-Schedule": "@at 2026-01-01T00:00:10Z", "X-Nats-Schedule-X-Target": "jobs.run"}
@@ -92,6 +92,10 @@ def test_a_crash_beyond_the_duplicate_window_stores_no_fire_twice() -> None:
     world.restart("3s", with_checkpoint=False)
     world.advance("2s")
     assert sorted(stored(jobs)) == [5, 10, 10, 15]
+    world.checkpoint = NOTHING_SETTLED
+    world.restart("8s", with_checkpoint=False)
+    assert sorted(stored(jobs)) == [5, 10, 10, 15, 20]
+    assert events(world, FiresMissed) == [], "one that is merely late is not missed"
 
 
 def test_a_crash_between_storing_and_purging_stores_an_at_once() -> None:

@@ -49,7 +49,7 @@ def test_an_unknown_outcome_repeats_the_same_fire_until_it_is_known() -> None:
     fire = desk.in_flight(EVERY, 5)
     for seconds in (6, 8, 30, 3600):
         desk.concluded(fire, NO_ANSWER)
-        assert [(event.fire, event.reason) for event in desk.reported(FireUnknown)] == [(fire, "no answer")]
+        assert desk.reported(FireUnknown) == [FireUnknown(fire, "no answer", desk.held().wake - desk.now)]
         assert desk.at(seconds).fires == [fire], "the same object, and so the same bytes and the same identity"
     desk.concluded(fire, Stored(2))
     assert desk.fire.fire_time == START + 3600 * SECOND, "and only then what came due meanwhile is made up"
@@ -73,9 +73,8 @@ def test_a_refused_fire_may_stand_for_later_ones() -> None:
     desk.found(EVERY)
     assert desk.fire.fire_time == START + 15 * SECOND
     desk.concluded(desk.fire, Stored(2))
-    assert [(event.first, event.made_up, event.while_running) for event in desk.reported(FiresMissed)] == [
-        (START + 5 * SECOND, START + 15 * SECOND, True)
-    ]
+    missed = FiresMissed(SCHEDULE, 1, START + 5 * SECOND, START + 15 * SECOND, while_running=True)
+    assert desk.reported(FiresMissed) == [missed]
 
 
 @pytest.mark.parametrize(("step", "expected"), [(-8 * SECOND, [5, 10, 15]), (3600 * SECOND, [5, 10, 3610, 3615, 3620])])

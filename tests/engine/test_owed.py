@@ -84,8 +84,8 @@ def test_what_takes_the_time_away_takes_what_is_owed(change: str) -> None:
         world.purge(SCHEDULE)
     world.advance_to(SENT + SECOND)
     assert [one[:2] for one in fired(world)] == ([("t.new", b"new")] if change == "the same time" else [])
-    lost = [(one.sequence, one.due, one.reason) for one in events(world, FireLostToReplacement)]
-    assert lost == ([(1, DUE, NO_VALID_SCHEDULE)] if change in ("overwritten", "rejected") else [])
+    lost = FireLostToReplacement(SCHEDULE, 1, DUE, NO_VALID_SCHEDULE)
+    assert events(world, FireLostToReplacement) == ([lost] if change in ("overwritten", "rejected") else [])
 
 
 def test_one_that_fires_once_loses_its_time_to_another_and_says_so() -> None:

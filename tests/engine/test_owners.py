@@ -72,6 +72,26 @@ def test_the_standbys_are_those_that_have_read_it_in_their_order() -> None:
     assert standby.standbys(KEY) == [B, C]
 
 
+def test_one_that_leaves_waits_for_a_successor_as_long_as_one_may_come() -> None:
+    serves, reads, neither = ((KEY,), ()), ((), (KEY,)), ((), ())
+    for others, leaving, may_leave, serving in (
+        ([], [], True, []),
+        ([serves], [], True, [0]),
+        ([], [serves], True, []),
+        ([reads], [], False, []),
+        ([], [reads], True, []),
+        ([neither], [], True, []),
+        ([neither, neither], [], False, []),
+        ([reads, serves], [serves], True, [1]),
+        ([reads], [serves], False, []),
+    ):
+        a = instance("a")
+        for number, (served, reading) in enumerate((*others, *leaving)):
+            a.received(f"b{number}", served, 0, 0, reading=reading, is_ending=number >= len(others))
+        expected = may_leave, [f"b{number}" for number in serving]
+        assert (a.has_successor(KEY), a.served_by_others(KEY)) == expected, (others, leaving)
+
+
 def test_streams_of_one_without_heartbeats_are_claimed_after_that_time() -> None:
     a = owned(instance("a", "b"), "b", 5)
     a.received("a", {KEY}, GONE_AFTER_NS - 1, 0)

@@ -89,6 +89,7 @@ def test_an_at_whose_time_passed_while_it_waited_never_fires() -> None:
     desk.at(10)
     desk.read(plain("s.1", 4))
     assert (desk.fires, desk.reads, desk.purges) == ([], [], [("s.2", 2)])
+    assert desk.reported(ScheduleAccepted) == []
     desk.step(PurgeConcluded("s.2", 2))
     assert [(event.schedule, event.ending) for event in desk.reported(ScheduleEnded)] == [
         ("s.2", Ending.MISSED_ITS_TIME)

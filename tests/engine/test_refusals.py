@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FiresDropped, FiresMissed, SchedulesFailing, StillRefused
+from nats_scheduler.engine.events import (
+    AttemptRefused,
+    FireRefused,
+    FiresDropped,
+    FiresMissed,
+    SchedulesFailing,
+    StillRefused,
+)
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding import refusals
 from nats_scheduler.engine.holding.refusals import REMINDER_INTERVAL_NS, RETRIES_PER_STORED
@@ -61,6 +68,12 @@ def test_a_stream_that_refuses_many_is_asked_about_once_a_second() -> None:
     before = network.attempts
     world.advance("40s")
     assert network.attempts - before <= 44 + 2 * 100, "one each second, and each of them each half minute"
+    told = events(world, AttemptRefused)
+    assert len(told) == network.attempts
+    assert {(one.fire.schedule, one.code, one.description) for one in told} == {
+        (f"s.{number}", FULL.code, FULL.description) for number in range(100)
+    }
+    assert all(one.retry_after > 0 for one in told)
 
 
 def test_the_one_that_tries_for_all_may_end_and_another_tries() -> None:
@@ -126,7 +139,7 @@ def test_a_lasting_refusal_is_told_again_with_its_number_and_since_when() -> Non
     world, network = world_with(3, "@every 2s", out=FULL)
     world.advance(2 * SECOND + REMINDER_INTERVAL_NS + 2 * SECOND)
     [again] = events(world, StillRefused)
-    assert (again.code, again.description, again.count) == (10077, FULL.description, 3)
+    assert (again.schedule[:2], again.code, again.description, again.count) == ("s.", 10077, FULL.description, 3)
     assert again.since == pytest.approx(START + 2 * SECOND, abs=SECOND // 10)
     assert len(events(world, FireRefused)) == 3
     network.targets.clear()

@@ -21,6 +21,7 @@ def follow(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> No
 
 
 def ended(desk: Desk) -> list[tuple[str, Ending]]:
+    assert all(event.schedule.endswith(f".{event.sequence}") for event in desk.reported(ScheduleEnded))
     return [(event.schedule, event.ending) for event in desk.reported(ScheduleEnded)]
 
 

@@ -13,7 +13,9 @@ import pytest
 from nats_scheduler.engine import restart
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import FiresMissed
+from nats_scheduler.engine.holding import scheduled
 from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, OwnershipChanged, PurgeConcluded, Stored
 from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.message.headers import header_value
@@ -22,7 +24,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.schedule_file import read_document, written_document
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import paused
 
 ALL_ROWS = 1_000_000
@@ -97,7 +99,11 @@ def kinds_of_messages() -> list[StoredMessage]:
     return [*found, plain("s.4", len(found) + 1), schedule("@daily", len(found) + 2, "s.5")]
 
 
-def test_an_engine_that_continues_holds_what_the_other_one_holds() -> None:
+@pytest.mark.parametrize("most_known", [10_000, 5], ids=["all subjects known", "too many subjects"])
+def test_an_engine_that_continues_holds_what_the_other_one_holds(
+    most_known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled, "MAX_KNOWN_SUBJECTS", most_known)
     messages = kinds_of_messages()
     before, expected = Desk(*messages), Desk(*messages)
     for one in (before, expected):
@@ -189,6 +195,48 @@ def test_old_versions_that_were_not_purged_are_purged_after_a_start() -> None:
         (order,) = ours.asked(PurgeSchedule)
         ours.step(PurgeConcluded(SCHEDULE, order.through, "no answer", known=order.known))
     assert begun(ours).purges == [(SCHEDULE, 6)]
+
+
+def test_each_field_of_a_document_counts_for_the_engine_that_continues() -> None:
+    owing, under = schedule("@every 5s", 1, "s.owing", body=b"old"), schedule("@at 2026-01-01T00:00:20Z", 2, "s.under")
+    rolls = schedule("@every 5s", 3, "s.rolls", Nats_Schedule_Rollup="sub")
+    before = Desk(owing, under, rolls, rolls_up_by_purge=True).at(5)
+    before.found(rolls)
+    fire = before.fire
+    before.concluded(fire, Stored(4))
+    over = message_on("s.under", 5, Nats_Scheduler="s.other", Nats_Schedule_Next="purge")
+    named = ((6, "s.owing"), (7, "s.rolls"))
+    newer = [schedule("@every 1h", number, name, stored_at=before.now + number) for number, name in named]
+    before.read(stored_fire(fire, 4, before.now), over, *newer)
+    (order,) = before.asked(PurgeSchedule)
+    before.step(PurgeConcluded("s.rolls", 6, "no answer", known=order.known))
+    document = left(before)
+    after = Desk(live=False, table=before.engine.held.table, rolls_up_by_purge=True)
+    after.now = before.now
+    continued(after, before, document)
+    assert (after.purges, document.to_read, after.engine.last_read) == ([(TARGET, 3)], [1], 7)
+    after.step(MessagesRead([owing]), CaughtUp())
+    assert after.purges == [("s.rolls", 6)]
+    after.found(owing)
+    assert (after.fire.body, after.fire.fire_time, after.fire.last) == (b"old", before.now, 6)
+    assert after.in_flight(under, 20).last == 5
+
+
+def test_a_standby_that_continues_does_not_suspect_an_owner_that_fired_for_that_time() -> None:
+    one, other = schedule("@every 5s"), schedule("@every 5s", 2, "s.two")
+    for has_fired in (True, False):
+        before = Desk(live=False)
+        before.step(OwnershipChanged(False), MessagesRead([one, other]), CaughtUp())
+        before.at(5)
+        if has_fired:
+            before.read(stored_fire(Desk(one).in_flight(one, 5), 3, before.now))
+        document = left(before)
+        after = Desk(live=False, table=before.engine.held.table)
+        after.now = before.now
+        after.step(OwnershipChanged(False))
+        continued(after, before, document)
+        after.step(CaughtUp())
+        assert after.at(5 + UNFIRED_LIMIT_NS / SECOND).reads == ([] if has_fired else [(SCHEDULE, 1)])
 
 
 def test_no_engine_continues_from_some_streams() -> None:

@@ -24,6 +24,7 @@ from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
+from tests.engine.direct import TARGET, Desk, schedule
 from tests.harness.blocks import block_with
 from tests.harness.seeds import generator, seeds
 
@@ -336,3 +337,17 @@ def test_headers_of_no_schedule_show_that_the_table_is_damaged() -> None:
     schedules.insert([row_of(one)])
     with pytest.raises(DamagedTableError, match=r"s\.1"):
         schedules.on("s.1")
+
+
+def test_of_long_headers_a_row_has_what_defines_its_schedule() -> None:
+    desk = Desk(schedule("@every 3h"))
+    for length, is_kept in ((1, True), (600, False)):
+        more = {"Nats_Schedule_TTL": "5m", "Other": "x" * length}
+        first, second = (desk.engine.last_read + number for number in (1, 2))
+        for sequence in (first, second):  # what is read of the first is known of the second one
+            desk.read(schedule("@every 3h", sequence, f"s.{sequence}", **more))  # type: ignore[arg-type]
+        found = desk.engine.held.table.find(f"s.{second}")
+        assert found is not None
+        assert (b"Other" in found[1].headers) is is_kept
+        one = desk.held(f"s.{second}")
+        assert (one.pattern.text, one.terms.target, one.terms.ttl) == ("@every 3h", TARGET, "5m")

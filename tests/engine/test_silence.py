@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.events import ClockChangeSkipped, ScheduleOnlyDropped, ScheduleSilent
-from nats_scheduler.engine.inputs import ContactLost, OwnershipChanged, Unknown
+from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, OwnershipChanged, Unknown
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views import silent as module
 from nats_scheduler.engine.views.silent import BEGINNING
@@ -15,6 +15,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule
+from tests.engine.test_calendars import NO_DAY, TODAY, in_flight_at_20s, named_schedule
 from tests.engine.test_overlap import world_with as overlapping
 from tests.engine.test_refusals import FULL, Refusing
 from tests.harness.seeds import draws
@@ -115,6 +116,14 @@ def test_a_fire_that_is_forgotten_makes_its_schedule_silent() -> None:
     assert silent(desk.engine, desk.now) == [], "this instance was not able to fire it before"
 
 
+def test_a_fire_that_an_edit_takes_away_makes_its_schedule_silent_no_more() -> None:
+    for days, causes in ((NO_DAY, [Silence.UNANSWERED]), (TODAY, [])):
+        desk, fire = in_flight_at_20s(named_schedule())
+        desk.concluded(fire, Unknown("lost"))
+        desk.step(CalendarsRead(days))
+        assert [one.cause for one in silent(desk.engine, START + HOUR)] == causes
+
+
 def test_a_schedule_that_a_wrong_clock_left_waiting_for_days_is_found() -> None:
     """As stored while the clock was in the future, and as fired then; those that have rows, and those that have not."""
     headers = {"Nats-Schedule-Target": TARGET}
@@ -162,7 +171,8 @@ def republished(pattern: str, seconds: int, times: int, **more: str) -> list[tup
         desk.at(number * seconds)
         desk.read(schedule(pattern, number + 1, stored_at=desk.now, **more))  # type: ignore[arg-type]
         told += [(number * seconds, (one.since - START) // SECOND) for one in desk.reported(ScheduleSilent)]
-        assert {one.cause for one in desk.reported(ScheduleSilent)} <= {Silence.REPUBLISHED}
+        known = {(one.schedule, one.sequence, one.cause) for one in desk.reported(ScheduleSilent)}
+        assert known <= {(SCHEDULE, number + 1, Silence.REPUBLISHED)}
     listed = desk.engine.view().schedule(SCHEDULE, desk.now)
     assert listed is not None
     assert not told or listed.unfired_since == START + told[0][1] * SECOND
@@ -229,6 +239,7 @@ def test_fire_times_that_a_change_of_the_clock_skips_are_reported_once() -> None
         for _ in range(2):
             world.advance("24h")
             world.restart("1s")
+        assert {one.time_zone for one in events(world, ClockChangeSkipped)} <= {zone}
         found = [
             f"{one.schedule} {format_rfc3339(one.skipped.first * SECOND)}..{format_rfc3339(one.skipped.last * SECOND)}"
             f" before {format_rfc3339(one.due)}"

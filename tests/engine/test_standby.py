@@ -77,6 +77,12 @@ def test_what_is_left_for_a_while_is_looked_at_then_and_not_later_still() -> Non
     assert looked_at.at(5 + UNFIRED + left).reads == [(SCHEDULE, 1)]
 
 
+def test_what_is_older_than_its_stream_allows_is_looked_at_in_case_it_is_gone() -> None:
+    desk, over = standing_by(schedule("@every 1h"), max_age=10 * SECOND), 10 + LEFT_TO_OWNER_NS / SECOND
+    assert (desk.at(desk.wake).reads, desk.wake) == ([], over)
+    assert desk.at(over).reads == [(SCHEDULE, 1)]
+
+
 def test_what_is_denied_is_known_with_its_reason() -> None:
     fires, looks, once = Desk(EVERY_5S), Desk(EVERY_5S), schedule("@at 2026-01-01T00:00:05Z")
     fires.concluded(fires.in_flight(EVERY_5S, 5), DENIED)

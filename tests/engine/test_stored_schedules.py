@@ -17,6 +17,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
 from tests.engine.paused_builders import paused
+from tests.engine.test_calendars import NO_DAY, TODAY
 from tests.harness.blocks import block_with, with_identity
 
 LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
@@ -108,6 +109,9 @@ def test_missed_fires_are_made_up_by_the_latest_and_once() -> None:
     assert (make_up.fire_time, make_up.next_fire) == (START + 9 * SECOND, START + 12 * SECOND)
     assert (Cause.MISSED, 1) in kinds(handover)
     assert read(one, fire_of(one, START + 9 * SECOND, 2)).make_ups(NOW) == []
+    over = message_on(SCHEDULE, 2, Nats_Scheduler="s.other", Nats_Schedule_Next="purge")
+    [at_now] = read(schedule("@every 5s"), over).make_ups(NOW)
+    assert (at_now.fire_time, at_now.next_fire, at_now.last) == (NOW, START + 15 * SECOND, 2)
     not_due = read(schedule("@every 1h"))
     assert (not_due.make_ups(NOW), kinds(not_due)) == ([], [])
     overdue = read(schedule(PAST))
@@ -175,6 +179,16 @@ def test_a_fire_to_be_skipped_is_not_made_up_before_the_server_goes_on() -> None
     for missed, grace, made_up in (("skip", "1s", []), ("skip", "5s", [8]), ("all", "1s", [8]), ("once", "1s", [8])):
         handover = read(schedule("@every 8s", Nats_Schedule_X_Missed=missed, Nats_Schedule_X_Grace=grace))
         assert [(one.fire_time - START) // SECOND for one in handover.make_ups(NOW)] == made_up, (missed, grace)
+
+
+def test_what_a_calendar_may_except_is_made_up_once_its_days_are_known() -> None:
+    handover = read(schedule("@every 3s", Nats_Schedule_X_Except="calendar:work"))
+    assert (handover.names_calendars, handover.make_ups(NOW)) == (True, [])
+    handover.know(NO_DAY, NOW)
+    assert [one.fire_time for one in handover.make_ups(NOW)] == [START + 9 * SECOND]
+    handover.know(TODAY, NOW)
+    assert handover.make_ups(NOW) == []
+    assert not read(schedule("@every 3s")).names_calendars
 
 
 TENTH = SECOND // 10

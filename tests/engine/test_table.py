@@ -8,6 +8,7 @@ import pytest
 from nats_scheduler.engine.holding.table import SUBJECTS_AT_ONCE, DamagedTableError, Row, Table, in_memory
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.testing.manual_clock import START
+from tests.engine.direct import Desk, schedule
 from tests.harness.seeds import draws, generator, seeds
 
 TEXTS = [
@@ -102,6 +103,14 @@ def test_rows_of_other_streams_are_not_seen() -> None:
         assert table.due(0, START, 0, [])[0] == len(table.next_rows(0, 0, 9)) == 2
     other.renumber(1)
     assert all_of(other) == all_of(one)
+
+
+def test_the_number_of_rows_that_were_inserted_is_told() -> None:
+    told = list[int]()
+    desk = Desk(schedule("@every 3h"), table=Table(notify=told.append))
+    for some in (range(2, 9), [9]):
+        desk.read(*(schedule("@every 3h", number, f"s.{number}") for number in some))
+    assert told == [7, 1]
 
 
 def subjects_of(random: Random, count: int) -> list[str]:

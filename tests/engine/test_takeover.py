@@ -140,6 +140,20 @@ class TestATakeover:
         own(desk)
         assert desk.purges == []
 
+    def test_old_versions_are_purged_only_as_long_as_it_is_the_owner(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(takeover, "MAX_CHECKED_PER_STEP", 5)
+        newer = [one._replace(sequence=one.sequence + 100) for one in many(20, "@every 4h")]
+        desk = standing_by(*many(20, "@every 3h"), *newer)
+        own(desk)
+        purged = list(desk.purges)
+        stand_by(desk)
+        assert (0 < len(purged) < 20, desk.purges, desk.at(1).purges) == (True, [], [])
+        own(desk)
+        while desk.purges:
+            purged += desk.purges
+            desk.step()
+        assert sorted(purged) == sorted((one.subject, one.sequence - 1) for one in newer)
+
 
 class TestTheStreamIsLost:
     """No fire begins once another instance owns the stream, whatever the stage of its schedule."""
