@@ -257,8 +257,7 @@ async def started_sidecar(connection: ConnectionSettings, **settings: Any) -> As
 @asynccontextmanager
 async def sidecar_on(url: str, **settings: Any) -> AsyncIterator[Running]:
     """Run a sidecar for a server; it is drained at the end, and must end clean."""
-    chosen = SidecarSettings(connection=ConnectionSettings(servers=(url,)), **{"drain_timeout": DRAIN_NS, **settings})
-    async with sidecar_with(chosen) as running:
+    async with sidecar_with(SidecarSettings(connection=ConnectionSettings(servers=(url,)), **settings)) as running:
         yield running
 
 
@@ -276,10 +275,10 @@ async def sidecar_with(
 
 @asynccontextmanager
 async def _started(chosen: SidecarSettings, clock: Clock, examine: Examine = examine_sidecar) -> AsyncIterator[Running]:
-    """Run a sidecar, with a folder of its own for its schedules if the settings name none."""
+    """Run a sidecar, with a folder of its own and time to drain, where the settings name none."""
     with TemporaryDirectory(prefix="data-") as folder:
-        if chosen.data is None:
-            chosen = chosen.model_copy(update={"data": Path(folder)})
+        own = {"data": Path(folder), "drain_timeout": DRAIN_NS}
+        chosen = chosen.model_copy(update={name: own[name] for name in own.keys() - chosen.model_fields_set})
         metrics = Metrics()
         reporter = OpenReporter(metrics)
         running = Running(Sidecar(chosen, clock, reporter, examine), metrics, problems=reporter.problems)

@@ -23,7 +23,7 @@ from nats_scheduler.runtime.this_instance import OWNER
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.judge.history import SECOND
 from tests.simulation.network import Link, UnheardError
-from tests.simulation.process import Point
+from tests.simulation.process import Point, Process
 from tests.simulation.scenario import MILLISECOND
 from tests.simulation.timeline import Timeline
 
@@ -70,12 +70,13 @@ class BucketServer:
             self.stream.listen(self._stored)
         return self.created
 
-    def delete(self) -> None:
-        """Remove it, with all that is in it."""
+    def delete(self, untold: Process | None = None) -> None:
+        """Remove it, with all that is in it; the watchers of the process that is left `untold` end in silence."""
         self.stream = None
         watchers, self.watchers = self.watchers, {}
         for watcher in watchers:
-            watcher.is_gone()
+            if watcher.process is not untold:
+                watcher.is_gone()
 
     def last(self, key: str) -> StoredMessage | None:
         """Return the last message of a key, None if there is none."""
@@ -143,6 +144,7 @@ class Watcher:
         self._prefixes = tuple(key.rstrip("*>") for key in keys)
         self._told = told
         self._arrival = 0
+        self.process = link.process
         self.ended = link.process.loop.create_future()
 
     def stored(self, message: StoredMessage) -> None:

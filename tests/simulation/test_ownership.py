@@ -51,6 +51,17 @@ def test_an_owner_that_is_late_and_still_there_keeps_its_stream(duration: int, *
         assert (fleet.bucket.takeovers > before) is is_taken
 
 
+def test_an_owner_that_is_not_told_that_the_bucket_was_deleted_keeps_its_stream() -> None:
+    with two() as (fleet, *instances):
+        (owner,) = fleet.owners()
+        for instance in instances:
+            instance.receive_bucket_deletion()
+        fleet.bucket.delete(untold=owner.process)
+        for _ in range(LIVE // (50 * MILLISECOND)):
+            fleet.timeline.run(50 * MILLISECOND)
+            assert fleet.owners() == [owner]
+
+
 def test_one_that_is_still_reading_owns_nothing() -> None:
     reading = 6 * SECOND
     with SimulatedFleet() as fleet:
