@@ -136,8 +136,11 @@ class Mutation:
         """Run all tests on the original code, and then against each change those that reach it."""
         assert session.items, "no tests were collected"
         self._learn(session.items)
-        for number, change in enumerate(self._changes, 1):
-            tests = self._reaching[str(change.module.resolve()), change.function]
+        reaching = [self._reaching[str(change.module.resolve()), change.function] for change in self._changes]
+        first = next(filter(None, reaching), None)
+        unchanged = SURVIVED if first is None else self._outcome(None, first)
+        assert unchanged == SURVIVED, "tests fail without a change, in a process of their own"
+        for number, (change, tests) in enumerate(zip(self._changes, reaching, strict=True), 1):
             outcome = self._outcome(change, tests) if tests else FOUND
             if not tests:
                 self.unreached.append(change)
@@ -177,7 +180,7 @@ class Mutation:
         signal.setitimer(signal.ITIMER_REAL, 0)
         return self._failed
 
-    def _outcome(self, change: Change, tests: list[pytest.Item]) -> int:
+    def _outcome(self, change: Change | None, tests: list[pytest.Item]) -> int:
         child = os.fork()
         if child:
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -186,7 +189,7 @@ class Mutation:
         try:
             resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
             tests[0].config.pluginmanager.unregister(name="terminalreporter")
-            if _is_made(change):
+            if change is None or _is_made(change):
                 outcome = FOUND
                 if not any(map(self._run, sorted(tests, key=self._seconds.__getitem__))):
                     outcome = SURVIVED
