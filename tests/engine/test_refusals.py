@@ -122,8 +122,9 @@ def test_each_that_is_stored_lets_others_try() -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_schedule_that_ends_while_refused_is_told_with_the_refusal(is_replaced: bool) -> None:
-    world, network = world_with(1, "@every 2s", out=DENIED)
+@pytest.mark.parametrize("pattern", ["@every 2s", "@at 2026-01-01T00:00:02Z"])
+def test_a_schedule_that_ends_while_refused_is_told_with_the_refusal(pattern: str, is_replaced: bool) -> None:
+    world, network = world_with(1, pattern, out=DENIED)
     world.advance("40s")
     if is_replaced:
         network.targets.clear()

@@ -171,8 +171,8 @@ def republished(pattern: str, seconds: int, times: int, **more: str) -> list[tup
         desk.at(number * seconds)
         desk.read(schedule(pattern, number + 1, stored_at=desk.now, **more))  # type: ignore[arg-type]
         told += [(number * seconds, (one.since - START) // SECOND) for one in desk.reported(ScheduleSilent)]
-        known = {(one.schedule, one.sequence, one.cause) for one in desk.reported(ScheduleSilent)}
-        assert known <= {(SCHEDULE, number + 1, Silence.REPUBLISHED)}
+        known = {(one.schedule, one.sequence, one.cause, " " in one.reason) for one in desk.reported(ScheduleSilent)}
+        assert known <= {(SCHEDULE, number + 1, Silence.REPUBLISHED, True)}
     listed = desk.engine.view().schedule(SCHEDULE, desk.now)
     assert listed is not None
     assert not told or listed.unfired_since == START + told[0][1] * SECOND

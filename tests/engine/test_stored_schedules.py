@@ -56,8 +56,10 @@ def fire_of(message: StoredMessage, fire_time: int, sequence: int) -> StoredMess
 
 
 def kinds(handover: Handover) -> list[tuple[Cause, int | None]]:
-    """Return what was found, and of which message."""
-    return [(finding.kind, finding.sequence) for finding in handover.findings(NOW)]
+    """Return what was found, and of which message; each says why."""
+    findings = handover.findings(NOW)
+    assert all(" " in finding.detail for finding in findings)
+    return [(finding.kind, finding.sequence) for finding in findings]
 
 
 def held(handover: Handover) -> list[int]:
