@@ -172,5 +172,8 @@ def _reason(error: Exception, client: WireClient) -> str:
     if hung_up and client.server_info.get("tls_verify"):
         return f"{text} at login: the server asks for a client certificate, and does not accept this one"
     if hung_up and client.server_info.get("auth_required"):
-        return f"{text} at login: the server asks for authorization, and does not accept these credentials"
+        return (
+            f"{text} at login: the server asks for authorization, and does not accept these credentials, "
+            "or waited for them in vain"
+        )
     return text
