@@ -7,6 +7,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, purge_after
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.holding import purges
 from nats_scheduler.engine.holding.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -148,6 +149,18 @@ def test_what_came_back_with_its_killed_server_is_removed_again(guard: bool) -> 
         assert reconnected(desk) == again
         desk.at(5 + PURGED_KEPT_NS / SECOND + 1)
         assert reconnected(desk) == []
+
+
+def test_of_many_that_were_purged_the_latest_are_removed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purges, "MAX_PURGED_KEPT", 3)
+    messages = [schedule(f"@at 2026-01-01T00:00:0{number}Z", number, f"s.{number}") for number in range(1, 6)]
+    desk = Desk(*messages, guard=False)
+    for number, message in enumerate(messages, 1):
+        desk.at(number - 0.04)
+        desk.found(message)
+        desk.concluded(desk.at(number).fire, Stored(10 + number))
+        desk.step(PurgeConcluded(message.subject, number))
+    assert [purge.schedule for purge in reconnected(desk)] == ["s.3", "s.4", "s.5"]
 
 
 EVERY_5S = "@every 5s"
