@@ -168,12 +168,31 @@ async def at(side: ComparedSide, name: str, rest: str, time: str, **more: str) -
 async def test_fires_due_close_together_are_sent_in_their_order(three: list[ComparedSide]) -> None:
     """The native scheduler stores them in few bursts, a quarter of a second apart."""
     for _ in range(TRIES):
-        fires = await on_each(three, partial(stored_row, name=fresh_name(), first=CLOCK.now() + 100 * SPACING))
-        native, ours = fires[V2_15], fires[V2_11]
-        if is_in_order(ours) and bursts_of(native) <= DENSE // 5:
+        async with measured_lateness() as latest:
+            fires = await on_each(three, partial(stored_row, name=fresh_name(), first=CLOCK.now() + 100 * SPACING))
+        if is_in_order(fires[V2_11]) and bursts_of(fires[V2_15]) <= DENSE // 5:
             return
-        assert is_in_order(ours) or bursts_of(ours) < DENSE * 9 // 10, "each was sent at its time, in another order"
+        assert max(latest) > SPACING, "nothing kept the fires from being sent at their times"
     pytest.skip(f"the machine stood still in each of {TRIES} tries")
+
+
+@asynccontextmanager
+async def measured_lateness() -> AsyncIterator[list[int]]:
+    """Measure how late (ns) the event loop is meanwhile, in which the sidecars are too."""
+    lateness = [0]
+
+    async def measure() -> None:
+        while True:
+            wanted = CLOCK.now() + SPACING // 4
+            await instant_reached(wanted, CLOCK.now)
+            lateness.append(CLOCK.now() - wanted)
+
+    measuring = asyncio.create_task(measure())
+    try:
+        yield lateness
+    finally:
+        measuring.cancel()
+        await asyncio.wait([measuring])
 
 
 async def stored_row(side: ComparedSide, name: str, first: int) -> list[StoredMessage]:
