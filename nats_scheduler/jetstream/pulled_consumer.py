@@ -76,8 +76,8 @@ STANDALONE_RARITY = 10
 """On a single server, heartbeats and checks are this many times rarer.
 
 There the consumer is in the connected process: it ends with the connection, and if it is deleted the server ends its
-pull at once. What is left to detect is a server that stopped working, and a stream that is deleted: that may be told
-to all but one of its consumers, so whoever follows a stream looks at it when its deletion was requested.
+pull at once. Two things are left to detect: a server that stopped working, and a stream that was deleted, of which not
+each consumer is told. When a client requests such a deletion, `runtime.discovery` and `runtime.this_instance` look.
 """
 
 PROBE_PULL = b'{"batch":1,"no_wait":true}'

@@ -22,6 +22,7 @@ from nats_scheduler.engine.views.view import Counts, EngineView, FiredBy, Listed
 from nats_scheduler.message.ages import Removal
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import encoded
 from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.schedule_findings import End, KnownSchedule
 from nats_scheduler.message.stored import StoredMessage
@@ -93,7 +94,7 @@ def is_wanted(one: ListedSchedule, query: Query) -> bool:
 def place(order: Order, one: ListedSchedule) -> tuple[object, bytes]:
     fire = NO_FIRE if one.next_fire is None else one.next_fire
     first = {Order.NEXT_FIRE: fire, Order.TARGET: one.terms.target, Order.SUBJECT: ""}[order]
-    return first, one.subject.encode("utf-8", "surrogateescape")
+    return first, encoded(one.subject)
 
 
 def in_a_transaction(question: Question[Answer]) -> Answer:
