@@ -21,7 +21,7 @@ from nats_scheduler.jetstream.wire import (
 )
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import account_on
+from tests.harness.account import account_on, flushed
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
@@ -225,7 +225,7 @@ async def test_a_connection_in_doubt_sends_nothing(
     async with account_on(server.url) as doubtful, account_on(server.url) as other:
         one, arrived = doubtful.connection, list[bytes]()
         other.connection.subscribe("doubt.*", lambda subject, *_rest: arrived.append(subject))
-        await other.connection.request("$JS.API.INFO")
+        await flushed(other.connection)
         said = ""
         one.end_when(lambda: said)
         assert one.publish("doubt.before", b"")

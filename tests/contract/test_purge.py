@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged, Version
 from nats_scheduler.jetstream import block_indexes
@@ -27,7 +26,7 @@ from nats_scheduler.jetstream.reach import LeaderReach
 from tests.conftest import SharedServer
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide, server_side
-from tests.harness.account import Account, account_on
+from tests.harness.account import Account, account_on, flushed
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually, one_turn
 
@@ -78,7 +77,7 @@ async def removals(account: Account, stream: str) -> AsyncIterator[list[tuple[st
 
     for request in ("PURGE", "MSG.DELETE"):
         account.connection.subscribe(f"$JS.API.STREAM.{request}.{stream}", note)
-    await request_json(account.connection, "$JS.API.INFO")
+    await flushed(account.connection)
     yield seen
 
 
@@ -105,7 +104,7 @@ async def test_a_burst_of_which_all_is_done_takes_few_requests(url: str, stream_
         requests = await store_burst(side, 2 * NUMBER)
         await purge(side, requests[::-1])  # in whatever order they are done
         assert await side.stored() == []
-        await request_json(account.connection, "$JS.API.INFO")  # answered behind all that was seen
+        await flushed(account.connection)
     assert any(b"*" in body for _request, body in asked)
     assert len(asked) < len(requests) // 2
 

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from nats_scheduler.control.transport import request_json
 from nats_scheduler.engine.events import FireRefused, FireStored, FireUnknown
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
@@ -16,7 +15,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.harness.account import CLOCK, Account, account_on, in_seconds
+from tests.harness.account import CLOCK, Account, account_on, flushed, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of
@@ -131,7 +130,7 @@ def answer_at_once(account: Account, subject: str, body: bytes) -> list[bytes]:
 async def test_the_answer_of_a_core_subscriber_is_passed_over(served: Served) -> None:
     for number, body in enumerate(ANSWERS):
         answer_at_once(served.account, served.subject(f"out.{number}"), body)
-    await request_json(served.account.connection, "$JS.API.INFO")  # the subscriptions are in place
+    await flushed(served.account.connection)
     for number in range(len(ANSWERS)):
         await served.schedule(f"s.{number}", f"@at {in_seconds(0.3)}", target=f"out.{number}")
     await served.reported(FireStored, len(ANSWERS))

@@ -51,6 +51,14 @@ def in_seconds(seconds: float) -> str:
     return format_rfc3339(CLOCK.now() + int(seconds * SECOND))
 
 
+async def flushed(connection: Connection) -> None:
+    """Return when the server has taken all that was sent before: what was subscribed to is delivered from now on.
+
+    All that the server had delivered before has come, too.
+    """
+    await connection.request("$JS.API.INFO")
+
+
 def far_hour(zone: str) -> int:
     """Return 9 or 21: the hour that is at least five hours away in this zone, before and after."""
     return 21 if 4 <= datetime.now(ZoneInfo(zone)).hour < 16 else 9

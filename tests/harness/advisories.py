@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from jsonschema import Draft202012Validator
 
-from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
+from tests.harness.account import flushed
 from tests.harness.waiting import eventually
 
 SCHEMA = Draft202012Validator(advisories_schema())
@@ -35,7 +35,7 @@ class HeardAdvisories:
         heard = cls()
         for subject in (f"{ADVISORY_PREFIX}.*.{stream}", f"{ADVISORY_PREFIX}.*.{stream}.>"):
             connection.subscribe(subject, lambda to, _reply, _headers, body: heard._hear(to.decode(), body))
-        await request_json(connection, "$JS.API.INFO")  # the subscriptions are in place
+        await flushed(connection)
         return heard
 
     async def first(self, kind: str) -> dict[str, Any]:

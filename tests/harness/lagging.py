@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import Connection, frame
-from tests.harness.account import Account, account_on
+from tests.harness.account import Account, account_on, flushed
 
 PREFIX = "LAG.API"
 """The prefix of the API of this leader."""
@@ -84,5 +83,5 @@ async def lagging_leader(url: str, stream: str) -> AsyncIterator[LaggingLeader]:
     async with account_on(url) as account:
         leader = LaggingLeader(account, stream)
         account.connection.subscribe(f"{PREFIX}.>", leader.take)
-        await request_json(account.connection, "$JS.API.INFO")  # the subscription is in place
+        await flushed(account.connection)
         yield leader

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.transport import request_json
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_with
+from tests.harness.account import Account, Running, account_on, flushed, in_seconds, sidecar_with
 from tests.harness.permissions import PASSWORD, url_of
 from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_12
 from tests.service.controlling import Refused, request
@@ -86,7 +85,7 @@ class Scene:
 
     async def expect_nothing_else(self) -> None:
         """Require that nothing happened but fires, and what the publisher itself has caused."""
-        await request_json(self.owner.connection, "$JS.API.INFO")
+        await flushed(self.owner.connection)
         by_fires = [heard for heard in self.heard if b'"subj":"orders.schedules.' not in heard[1]]
         assert by_fires == []
         for stream in ("ORDERS", "OTHER"):
@@ -125,7 +124,7 @@ async def scene_on(start_server: StartServer, version: str) -> AsyncIterator[Sce
 
         for subject in ("canary.>", PURGE, "$KV.nats_scheduler.stream.OTHER"):
             owner.connection.subscribe(subject, hear)
-        await request_json(owner.connection, "$JS.API.INFO")  # the subscriptions are in place
+        await flushed(owner.connection)
         yield scene
 
 

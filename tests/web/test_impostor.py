@@ -21,7 +21,7 @@ from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service import sidecar_answers
 from nats_scheduler.service.change_endpoints import ChangeAnswer
-from tests.harness.account import account_on
+from tests.harness.account import account_on, flushed
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 from tests.web.browsing import Browsing, browsing, fields_of
@@ -115,7 +115,7 @@ async def impostor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Im
             found = Impostor(account.connection, server.url)
             account.connection.subscribe("nats_scheduler.v1.>", found.answer)
             account.connection.subscribe("nats_scheduler.control.v1.>", found.answer)
-            await account.connection.request("$JS.API.INFO")  # the subscription is known to the server by now
+            await flushed(account.connection)
             yield found
     finally:
         await server.stop()
