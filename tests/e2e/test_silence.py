@@ -16,6 +16,7 @@ from tests.harness.account import CLOCK
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FLAGGED, Served, at, served_on
 from tests.harness.servers import V2_11
+from tests.harness.spare_time import Fires
 from tests.harness.waiting import eventually, instant_reached
 
 
@@ -61,7 +62,7 @@ async def test_an_order_replaced_before_it_fires_is_announced(start_server: Star
         # What takes an hour is reported here as the engine does it (`tests/engine/test_silence.py`).
         heard = await HeardAdvisories.of(limits.account.connection, limits.name)
         dropped = ScheduleOnlyDropped("LIMITS.order", 5, 0, 7, "X-Overlap: skip")
-        limits.sidecar.sidecar._reporter.report(limits.name, dropped)
+        limits.sidecar.reporter.report(limits.name, dropped)
         await heard.first("schedule_only_dropped")
         (found,) = of(await findings_on(server), Code.SCHEDULE_ONLY_DROPPED)
         assert found.what.startswith("X-Overlap: skip dropped all fires of LIMITS.order (sequence 5)")
@@ -83,8 +84,7 @@ async def test_a_schedule_that_never_fires_is_announced_with_its_cause(start_ser
         hourly = await served.schedule("hourly", "@every 1h")
         await eventually(lambda: sidecar.served[served.name].engine.last_read >= hourly)
         now = CLOCK.now() - 3 * DAY  # as if these were stored while the clock was three days ahead
-        turns = Turns(sidecar._services, sidecar._file.views)
-        check = SilentSchedules(sidecar.served, lambda: now, sidecar._reporter.report, turns).check
+        check = SilentSchedules(sidecar.served, lambda: now, served.sidecar.reporter.report, Turns(Fires())).check
         assert await check(served.name, BEGINNING) is None
         told = [one.schedule for one in served.of(ScheduleSilent) if one.cause is Silence.CLOCK]
         assert sorted(told) == [served.subject("hourly"), served.subject("often")]

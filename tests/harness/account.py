@@ -181,10 +181,15 @@ class Running:
 
     sidecar: Sidecar
     metrics: Metrics
+    reporter: OpenReporter
     events: list[tuple[str, Event]] = field(default_factory=list)
-    problems: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     was_clean: bool = False
     """True if it left nothing in flight, once it has ended."""
+
+    @property
+    def problems(self) -> list[tuple[str, dict[str, Any]]]:
+        """What it reported as problems: the kind of each, and its fields."""
+        return self.reporter.problems
 
     def of(self, stream: str, kind: type[Any]) -> list[Any]:
         """Return the events of one kind about one stream."""
@@ -289,7 +294,7 @@ async def _started(chosen: SidecarSettings, clock: Clock, examine: Examine = exa
         chosen = chosen.model_copy(update={name: own[name] for name in own.keys() - chosen.model_fields_set})
         metrics = Metrics()
         reporter = OpenReporter(metrics)
-        running = Running(Sidecar(chosen, clock, reporter, examine), metrics, problems=reporter.problems)
+        running = Running(Sidecar(chosen, clock, reporter, examine), metrics, reporter)
         reporter.listen(lambda stream, event: running.events.append((stream, event)))
         task = asyncio.create_task(running.sidecar.run())
         try:

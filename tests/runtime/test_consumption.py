@@ -15,6 +15,7 @@ from tests.harness.account import CLOCK
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, Served, served_on
 from tests.harness.servers import V2_11
+from tests.harness.spare_time import Fires
 from tests.harness.waiting import eventually
 
 NO_CONSUMERS = """
@@ -34,9 +35,8 @@ class Hours:
         self.access = Access.through(served.account.connection, settings)
         self.served = served
         self._began = self._now = CLOCK.now()
-        sidecar = served.sidecar.sidecar
-        turns = Turns(sidecar._services)
-        self._checked = Consumption(sidecar.served, lambda: self._now, sidecar._reporter, turns)
+        running = served.sidecar
+        self._checked = Consumption(running.sidecar.served, lambda: self._now, running.reporter, Turns(Fires()))
 
     async def at(self, *hours: int) -> list[int]:
         """Check at these hours after the beginning; returns those at which something was reported."""

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.turns import Turns
 from tests.engine.direct import Desk, plain, schedule
 from tests.harness.seeds import generator, seeds
+from tests.harness.spare_time import Fires
 from tests.harness.waiting import eventually, one_turn
 from tests.runtime.file_lives import MODE, Life
 
@@ -35,16 +35,6 @@ T = TypeVar("T")
 
 Place = tuple[str, int, PatternKind]
 """What is known of a schedule that does not change: subject, sequence and kind."""
-
-
-class Fires:
-    """There are none."""
-
-    def is_burst(self) -> bool:
-        return False
-
-    def spare_seconds(self) -> float:
-        return inf
 
 
 def turns(life: Life) -> Turns:

@@ -1,9 +1,8 @@
 """Long work is done in slices, between other work of the loop and not beside fires, and its result is reused."""
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from itertools import repeat
-from math import inf
 
 import pytest
 
@@ -14,19 +13,7 @@ from nats_scheduler.service.turns import (
     SPARE_SECONDS,
     Turns,
 )
-
-
-class Fires:
-    """Fires as the test says: by default there are none."""
-
-    def __init__(self, bursts: Iterable[bool] = (), spare: Iterable[float] = ()) -> None:
-        self._bursts, self._spare = iter(bursts), iter(spare)
-
-    def is_burst(self) -> bool:
-        return next(self._bursts, False)
-
-    def spare_seconds(self) -> float:
-        return next(self._spare, inf)
+from tests.harness.spare_time import Fires
 
 
 def steps(count: int, name: str, seen: list[str]) -> Generator[None, None, str]:

@@ -27,21 +27,12 @@ from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.cluster import running_cluster
 from tests.harness.servers import V2_15
+from tests.harness.spare_time import Fires
 from tests.harness.waiting import PATIENCE_SECONDS
 
 
-class NoFires:
-    """No fires meanwhile."""
-
-    def is_burst(self) -> bool:
-        return False
-
-    def spare_seconds(self) -> float:
-        return 60.0
-
-
 def schedules_of(account: Account) -> WatchedStreams:
-    return WatchedStreams(account.connection, account.api, CLOCK.now, Turns(NoFires()))
+    return WatchedStreams(account.connection, account.api, CLOCK.now, Turns(Fires()))
 
 
 @dataclass
