@@ -5,7 +5,7 @@ A name is a family and a number, as in `herd-20000`; any number will do.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.bench.scenarios.held import Held, Loaded
+from tests.bench.scenarios.held import Among, Held, Loaded
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
@@ -23,22 +23,24 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "repeating": lambda count: Herd(count, repeating=True),
     "loaded": Loaded,
     "held": Held,
+    "among": Among,
     "takeover": Takeover,
     "handover": HandOver,
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
-"""The families; the number in a name counts schedules, either a second (`steady`, `mixed`), ms (`budget`), or
-streams."""
+"""The families; the number in a name counts schedules, either a second (`steady`, `mixed`), ms (`budget`),
+other messages (`among`), or streams."""
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (
     *("spread-20", "spread-2000", "spread-20000", "steady-1000", "mixed-300"),
     *("budget-5", "budget-50", "budget-250", "budget-slow-250", "budget-fast-250"),
     *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000", "held-1000", "held-100000"),
+    "among-100000",
     *("takeover-2000", "handover-2000", "streams-1000", "streams-takeover-1000"),
 )
-MILLION = (*DEFAULT, "repeating-100000", "loaded-1000000", "held-1000000")
+MILLION = (*DEFAULT, "repeating-100000", "loaded-1000000", "held-1000000", "among-1000000")
 PROFILES: Mapping[str, Sequence[str]] = {
     "quick": QUICK,
     "default": DEFAULT,

@@ -7,7 +7,7 @@ from tests.bench.__main__ import run
 from tests.bench.page import PAGE, page
 from tests.bench.profiles import MILLION, scenario
 from tests.bench.runs import Run
-from tests.bench.scenarios.held import Held
+from tests.bench.scenarios.held import Among, Held
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
@@ -36,6 +36,7 @@ def test_the_page_has_what_the_saved_runs_found() -> None:
         (Budget(50, per_second=20, seconds=1.0), m.CPU_FIRE.sum),
         (Herd(20, lead_seconds=LEAD_SECONDS), m.PURGED),
         (Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS), m.BARE_RESTART),
+        (Among(200, held=10), m.BARE_RESTART),
         (Streams(5, seconds=2, spread_seconds=1.0, lead_seconds=LEAD_SECONDS), m.MANY_OVER_ONE),
         (Takeover(20, 1.0, lead_seconds=LEAD_SECONDS), m.TAKEOVER),
         (HandOver(20, 1.0, lead_seconds=LEAD_SECONDS), m.LAST),

@@ -2,7 +2,8 @@
 
 `Held`, in one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until
 the scheduler can fire, a burst beside the rest, and a restart without the file of schedules. `Loaded`: all frames are
-built before, so that the rate is the server's and the sidecar's, not this program's.
+built before, so that the rate is the server's and the sidecar's, not this program's. `Among`: few schedules in a stream
+of other messages, and both restarts.
 The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.bench import measures as m
-from tests.bench.load import SECOND, at_pattern, schedules
+from tests.bench.load import SECOND, STREAM, at_pattern, message, schedules
 from tests.bench.processes import resident_bytes
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.scenario import Scenario
@@ -104,3 +105,29 @@ class Loaded(Scenario):
         """Store them, and then one that is due."""
         frames = list(schedules(far_patterns(self.count), side.kind.prefix))
         return await loaded(side, frames, self.count)
+
+
+@dataclass(frozen=True)
+class Among(Scenario):
+    """`count` messages on `held` subjects, and as many schedules between them, due in a month."""
+
+    FAMILY = "among"
+
+    held: int = 100
+
+    @property
+    def title(self) -> str:
+        return f"{self.held:,} schedules among {self.count:,} other messages"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Store them, restart, and restart without the file of schedules."""
+        await side.store(self._frames(side.kind.prefix))
+        await side.until_it_fires()
+        found = m.figures([(m.RESTART, await side.restart_scheduler())])
+        return found | m.figures([(m.BARE_RESTART, await side.restart_scheduler(has_file=False))])
+
+    def _frames(self, prefix: bytes) -> Iterator[bytes]:
+        each, subjects = self.count // self.held, [f"{STREAM}.other.{n}" for n in range(self.held)]
+        for frame in schedules(far_patterns(self.held), prefix):
+            yield frame
+            yield from (message(subjects[number % self.held]) for number in range(each))
