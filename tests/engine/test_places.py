@@ -110,6 +110,14 @@ def test_a_repeating_schedule_that_waited_goes_on_with_its_next_fire(policies: d
     assert [fire.fire_time - START for fire in desk.at(12).fires] == [12 * SECOND]
 
 
+def test_a_cancel_ends_a_schedule_that_waits_and_no_later_one() -> None:
+    desk = desk_for(1, *daily(1, 3, 4))
+    desk.read(message_on("x.cancel", 5, Nats_Scheduler="s.3", Nats_Schedule_Next="purge"))
+    assert (waiting_for(desk.engine), desk.purges) == ({"s.4": 4}, [("s.3", 3)])
+    desk.read(message_on("x.cancel", 2, Nats_Scheduler="s.4", Nats_Schedule_Next="purge"))  # read out of order
+    assert (waiting_for(desk.engine), desk.purges) == ({"s.4": 4}, [])
+
+
 @dataclass
 class Stream:
     """The stored messages, by sequence."""
