@@ -1,8 +1,11 @@
 """A fire of ours that a mapping of the account has moved is ours, and a message of a stranger is not."""
 
+import pytest
+
 from nats_scheduler.engine.events import FireConfirmed, FireForged, TargetMapped
+from nats_scheduler.engine.firing.outcomes import ANSWERED_ELSEWHERE_ATTEMPTS, NO_STREAM_ATTEMPTS
 from nats_scheduler.engine.holding.stored_over import MAX_MAPPED_TARGETS, Moves
-from nats_scheduler.engine.inputs import Stored
+from nats_scheduler.engine.inputs import Stored, Unknown
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
 
 EVERY = schedule("@every 5s")
@@ -29,6 +32,30 @@ def test_another_sequence_or_no_identity_is_none_of_ours() -> None:
         desk.concluded(fire, Stored(11))
         desk.read(message if is_ours else plain("moved", 11))
         assert desk.reported(TargetMapped) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reported_at"),
+    [
+        (Unknown("another stream answered", is_misplaced=True), ANSWERED_ELSEWHERE_ATTEMPTS),
+        (Unknown("no stream answered", may_be_stored=False, is_misplaced=True), NO_STREAM_ATTEMPTS),
+        (Unknown("no answer"), None),
+    ],
+)
+def test_a_target_is_reported_once_when_it_was_answered_for_elsewhere(
+    outcome: Unknown, reported_at: int | None
+) -> None:
+    desk, found = Desk(EVERY), []
+    fire = desk.in_flight(EVERY, 5)
+    for attempt in range(1, NO_STREAM_ATTEMPTS + 3):
+        desk.concluded(fire, outcome)
+        found += [(attempt, event.reason) for event in desk.reported(TargetMapped)]
+        desk.now = desk.held().wake
+        desk.step()
+        if desk.reads:
+            desk.found(EVERY)
+        fire = desk.fire
+    assert found == ([] if reported_at is None else [(reported_at, outcome.reason)])
 
 
 def test_once_a_target_is_known_as_mapped_fires_of_others_are_believed() -> None:

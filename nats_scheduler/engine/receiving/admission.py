@@ -271,9 +271,8 @@ class Admission:
                 fetching.fetch_if_waiting(self._state, held)
 
     def _gone(self, subject: str, sequence: int) -> None:
-        """Discard what is rejected, paused or waits on a subject if that message is not stored any more."""
-        waiting = self._places.waiting_on(subject)
-        if self._state.inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
+        """Discard what is rejected or paused on a subject if that message is not stored any more."""
+        if self._state.inactive.at(subject) == sequence:
             self.discard(subject)
 
     def _enqueue(self, held: Held, before: Held | None) -> None:
