@@ -36,7 +36,15 @@ from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
-from nats_scheduler.engine.holding.table import DamagedTableError, Table, checksum, create, in_memory, prepare
+from nats_scheduler.engine.holding.table import (
+    DamagedTableError,
+    SharedConnection,
+    Table,
+    checksum,
+    create,
+    in_memory,
+    prepare,
+)
 from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
@@ -584,7 +592,12 @@ def _give_memory_back() -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        path, LOCK_WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
+        path,
+        timeout=LOCK_WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=SharedConnection,
+        cached_statements=64,
     )
     prepare(connection)
     for setting in (f"cache_size = -{CACHE_KIB}", "cache_spill = OFF", "synchronous = OFF", "trusted_schema = OFF"):

@@ -170,7 +170,7 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
         form = {"do": "pause", "stream": "O", "one": "1 O.s", "looked": "{}", "author": "Ada"}
         form["reason"] = "stocktaking"
         for proof, headers, status, says in (
-            (own, {}, 200, "is being made"),  # there is no connection: nothing is done
+            (own, {}, 200, "refused"),  # there is no connection: nothing is done
             (own, {"Origin": "http://localhost:8225", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
             (own, {"Sec-Fetch-Site": "cross-site"}, 403, "sent by another site"),
             (own, {"Origin": "http://evil.example"}, 403, "sent by another site"),

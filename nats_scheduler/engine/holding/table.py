@@ -17,6 +17,7 @@ one; 0.5 to find out that none is on a subject. 200 bytes on disk; in memory the
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from itertools import pairwise
@@ -98,6 +99,14 @@ Found = tuple[int, Row]
 """The id of a row, and the row."""
 
 
+class SharedConnection(sqlite3.Connection):
+    """A connection that several parts have, and that is closed once none has it: Python 3.13 warns of an open one."""
+
+    def __del__(self) -> None:
+        with suppress(sqlite3.ProgrammingError):  # what could not be opened cannot be closed
+            self.close()
+
+
 def prepare(connection: sqlite3.Connection) -> None:
     """Have a connection return texts as this module needs them: a subject may have bytes that are no UTF-8."""
     connection.text_factory = _text
@@ -113,7 +122,9 @@ def create(connection: sqlite3.Connection) -> None:
 
 def in_memory() -> sqlite3.Connection:
     """Return a connection to tables that nobody else sees, and that end with it."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=64)
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False, factory=SharedConnection, cached_statements=64
+    )
     prepare(connection)
     connection.execute("PRAGMA journal_mode = OFF")
     create(connection)
