@@ -126,6 +126,18 @@ class StreamDriver:
         return self.engine.in_flight.count
 
     @property
+    def is_finished(self) -> bool:
+        """True if nothing is in flight, and of each fire that was sent it is known whether it is stored.
+
+        A driver that was stopped has nothing to finish; False if its engine failed.
+        """
+        return self._knows_what_is_stored and (self._stopped or self.engine.is_idle)
+
+    @property
+    def _knows_what_is_stored(self) -> bool:
+        return not self.failed.done() and (self._stopped or not self.engine.has_unknown)
+
+    @property
     def has_spare_time(self) -> bool:
         """True if nothing is due in any stream of the process within `SPARE_SECONDS`, as far as is known."""
         return self._wakes.spare_seconds() >= SPARE_SECONDS
@@ -177,7 +189,7 @@ class StreamDriver:
                 await self._idle.wait()
         except TimeoutError:
             return False
-        return not self.failed.done() and (self._stopped or not self.engine.has_unknown)
+        return self._knows_what_is_stored
 
     def stop(self) -> None:
         """Do not step any more."""

@@ -332,7 +332,11 @@ class Sidecar:
     async def _serve_once(self, dialer: Dialer) -> bool:
         """Serve through one connection; returns whether everything in flight that is ours was finished."""
         connection = await self._connect(dialer)
-        return True if connection is None else await self._serve(connection)
+        return self._is_finished if connection is None else await self._serve(connection)
+
+    @property
+    def _is_finished(self) -> bool:
+        return all(service.is_finished for service in self.served.values())
 
     async def _connect(self, dialer: Dialer) -> Connection | None:
         """Return a connection, however long it takes; None if we are stopped before."""
@@ -366,7 +370,7 @@ class Sidecar:
         except SchedulerError as error:
             self._setback("jetstream_unavailable", error)
             await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
-            return True
+            return self._is_finished
         finally:
             self.serving.clear()
             self.connection = None
@@ -426,7 +430,7 @@ class Sidecar:
             if connection.is_lost:
                 self._denials.clear()
                 self._reporter.problem("connection_lost", reason=connection.lost.result())
-                return not self._stopping.is_set()
+                return self._is_finished
             if self._stopping.is_set():
                 is_clean = await self._drain(account)
                 if self._canary is not None:

@@ -184,6 +184,11 @@ class StreamService:
         return self.has_contact and self.engine.is_live
 
     @property
+    def is_finished(self) -> bool:
+        """True if nothing is in flight, and of each fire that was sent it is known whether it is stored."""
+        return self._driver.is_finished
+
+    @property
     def denied(self) -> Denied | None:
         """The last denial by the server of something that the owner of the stream has to do."""
         return max(filter(None, (self._checkpoints.denied, self.engine.ownership.denied)), default=None)

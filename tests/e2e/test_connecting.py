@@ -209,3 +209,14 @@ async def test_at_a_leaf_node_two_sidecars_serve_the_hub_and_the_leaf(start_serv
                 assert f"stream.{name}" in kept
                 assert {key for key in kept if key.startswith("owner.")} == {f"owner.emulated.{name}"}
                 assert len([key for key in kept if key.startswith("instance.")]) == 1
+
+
+async def test_a_connection_that_ends_with_the_sidecar_leaves_nothing_in_flight(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("ORDERS", **FLAG)
+        await running.ready("ORDERS")
+        assert running.sidecar.connection is not None
+        running.sidecar.connection.end("the test ends it")
+        running.sidecar.stop()
+    assert running.told("connection_lost") == [{"reason": "the test ends it"}]

@@ -140,7 +140,9 @@ class FlaggedStream:
             await self.schedule("canary", at(instant), target="canary.out")
             await instant_reached(instant, CLOCK.now)
             await self.gone("canary")
-            if not await self.messages("canary.out") and await self._max_age():
+            if await self.messages("canary.out"):
+                return
+            if await self._max_age():
                 raise OvertakenError("the max_age of the canary was over")
             await self.wait_for("canary.out")
 

@@ -123,9 +123,11 @@ async def test_a_drain_waits_for_what_is_in_flight_and_not_for_a_stopped_one() -
         one = purging(NotingEngine())
         draining = asyncio.create_task(one.drain(LONG_SECONDS))
         assert not await one.drain(0)
+        was_finished = one.is_finished
         conclude(one)
         async with asyncio.timeout(SHORT_SECONDS):
             assert await draining
+            assert (was_finished, one.is_finished) == (False, True)
             one.stop()
             assert await one.drain(LONG_SECONDS), "of one that was stopped it is over at once"
 
@@ -140,6 +142,7 @@ async def test_a_drain_of_an_engine_that_broke_is_over_and_not_clean() -> None:
     await eventually(one.failed.done)
     async with asyncio.timeout(SHORT_SECONDS):
         assert not await one.drain(LONG_SECONDS)
+    assert not one.is_finished
 
 
 async def test_a_process_that_stood_still_fires_nothing_before_it_has_read() -> None:
