@@ -13,6 +13,7 @@ from nats_scheduler.engine.inputs import (
     OwnershipChanged,
     SchedulesGone,
     ServerLimits,
+    Stored,
 )
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
@@ -67,6 +68,16 @@ def test_it_ends_the_active_one_on_its_subject_until_it_is_resumed() -> None:
     assert before.purges == []
     before.step(OwnershipChanged(True))
     assert before.purges == [(SCHEDULE, 1)], "what was stored before the start is purged by the owner"
+
+
+def test_a_fire_of_ours_takes_the_place_of_what_is_rejected_on_its_target() -> None:
+    every = schedule("@every 5s")
+    desk = Desk(every, message_on(TARGET, 2, Nats_Schedule="@nonsense", Nats_Schedule_Target="t.x"))
+    assert TARGET in desk.engine.inactive.rejected
+    fire = desk.in_flight(every, 5)
+    desk.concluded(fire, Stored(3))
+    desk.read(stored_fire(fire, 3, desk.now))
+    assert (desk.engine.inactive.rejected, desk.due) == ({}, 10)
 
 
 def test_the_last_message_counts_in_whatever_order_they_are_read() -> None:

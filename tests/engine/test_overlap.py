@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import (
 )
 from nats_scheduler.engine.fire import CheckFinished, FetchContent
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
-from nats_scheduler.engine.inputs import OwnershipChanged, Refused, Stored, Unanswered
+from nats_scheduler.engine.inputs import FinishChecked, OwnershipChanged, Refused, Stored, Unanswered
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
@@ -262,14 +262,14 @@ def test_one_that_waits_is_not_overdue_and_holds_no_checkpoint_back() -> None:
     assert (figures.blocked, figures.blocked_since) == (0, None)
 
 
-def waiting(overlap: str = "queue") -> tuple[Desk, StoredMessage, CheckFinished]:
+def waiting(overlap: str = "queue", *, guard: bool = True) -> tuple[Desk, StoredMessage, CheckFinished]:
     """Return an engine that asks, at two minutes, about the first fire, which is stored as message 2."""
     message = schedule("@every 1m", Nats_Schedule_X_Overlap=overlap, Nats_Schedule_X_Consumer=WORKERS)
-    desk = Desk(message)
+    desk = Desk(message, guard=guard)
     fire = desk.in_flight(message, 60)
     desk.concluded(fire, Stored(2))
     desk.read(stored_fire(fire, 2, START + MINUTE))
-    desk.at(119.5)
+    desk.at(119.5 if guard else 119.96)
     desk.found(message)
     [question] = desk.at(120).asked(CheckFinished)
     return desk, message, question
@@ -285,6 +285,18 @@ def test_a_schedule_that_waits_at_the_owner_does_not_count_as_unfired() -> None:
         if desk.reads:
             desk.found(message)
         assert bool(desk.engine.ownership.unfired) is is_unfired
+
+
+@pytest.mark.parametrize("seconds", [0.03, 0.2])
+def test_without_a_guard_a_fire_that_waited_is_read_again_once_its_content_is_old(seconds: float) -> None:
+    desk, message, question = waiting(guard=False)
+    desk.now += int(seconds * SECOND)
+    desk.step(FinishChecked(question))
+    is_old = seconds > 0.1
+    assert ([fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE], bool(desk.reads)) == (not is_old, is_old)
+    if is_old:
+        desk.found(message)
+        assert desk.fire.fire_time == START + 2 * MINUTE
 
 
 def test_a_skip_that_is_denied_waits_and_reads_nothing_meanwhile() -> None:
