@@ -376,19 +376,32 @@ class ScheduleFile:
         self._noted.seek(0)
         self._noted.write(b"%20d\n" % commits)
 
+    def write_all(self) -> None:
+        """Write all that is known, at the end: while there is contact with a stream, with a document.
+
+        So the next start reads what was stored since, and nothing else.
+        """
+        try:
+            self._write_all()
+        except OF_FILE as error:
+            self.lost(error)
+
+    def _write_all(self) -> None:
+        for rows in self._streams:
+            while rows.engine is not None and rows.engine.held.unwritten_count > MAX_LEFT:
+                rows.engine.held.write_changed(ROWS_PER_UNIT)
+            rows.write_now()
+        self._end_filling()
+        self.commit()
+
     def close(self) -> None:
-        """Write all that is known, and close the file; the tables are in memory then, and empty."""
+        """Write what is not written, and close the file; the tables are in memory then, and empty."""
         if self.path is None:
             return
         path = self.path
         self.views.close()  # the locks of its connection would be lost, and the journal would stay
         try:
-            for rows in self._streams:
-                while rows.engine is not None and rows.engine.held.unwritten_count > MAX_LEFT:
-                    rows.engine.held.write_changed(ROWS_PER_UNIT)
-                rows.write_now()
-            self._end_filling()
-            self.commit()
+            self._write_all()
             self.connection.close()
             self._note_the_end(path)
         except OF_FILE as error:

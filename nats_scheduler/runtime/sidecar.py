@@ -465,6 +465,7 @@ class Sidecar:
         services, within = list(self.served.values()), self._settings.drain_timeout / SECOND
         registry = account.access.registry
         clean = await leave(services, account.instances, registry, within)
+        self._file.write_all()
         for entry in self._shared:
             await entry.remove(registry)
         return clean
