@@ -381,6 +381,8 @@ class ScheduleFile:
 
         So the next start reads what was stored since, and nothing else.
         """
+        if self.path is None:
+            return
         try:
             self._write_all()
         except OF_FILE as error:

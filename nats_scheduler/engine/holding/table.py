@@ -100,7 +100,7 @@ Found = tuple[int, Row]
 
 
 class SharedConnection(sqlite3.Connection):
-    """A connection that several parts have, and that is closed once none has it: Python 3.13 warns of an open one."""
+    """A connection that several parts have, and that closes when none has it: Python 3.13 warns of an open one."""
 
     def __del__(self) -> None:
         with suppress(sqlite3.ProgrammingError):  # what could not be opened cannot be closed
