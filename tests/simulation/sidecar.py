@@ -310,6 +310,8 @@ class Sidecar:
     async def _drain(self) -> None:
         self._process.point(Point.DRAIN)
         await leave(list(self._services.values()), self._instances, self._bucket, self._settings.drain_timeout / SECOND)
+        if self.file is not None:
+            self.file.write_all()
 
     def recheck(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages, as seen on the API."""
