@@ -154,8 +154,9 @@ async def replied(
 
 @asynccontextmanager
 async def account_on(url: str, **settings: Any) -> AsyncIterator[Account]:
-    """Connect to a server as a test."""
-    connection = await Dialer(ConnectionSettings(servers=(url,), **settings)).dial()
+    """Connect to a server as a test, which waits for a busy one."""
+    patient = {"connect_timeout": int(ANSWER_SECONDS * SECOND), **settings}
+    connection = await Dialer(ConnectionSettings(servers=(url,), **patient)).dial()
     try:
         yield Account(connection, JetStreamApi(connection, deadline=ANSWER_SECONDS))
     finally:
