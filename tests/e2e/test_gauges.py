@@ -6,7 +6,7 @@ import signal
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.version import VERSION
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, far_hour, in_seconds, sidecar_on
 from tests.harness.flagged import FLAG, FlaggedStream, served_on
 from tests.harness.permissions import accounts, limited_to, url_of, without
 from tests.harness.servers import V2_11, reload_config
@@ -21,7 +21,7 @@ async def test_a_server_that_stands_still_shows_as_overdue_schedules(start_serve
         await served.account.create("T", **FLAG)
         await served.schedule("every", "@every 1s")
         await served.schedule("later", f"@at {in_seconds(3600)}")
-        await served.schedule("daily", "@daily")
+        await served.schedule("daily", f"0 0 {far_hour('UTC')} * * *")
         await other.publish("paused", {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "T.out"})
         await running.shows("fires_total", 1, stream="S")
         await running.shows("stream_owner", 1, 1, stream="T")
