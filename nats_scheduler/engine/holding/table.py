@@ -229,12 +229,15 @@ class Table:
         ids `besides` do not count.
         """
         what = "count(*), min(max(fire_time, stored_at))"
-        fires = "(expires IS NULL OR expires > fire_time) AND (?1 = 0 OR stored_at + ?1 > fire_time) OR expires = -1"
-        others = "id NOT IN (SELECT value FROM json_each(?2))"
-        where = f"stream = ?3 AND wake > ?4 AND wake <= ?5 AND fire_time <= ?5 AND ({fires}) AND {others}"
-        statement = f"SELECT {what} FROM schedules WHERE {where}"  # noqa: S608
-        values = max_age, json.dumps([*besides]), self._stream, after, through
-        count, since = self._execute(statement, values).fetchone()
+        fires = (
+            "(expires IS NULL OR expires > fire_time) AND (:age = 0 OR stored_at + :age > fire_time) OR expires = -1"
+        )
+        others = "id NOT IN (SELECT value FROM json_each(:besides))"
+        span = "stream = :stream AND wake > :after AND wake <= :through AND fire_time <= :through"
+        statement = f"SELECT {what} FROM schedules WHERE {span} AND ({fires}) AND {others}"  # noqa: S608
+        when = {"after": after, "through": through, "age": max_age}
+        named = {"stream": self._stream, "besides": json.dumps([*besides]), **when}
+        count, since = self._execute(statement, named).fetchone()
         return count, since
 
     def next_rows(self, after: int, now: int, most: int) -> list[tuple[int, int | None, int]]:
