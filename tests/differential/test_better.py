@@ -27,6 +27,7 @@ from tests.differential.sides import ComparedSide, fresh_name, on_each, sides_of
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import Burst
+from tests.harness.loop_pauses import LoopPauses
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually, instant_reached
 
@@ -168,31 +169,13 @@ async def at(side: ComparedSide, name: str, rest: str, time: str, **more: str) -
 async def test_fires_due_close_together_are_sent_in_their_order(three: list[ComparedSide]) -> None:
     """The native scheduler stores them in few bursts, a quarter of a second apart."""
     for _ in range(TRIES):
-        async with measured_lateness() as latest:
-            fires = await on_each(three, partial(stored_row, name=fresh_name(), first=CLOCK.now() + 100 * SPACING))
+        pauses = LoopPauses(SPACING / SECOND / 4)  # of the loop in which the sidecars are too
+        fires = await on_each(three, partial(stored_row, name=fresh_name(), first=CLOCK.now() + 100 * SPACING))
+        pauses.end()
         if is_in_order(fires[V2_11]) and bursts_of(fires[V2_15]) <= DENSE // 5:
             return
-        assert max(latest) > SPACING, "nothing kept the fires from being sent at their times"
+        assert pauses.latest > SPACING / SECOND, "nothing kept the fires from being sent at their times"
     pytest.skip(f"the machine stood still in each of {TRIES} tries")
-
-
-@asynccontextmanager
-async def measured_lateness() -> AsyncIterator[list[int]]:
-    """Measure how late (ns) the event loop is meanwhile, in which the sidecars are too."""
-    lateness = [0]
-
-    async def measure() -> None:
-        while True:
-            wanted = CLOCK.now() + SPACING // 4
-            await instant_reached(wanted, CLOCK.now)
-            lateness.append(CLOCK.now() - wanted)
-
-    measuring = asyncio.create_task(measure())
-    try:
-        yield lateness
-    finally:
-        measuring.cancel()
-        await asyncio.wait([measuring])
 
 
 async def stored_row(side: ComparedSide, name: str, first: int) -> list[StoredMessage]:

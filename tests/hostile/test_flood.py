@@ -18,9 +18,9 @@ from tests.conftest import StartServer
 from tests.harness.account import in_seconds
 from tests.harness.flagged import Served, served_on
 from tests.harness.log_lines import capture_logs
+from tests.harness.loop_pauses import LoopPauses
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_11
-from tests.harness.standstills import Standstills
 from tests.harness.waiting import eventually
 from tests.hostile.flood import Sent, message
 
@@ -28,6 +28,7 @@ MESSAGES = draws(800)
 AT_ONCE = 100
 EVERY_SECONDS = 3
 """Longer than the pauses of a shared machine, which would make a shorter interval miss a fire now and then."""
+LOOK_INTERVAL_SECONDS = 0.1
 MIN_STANDSTILL_SECONDS = SENDING_STANDSTILL_LIMIT_NS / SECOND - 0.2
 """What may have had the sidecar end its connection: both look at most a tenth of a second apart."""
 ODD_LITERALS = ("*a", "x>", ">y", "kept.é")
@@ -58,7 +59,7 @@ class Song:
     def __init__(self, served: Served, lines: list[dict[str, Any]]) -> None:
         self.served, self.lines = served, lines
         self.connection = served.sidecar.sidecar.connection
-        self.standstills = Standstills()
+        self.pauses = LoopPauses(LOOK_INTERVAL_SECONDS)
 
     async def begin(self) -> None:
         """Store it, and wait for its first fire."""
@@ -74,10 +75,10 @@ class Song:
         served = self.served
         fires = await served.wait_for("song", len(await served.messages("song")) + 2)
         await served.none_left_out(fires, "canary", EVERY_SECONDS * SECOND)
-        self.standstills.end()
+        self.pauses.end()
         ours = [line for line in self.lines if line.get("stream", served.name) == served.name]
         damage = [line for line in ours if line["event"] in BROKEN]
-        if self.standstills.longest > MIN_STANDSTILL_SECONDS:
+        if self.pauses.longest_standstill > MIN_STANDSTILL_SECONDS:
             damage = [line for line in damage if "stood still" not in line.get("reason", "")]
         else:
             assert served.sidecar.sidecar.connection is self.connection
