@@ -1,5 +1,6 @@
 """The checks before every page: host names, methods, sizes, the token, and the headers of every answer."""
 
+import re
 from ipaddress import ip_network
 from typing import Any
 
@@ -170,7 +171,7 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
         form = {"do": "pause", "stream": "O", "one": "1 O.s", "looked": "{}", "author": "Ada"}
         form["reason"] = "stocktaking"
         for proof, headers, status, says in (
-            (own, {}, 200, "refused"),  # there is no connection: nothing is done
+            (own, {}, 200, "is being made|Connect call failed"),  # there is no connection yet, or none is possible
             (own, {"Origin": "http://localhost:8225", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
             (own, {"Sec-Fetch-Site": "cross-site"}, 403, "sent by another site"),
             (own, {"Origin": "http://evil.example"}, 403, "sent by another site"),
@@ -181,7 +182,8 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
         ):
             sent = {**form, "proof": proof}
             answer = await page.client.post("/change", data=sent, headers=headers, follow_redirects=True)
-            assert (answer.status_code, says in answer.text) == (status, True), (proof, headers, answer.text)
+            found = re.search(says, answer.text)
+            assert (answer.status_code, bool(found)) == (status, True), (proof, headers, answer.text)
             assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         for typed, status in (
             ({"author": " "}, 422),
