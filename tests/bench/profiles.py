@@ -37,8 +37,7 @@ DEFAULT = (
     *("spread-20", "spread-2000", "spread-20000", "steady-1000", "mixed-300"),
     *("budget-5", "budget-50", "budget-250", "budget-slow-250", "budget-fast-250"),
     *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000", "held-1000", "held-100000"),
-    "among-100000",
-    *("takeover-2000", "handover-2000", "streams-1000", "streams-takeover-1000"),
+    *("among-100000", "takeover-2000", "handover-2000", "streams-1000", "streams-takeover-1000"),
 )
 MILLION = (*DEFAULT, "repeating-100000", "loaded-1000000", "held-1000000", "among-1000000")
 PROFILES: Mapping[str, Sequence[str]] = {

@@ -100,7 +100,7 @@ async def test_a_killed_server_is_noticed_and_a_waiting_request_fails(start_serv
     connection = await connect(server.url)
     connection.subscribe("never.answered", lambda *_message: None)
     asked = asyncio.create_task(connection.request("never.answered", deadline=60))
-    await connection.request("$JS.API.INFO")
+    await flushed(connection)
     await server.kill()
     assert await is_lost(connection)
     with pytest.raises(ConnectionLostError):

@@ -235,8 +235,13 @@ class Table:
         others = "id NOT IN (SELECT value FROM json_each(:besides))"
         span = "stream = :stream AND wake > :after AND wake <= :through AND fire_time <= :through"
         statement = f"SELECT {what} FROM schedules WHERE {span} AND ({fires}) AND {others}"  # noqa: S608
-        when = {"after": after, "through": through, "age": max_age}
-        named = {"stream": self._stream, "besides": json.dumps([*besides]), **when}
+        named = {
+            "stream": self._stream,
+            "after": after,
+            "through": through,
+            "age": max_age,
+            "besides": json.dumps([*besides]),
+        }
         count, since = self._execute(statement, named).fetchone()
         return count, since
 

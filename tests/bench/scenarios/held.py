@@ -109,7 +109,7 @@ class Loaded(Scenario):
 
 @dataclass(frozen=True)
 class Among(Scenario):
-    """`count` messages on `held` subjects, and as many schedules between them, due in a month."""
+    """`held` schedules, due in a month, between `count` other messages on as many subjects."""
 
     FAMILY = "among"
 
