@@ -49,9 +49,6 @@ MAX_IN_FLIGHT_AT_REST = MAX_IN_FLIGHT // 2
 MAX_READ_AT_REST = 256
 """If a step brought more messages, others are loading the stream, and what they store is read as it comes."""
 
-SPARE_SECONDS = 0.002
-"""Work that can wait for ever is done in moments in which nothing is due for this time."""
-
 USUAL_INPUTS = (FiresStored, MessagesRead)
 """The inputs that nearly every fire brings: each goes to the engine as it is."""
 
@@ -136,11 +133,6 @@ class StreamDriver:
     @property
     def _knows_what_is_stored(self) -> bool:
         return not self.failed.done() and (self._stopped or not self.engine.has_unknown)
-
-    @property
-    def has_spare_time(self) -> bool:
-        """True if nothing is due in any stream of the process within `SPARE_SECONDS`, as far as is known."""
-        return self._wakes.spare_seconds() >= SPARE_SECONDS
 
     def attach(self, port: StreamPort) -> None:
         """Use this contact from now on; nothing fires before it has caught up."""

@@ -99,11 +99,6 @@ class Calendars:
         """True if it is known which calendars exist."""
         return self._known.is_read
 
-    @property
-    def are_followed(self) -> bool:
-        """True if edits are received."""
-        return self.are_read and self._followed_until is None
-
     # -- what changes --------------------------------------------------------------------------------------------
 
     def hold(self, held: Held) -> None:
