@@ -26,9 +26,6 @@ from pathlib import Path
 
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
-DATABASE = "schedules.db"
-"""The name of the file with the table of schedules."""
-
 LOCK = "lock"
 """The name of the file that the process locks."""
 
@@ -36,7 +33,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _NAME_BYTES = 8
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
-_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _ROOT = 0
 
 if sys.platform == "win32":
@@ -97,16 +94,6 @@ class ClaimedFolder:
         """Take over a folder, by its absolute path, and the open descriptors that have the locks."""
         self.path = path
         self._descriptors = descriptors
-
-    def database(self) -> Path:
-        """Return the path of the file with the table; it is made, empty and for this user alone, if it is missing.
-
-        An empty file is a new database for SQLite, whose other files (`-wal`, `-shm`) get the rights of this one.
-        Raises OSError if it cannot be written, or if a link is in its place.
-        """
-        path = self.path / DATABASE
-        os.close(os.open(path, _OPEN_FLAGS, _FILE_MODE))
-        return path
 
     def close(self) -> None:
         """Leave the folder to other processes; nothing in it may be used any more. Again, it does nothing."""
@@ -194,7 +181,7 @@ def _fault_where_others_write(place: Path, found: os.stat_result, *, may_be_of_r
 
 def _locked(folder: Path) -> ClaimedFolder | str:
     """Lock a folder and write to it; raises OSError if that cannot be done."""
-    descriptors = [os.open(folder / LOCK, _OPEN_FLAGS, _FILE_MODE)]
+    descriptors = [open_file(folder / LOCK)]
     claimed = ClaimedFolder(folder, descriptors)
     try:
         _lock(descriptors[0])
@@ -208,6 +195,14 @@ def _locked(folder: Path) -> ClaimedFolder | str:
         claimed.close()
         raise
     return claimed
+
+
+def open_file(path: Path) -> int:
+    """Open a file of the folder, which is made, for this user alone, if it is missing; returns its descriptor.
+
+    Raises OSError if it cannot be written, or if a link is in its place.
+    """
+    return os.open(path, _OPEN_FLAGS, _FILE_MODE)
 
 
 def boot_id() -> str:

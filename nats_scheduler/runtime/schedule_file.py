@@ -48,6 +48,7 @@ from nats_scheduler.engine.holding.table import (
 from nats_scheduler.engine.restart import RestartDocument
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.data_folder import open_file
 from nats_scheduler.runtime.file_views import OF_FILE, FileViews
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import PatternKind
@@ -111,8 +112,6 @@ PASSING = frozenset(
 
 
 _DOCUMENTS = TypeAdapter(RestartDocument)
-
-_BINARY = getattr(os, "O_BINARY", 0)
 
 
 class StreamRows:
@@ -290,11 +289,12 @@ class ScheduleFile:
         """
         assert not self._streams, "it is opened before it is used"
         path = folder / FILE_NAME
-        descriptor = os.open(folder / COMMITS_NAME, os.O_RDWR | os.O_CREAT | _BINARY, 0o600)
-        self._noted = open(descriptor, "r+b", buffering=0)  # noqa: SIM115 - it stays open
+        self._noted = open(open_file(folder / COMMITS_NAME), "r+b", buffering=0)  # noqa: SIM115 - it stays open
         reason = ""
         try:
-            if path.exists() and path.stat().st_size:
+            if path.is_symlink():
+                reason = "it is a link"
+            elif path.exists() and path.stat().st_size:
                 try:
                     reason = self._open_known(path, boot)
                 except (sqlite3.Error, DamagedTableError, UnicodeDecodeError) as error:  # the last: of a damaged schema

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from nats_scheduler.message.identity import parse_identity
-from nats_scheduler.runtime.data_folder import DATABASE
+from nats_scheduler.runtime.schedule_file import FILE_NAME
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.processes import ChildProcess, clean_environment, sidecar_command
 from tests.harness.proxy import Proxy
@@ -172,7 +172,7 @@ class Instance:
     def _harm(self, strike: Strike) -> None:
         """Do to the file of schedules what the strike says; the process is down."""
         random = Random(f"{strike}")
-        for file in self._temporary.glob(f"nats-scheduler-*/*/{DATABASE}"):
+        for file in self._temporary.glob(f"nats-scheduler-*/*/{FILE_NAME}"):
             if strike.way == "folder-deleted":
                 shutil.rmtree(file.parent)
             elif strike.way == "file-cut":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.runtime import data_folder
-from nats_scheduler.runtime.data_folder import DATABASE, ClaimedFolder, boot_id, claim, default_folder
+from nats_scheduler.runtime.data_folder import ClaimedFolder, boot_id, claim, default_folder
 from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
@@ -55,14 +55,12 @@ def test_a_folder_is_made_for_this_user_alone_and_what_is_in_it_stays(
     folder = tmp_path / "a" / "b"
     first = claimed(folder)
     assert (first.path, rights(folder), rights(folder.parent)) == (folder, 0o700, 0o700)
-    database = first.database()
-    assert (database, database.read_bytes(), rights(database)) == (folder / DATABASE, b"", 0o600)
-    database.write_bytes(b"rows")
-    assert first.database().read_bytes() == b"rows"
+    (folder / "rows").write_bytes(b"rows")
     first.close()
     first.close()
-    assert claimed(folder).database().read_bytes() == b"rows"
-    assert sorted(one.name for one in folder.iterdir()) == ["lock", DATABASE], "the probe is gone"
+    claimed(folder)
+    assert sorted(one.name for one in folder.iterdir()) == ["lock", "rows"], "the probe is gone"
+    assert ((folder / "rows").read_bytes(), rights(folder / "lock")) == (b"rows", 0o600)
 
 
 def test_a_folder_is_claimed_once_and_cleaners_of_old_files_leave_it(
@@ -147,7 +145,8 @@ def test_elsewhere_an_operator_may_name_a_link_or_a_folder_of_a_group(
     target.chmod(0o2770)
     link = tmp_path / "name"
     link.symlink_to("private/name")
-    assert claimed(link).database().resolve() == target / DATABASE
+    claimed(link)
+    assert (target / "lock").exists()
 
 
 def test_what_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
@@ -161,15 +160,11 @@ def test_what_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
     assert claim(long) == f"not writable: {long} (File name too long)"
 
 
-def test_no_link_takes_the_place_of_a_file(tmp_path: Path, claimed: Callable[[Path], ClaimedFolder]) -> None:
+def test_no_link_takes_the_place_of_the_lock(tmp_path: Path) -> None:
     other, folder = tmp_path / "other", tmp_path / "data"
     folder.mkdir()
-    for name in (DATABASE, "lock"):
-        (folder / name).symlink_to(other)
+    (folder / "lock").symlink_to(other)
     assert str(claim(folder)).startswith(f"not writable: {folder / 'lock'}")
-    (folder / "lock").unlink()
-    with pytest.raises(OSError, match=DATABASE):
-        claimed(folder).database()
     assert not other.exists()
 
 

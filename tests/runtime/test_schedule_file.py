@@ -186,6 +186,23 @@ def test_what_is_no_database_is_not_used_and_an_empty_file_is_new(tmp_path: Path
     life.close()
 
 
+def test_no_link_takes_the_place_of_a_file(tmp_path: Path) -> None:
+    other, folder = tmp_path / "other", tmp_path / "data"
+    filled(other, far_ones(NUMBER))
+    before = (other / FILE_NAME).read_bytes()
+    folder.mkdir()
+    (folder / FILE_NAME).symlink_to(other / FILE_NAME)
+    life = Life(folder)
+    assert life.removed == "it is a link"
+    life.close()
+    assert (other / FILE_NAME).read_bytes() == before
+    (folder / COMMITS_NAME).unlink()
+    (folder / COMMITS_NAME).symlink_to(other / "made")
+    with pytest.raises(OSError, match=COMMITS_NAME):
+        ScheduleFile(SystemClock()).open(folder, BOOT)
+    assert not (other / "made").exists()
+
+
 def test_where_there_can_be_no_file_the_tables_stay_in_memory(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME / "in the place of the file").mkdir(parents=True)
     file = ScheduleFile(SystemClock())
