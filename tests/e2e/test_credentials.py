@@ -1,11 +1,8 @@
-"""Files of credentials that are missing, empty, damaged or refused: named in words, and never the end of a sidecar.
+"""Files of credentials that are missing, empty or damaged are named in words, and without what they hold.
 
-At start `run` ends with 2 over a file that holds nothing usable; while it runs a secret may be rotated under it, so
-that this is reported and waited for.
+They are read at each connect; that a sidecar waits for other ones is in `test_connecting`.
 """
 
-import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +14,8 @@ import pytest
 from nats_scheduler.control.errors import NotConnectedError
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.settings.connection_settings import ConnectionSettings
-from tests.conftest import StartServer
-from tests.harness.account import Running, started_sidecar
-from tests.harness.certificates import Authority, tls_config
+from tests.harness.certificates import Authority
 from tests.harness.jwts import Key, Operator
-from tests.harness.servers import V2_11
-from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 KINDS = ("nkey", "creds", "tls_cert", "tls_key", "tls_ca")
 FAULTS: dict[str, Callable[[Path], object]] = {
@@ -38,23 +31,19 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 
 @dataclass
 class Login:
-    """A server that asks for one kind of credentials, and the settings that it accepts."""
+    """Settings with one kind of credentials."""
 
-    config: str
-    settings: dict[str, Any]
+    given: dict[str, Any]
     file: Path
     """The one that is damaged."""
-    refused: bytes | None
-    """The same kind of file, sound, whom the server does not accept; None where that is not for the server."""
-    scheme: str = "nats"
 
     def __post_init__(self) -> None:
         self.sound = self.file.read_bytes()
 
-    def to(self, url: str = "nats://127.0.0.1:4222") -> ConnectionSettings:
-        """Return the settings for a server with this URL."""
-        servers = (url.replace("nats://", f"{self.scheme}://"),)
-        return ConnectionSettings.model_validate({"servers": servers, **self.settings})
+    @property
+    def settings(self) -> ConnectionSettings:
+        """The settings."""
+        return ConnectionSettings.model_validate({"servers": ("tls://127.0.0.1:4222",), **self.given})
 
     def damage(self, fault: str) -> None:
         """Put something else where the file was."""
@@ -72,7 +61,7 @@ class Login:
         """Return what is said of a file with this content."""
         self.put(content)
         with pytest.raises(NotConnectedError) as told:
-            check_credentials(self.to())
+            check_credentials(self.settings)
         return str(told.value)
 
 
@@ -80,34 +69,26 @@ def login(kind: str, folder: Path) -> Login:
     """Return a login whose file of `kind` can be damaged."""
     folder.mkdir(exist_ok=True)
     if kind == "nkey":
-        key, file = Key(nkeys.PREFIX_BYTE_USER), folder / "user.nk"
-        file.write_bytes(key.seed)
-        other = Key(nkeys.PREFIX_BYTE_USER).seed
-        return Login(f"authorization {{ users: [{{ nkey: {key.public} }}] }}\n", {"nkey": file}, file, other)
+        file = folder / "user.nk"
+        file.write_bytes(Key(nkeys.PREFIX_BYTE_USER).seed)
+        return Login({"nkey": file}, file)
     if kind == "creds":
-        operator, file = Operator(), folder / "user.creds"
-        operator.user().write(file)
-        expired = operator.user(expires=int(time.time()) - 10).write(folder / "expired.creds").read_bytes()
-        return Login(operator.config, {"creds": file}, file, expired)
+        file = Operator().user().write(folder / "user.creds")
+        return Login({"creds": file}, file)
     authority = Authority(folder)
-    server, client = authority.issue("server"), authority.issue("client", host="sidecar")
+    client = authority.issue("client", host="sidecar")
     settings = {"tls_ca": authority.file, "tls_cert": client.cert, "tls_key": client.key}
-    config = tls_config(server, clients=authority)
-    stranger = Authority(folder, "stranger").file.read_bytes() if kind == "tls_ca" else None
-    return Login(config, settings, Path(settings[kind]), stranger, "tls")
-
-
-# -- at start --------------------------------------------------------------------------------------------------------
+    return Login(settings, Path(settings[kind]))
 
 
 def test_a_file_that_cannot_be_used_is_named_without_its_content(tmp_path: Path) -> None:
     for kind in KINDS:
         one = login(kind, tmp_path / kind)
-        check_credentials(one.to())
+        check_credentials(one.settings)
         for fault in FAULTS:
             one.damage(fault)
             with pytest.raises(NotConnectedError) as told:
-                check_credentials(one.to())
+                check_credentials(one.settings)
             said = str(told.value)
             assert (str(one.file) in said, kind in said, "vault" in said) == (True, True, False), (kind, fault, said)
             one.put()
@@ -130,45 +111,4 @@ def test_what_is_wrong_with_a_seed_or_a_token_is_said_without_it(tmp_path: Path)
     one.put(b"-----BEGIN USER NKEY SEED-----\r\n" + seed + b"\r\n------END USER NKEY SEED------\r\n")
     two.put(two.sound.replace(b"\n", b"\r\n"))
     for login_ in (one, two):
-        check_credentials(login_.to())
-
-
-# -- while it runs ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["creds", "tls_ca"])
-async def test_a_file_that_was_damaged_meanwhile_is_told_and_waited_for(
-    start_server: StartServer, tmp_path: Path, kind: str
-) -> None:
-    one = login(kind, tmp_path)
-    server = await start_server(V2_11, config=one.config)
-    async with started_sidecar(one.to(server.url)) as running:
-        await serving(running)
-        for fault in ("missing", "garbage"):
-            one.damage(fault)
-            reason = await shut_out(running)
-            assert str(one.file) in reason, (fault, reason)
-            one.put()
-            await serving(running)
-        if one.refused is not None:
-            one.put(one.refused)
-            reason = await shut_out(running)
-            assert reason
-            assert kind != "creds" or "the JWT expires at 20" in reason
-            one.put()
-            await serving(running)
-
-
-async def serving(running: Running) -> None:
-    """Wait until the account is served."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await running.sidecar.serving.wait()
-
-
-async def shut_out(running: Running) -> str:
-    """End the connection, and return why there is no other one."""
-    running.problems.clear()
-    assert running.sidecar.connection is not None
-    running.sidecar.connection.end("ended by the test")
-    told = await eventually(lambda: running.told("connect_failed"), describe=lambda: str(running.problems))
-    return str(told[-1]["reason"])
+        check_credentials(login_.settings)

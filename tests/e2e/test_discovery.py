@@ -1,4 +1,7 @@
-"""The streams that are served: what puts the flag on a stream, what cannot have it, and what never takes it off."""
+"""The streams that are served: what puts the flag on a stream, what cannot have it, and what never takes it off.
+
+How each request to create or change a stream is taken is in `tests/differential/test_stream_rules.py`.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -79,27 +82,7 @@ async def test_a_stream_that_cannot_have_the_flag_is_refused(
         assert one.name not in watched.sidecar.sidecar.served
 
 
-# -- what does not switch it off -------------------------------------------------------------------------------------
-
-
-async def test_a_rewrite_without_the_flag_does_not_switch_it_off(
-    watched: Watched,
-) -> None:
-    """TTLs of messages stay allowed too."""
-    await watched.served(allow_msg_ttl=True, metadata={"team": "shop"})
-    await watched.rewrite(allow_msg_ttl=True, description="rewritten")
-    await watched.line("flag_removal_ignored", code=10052)
-    await watched.config_with(metadata={}, description="rewritten", allow_rollup_hdrs=False)
-    await watched.schedule("ttl", "@at 2020-01-01T00:00:00Z", target="ttl.out", more={"TTL": "1h"})
-    [fired] = await watched.wait_for("ttl.out")
-    assert b"Nats-TTL: 1h\r\n" in fired.block
-    watched.said.clear()
-    await watched.rewrite(allow_msg_ttl=True, allow_msg_schedules=False, description="off?")
-    said = await watched.line("flag_removal_ignored", code=10052)
-    assert said["reason"] == "message schedules can not be disabled"
-    await watched.config_with(metadata={}, description="off?")
-    await watched.fires()
-
+# -- changes of a stream that is served ------------------------------------------------------------------------------
 
 LATER_FAULTS: tuple[tuple[dict[str, Any], int], ...] = (
     ({"discard": "new", "allow_msg_schedules": True}, 10052),
@@ -140,14 +123,6 @@ async def test_a_stream_with_sources_is_not_served_until_they_are_gone(watched: 
     await watched.schedule_at("s", watched.subject("out"))
     await watched.rewrite(description="without sources")
     assert len(await watched.wait_for("out")) == 1
-
-
-@pytest.mark.clause("stream-sealed")
-async def test_a_sealed_stream_is_served_no_longer_and_not_refused(watched: Watched) -> None:
-    await watched.served()
-    await watched.update(sealed=True)
-    await watched.line("stream_not_served", reason="the stream is sealed")
-    assert not any(line["event"] == "stream_refused" for line in watched.said)
 
 
 async def test_restores_that_never_begin_are_awaited_up_to_a_number(watched: Watched) -> None:

@@ -3,10 +3,8 @@
 import json
 from typing import Any
 
-from nats_scheduler.engine.events import FireRefused, FireStored, FireUnknown
 from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.reading import read_message
@@ -15,10 +13,10 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.harness.account import CLOCK, Account, account_on, flushed, in_seconds
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import store_herd
-from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of
+from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.waiting import eventually
 
 HERD = 500
@@ -28,17 +26,6 @@ def lines_of(message: StoredMessage) -> list[str]:
     """Return the header lines but for our identity and guard, which come last."""
     ours = ("Nats-Msg-Id:", "Nats-Expected-")
     return [line for line in message.block.decode().split("\r\n")[1:-2] if not line.startswith(ours)]
-
-
-async def test_a_delayed_message_fires_once_and_its_schedule_is_purged(served: Served) -> None:
-    due = CLOCK.now() + SECOND
-    sequence = await served.schedule("s", at(due), b"\x00\xffbody")
-    [fired] = await served.wait_for("out")
-    assert fired.body == b"\x00\xffbody"
-    assert fired.stored_at >= due
-    assert lines_of(fired) == [f"Nats-Scheduler: {served.subject('s')}", "Nats-Schedule-Next: purge"]
-    assert f"Nats-Msg-Id: nats-scheduler:{sequence}:{due}:{served.subject('s')}\r\n".encode() in fired.block
-    await served.gone("s")
 
 
 async def test_a_cron_schedule_in_a_zone_names_its_next_time_there(served: Served) -> None:
@@ -103,40 +90,6 @@ async def test_no_core_subscriber_sees_what_a_native_scheduler_stores(
         await eventually(lambda: received, describe="what is published is received")
         assert received == [b"published"]
         await stream.call("STREAM.DELETE")
-
-
-ANSWERS = [
-    b'{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 9"}}',
-    b'{"error":{"code":503,"err_code":10077,"description":"full"},"stream":"OTHER","seq":0}',
-    b'{"error":"busy"}',
-    b'{"stream":"OTHER","seq":7}',
-    b"thanks",
-]
-"""The answers of somebody who subscribes to a target, as a service does."""
-
-
-def answer_at_once(account: Account, subject: str, body: bytes) -> list[bytes]:
-    """Answer whatever is published to a subject; return the header blocks of that."""
-    published: list[bytes] = []
-
-    def sink(_subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
-        published.append(block)
-        account.connection.write(frame(reply.decode(), "", b"", body))
-
-    account.connection.subscribe(subject, sink)
-    return published
-
-
-async def test_the_answer_of_a_core_subscriber_is_passed_over(served: Served) -> None:
-    for number, body in enumerate(ANSWERS):
-        answer_at_once(served.account, served.subject(f"out.{number}"), body)
-    await flushed(served.account.connection)
-    for number in range(len(ANSWERS)):
-        await served.schedule(f"s.{number}", f"@at {in_seconds(0.3)}", target=f"out.{number}")
-    await served.reported(FireStored, len(ANSWERS))
-    assert not served.of(FireRefused)
-    assert not served.of(FireUnknown)
-    assert len(await served.messages("out.*")) == len(ANSWERS)
 
 
 async def test_every_answer_of_a_server_names_the_stream(account: Account, swept: str) -> None:

@@ -45,28 +45,6 @@ async def test_killed_in_a_burst_it_loses_and_doubles_nothing(
             await stream.each_fired_once(BURST)
 
 
-async def test_told_to_end_in_a_burst_it_drains_and_the_next_goes_on(
-    start_server: StartServer,
-) -> None:
-    """It fires on until its hand-over is answered, and then finishes 256 at most; for the rest that answer is too soon.
-
-    By its window the rest needs 36 answers, one after the other, and the hand-over few.
-    """
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        stream = FlaggedStream(account, "S")
-        await account.create("S", **STORED)
-        async with proxy_to(server.url) as network, sidecar_on(network.url, window=4) as ending:
-            await ending.ready("S")
-            network.to_client.delay = 0.01
-            network.to_server.loses = at_the(1, is_fire, ending.sidecar.stop)
-            await store_herd(account, "S", CLOCK.now() + SECOND, BURST)
-            await stream.wait_for("out")
-        assert await stream.stored_on("out") < BURST, "it left some to the next one"
-        async with sidecar_on(server.url):
-            await stream.each_fired_once(BURST)
-
-
 async def test_a_signal_ends_it_with_exit_code_0(start_server: StartServer, tmp_path: Path) -> None:
     """Also while no server is there."""
     server = await start_server(V2_11)

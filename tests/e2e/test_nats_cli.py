@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import ScheduleAccepted
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on, in_seconds, sidecar_on
-from tests.harness.flagged import FLAG, Served, fire_time_of
+from tests.harness.flagged import FLAG, Served
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually
 
 FLAGGED = {"allow_msg_schedules": True, "allow_msg_ttl": True}
 
@@ -49,15 +47,10 @@ class Terminal(Served):
         Path(self.cli.home, "orders.json").write_text(json.dumps(wanted), "utf-8")
         return "orders.json"
 
-    async def pub(self, rest: str, *flags: str, target: str = "out") -> str:
-        """Type `nats pub` with schedule flags."""
-        return await self.nats(
-            "pub", self.subject(rest), "hello", *flags, "--schedule-dest", self.subject(target), "--quiet"
-        )
-
-    async def fires(self, rest: str = "s") -> None:
+    async def fires(self, rest: str) -> None:
         """Show that the stream is served."""
-        await self.pub(rest, "--schedule-at", in_seconds(0), target=f"{rest}.out")
+        flags = ("--schedule-at", in_seconds(0), "--schedule-dest", self.subject(f"{rest}.out"), "--quiet")
+        await self.nats("pub", self.subject(rest), "hello", *flags)
         [fired] = await self.wait_for(f"{rest}.out")
         assert fired.body == b"hello"
 
@@ -97,42 +90,6 @@ async def test_the_flag_in_the_file_is_all_that_a_stream_needs(terminal: Termina
     config = await terminal.config()
     assert (config["description"], config["max_msgs"]) == ("new", 1000)
     await terminal.fires("typed")
-
-
-async def test_pub_fires_as_it_is_typed(terminal: Terminal) -> None:
-    """With the headers, with each flag of a schedule, and with an alias behind an equals sign; `sub` sees the fires."""
-    await terminal.nats("stream", "add", "--config", terminal.file(**FLAGGED))
-    await terminal.sidecar.ready(terminal.name)
-    pattern, target = f"Nats-Schedule: @at {in_seconds(0.2)}", f"Nats-Schedule-Target: {terminal.subject('out.typed')}"
-    said = await terminal.nats("pub", "-J", "-H", pattern, "-H", target, terminal.subject("typed"), "hello")
-    assert f"Stored in Stream: {terminal.name}" in said
-    assert [fired.body for fired in await terminal.wait_for("out.typed")] == [b"hello"]
-    assert terminal.cli is not None
-    with terminal.cli.start("sub", terminal.subject("out.every"), "--count", "1") as subscriber:
-        await subscriber.wait_for_line("Subscribing")
-        await terminal.pub("every", "--schedule-every", "1s", target="out.every")
-        await subscriber.wait_for_line(f"Nats-Scheduler: {terminal.subject('every')}")
-        await subscriber.wait_for_line("hello")
-    await terminal.pub("cron", "--schedule-cron", "* * * * * *", target="out.cron")
-    await terminal.pub("names", "--schedule-cron", "*/1 * * ? JAN-DEC sun-sat", target="out.names")
-    for rest in ("every", "cron", "names"):
-        fired = await terminal.wait_for(f"out.{rest}", 2)
-        assert len({fire_time_of(message) for message in fired}) == len(fired)
-    # As the CLI does: `@hourly` as a word of its own would name a file with more arguments.
-    await terminal.pub("alias", "--schedule-cron=@hourly")
-    await eventually(
-        lambda: [one for one in terminal.of(ScheduleAccepted) if one.schedule == terminal.subject("alias")],
-        describe="the alias is taken",
-    )
-    await terminal.nats("pub", "-J", "-H", "Unit: C", terminal.subject("sensor"), "20.5")
-    source = ("--schedule-source", terminal.subject("sensor"), "--schedule-ttl", "90s")
-    await terminal.pub("sampled", "--schedule-at", in_seconds(0), *source, target="out.sampled")
-    [sample] = await terminal.wait_for("out.sampled")
-    assert sample.body == b"20.5"
-    assert b"Unit: C\r\n" in sample.block
-    assert b"Nats-TTL: 1m30s\r\n" in sample.block
-    shown = await terminal.nats("stream", "get", terminal.name, "--last-for", terminal.subject("every"))
-    assert "Nats-Schedule: @every 1s" in shown
 
 
 async def test_run_connects_by_a_saved_context(

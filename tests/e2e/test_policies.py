@@ -6,7 +6,6 @@ A paused schedule is fired by nothing, whatever restarts, and resumed it fires a
 import asyncio
 import json
 
-import pytest
 from click.testing import CliRunner
 
 from nats_scheduler.cli.main import main
@@ -16,72 +15,24 @@ from nats_scheduler.engine.events import (
     FireLostToReplacement,
     FireNotDone,
     FiresMissed,
-    FiresSkipped,
     FireTimedOut,
 )
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.paused import paused_block, resumed_block
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, sidecar_on
 from tests.harness.advisories import HeardAdvisories
-from tests.harness.flagged import FlaggedStream, Served, fire_time_of, served_on
+from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.servers import V2_15
 from tests.harness.waiting import eventually, instant_reached
 from tests.harness.workers import Worker
 
 WORKERS = "workers"
 OUTAGE_NS = 4 * SECOND
-
-
-async def test_limits_ends_and_jitters_hold_and_end_their_schedules(served: Served) -> None:
-    """A machine that is paused may miss fires; a limit counts their times all the same."""
-    now = CLOCK.now() // SECOND * SECOND
-    anchor, end = now + 2 * SECOND, now + 5 * SECOND + SECOND // 2
-    bounds = {"X-Anchor": format_rfc3339(anchor), "X-End": format_rfc3339(end)}
-    await served.schedule("limit", "@every 1s", target="limited", more={"X-Limit": "3", "X-Note": "a test"})
-    await served.schedule("end", "@every 3s", target="ended", more=bounds)
-    late = await served.schedule("late", "@every 2s", target="jittered", more={"X-Jitter": "1500ms", "X-Limit": "2"})
-    for rest in ("limit", "end", "late"):
-        await served.gone(rest)
-    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "jittered")}
-    times = {rest: [fire_time_of(one) for one in found] for rest, found in fires.items()}
-    last = times["limited"][-1]
-    assert set(times["limited"]) <= {last - step * SECOND for step in range(3)}
-    assert len(times["limited"]) == len(set(times["limited"]))
-    assert b"Nats-Schedule-Next: purge\r\n" in fires["limited"][-1].block
-    assert not any(b"X-Limit" in one.block or b"X-Note" in one.block for one in fires["limited"])
-    assert max(times["ended"]) == anchor + 3 * SECOND
-    for fire, time in zip(fires["jittered"], times["jittered"], strict=True):
-        assert fire.stored_at >= time + delay_of(served.subject("late"), late, time, 3 * SECOND // 2)
-
-
-async def test_beside_a_native_server_portable_headers_have_policies(
-    native_server: EmbeddedServer, stream_name: str
-) -> None:
-    """The server keeps what it ignores to itself; the syntax of a portable pattern is one that no server reads."""
-    async with served_on(native_server.url, stream_name, config={}) as served:
-        more = {"X-End": "2020-01-01T00:00:00Z", "X-Unknown": "1"}
-        await served.schedule("own", f"@at {in_seconds(0.5)}", more=more)
-        for rest, pattern, more in (
-            ("every", "@every 1s", {"X-Limit": "2"}),
-            ("quartz", "* * * 1-30,L * ? *", {"X-Limit": "2", "X-Syntax": "quartz"}),
-        ):
-            headers = served.headers(pattern, f"{rest}.out", more)
-            await served.publish(rest, {f"X-{name}": value for name, value in headers.items()})
-        [own] = await served.wait_for("out")
-        assert b"X-End" not in own.block
-        assert b"X-Unknown" not in own.block
-        for rest in ("every", "quartz"):
-            await served.gone(rest)
-            fires = await served.wait_for(f"{rest}.out")
-            assert len(fires) <= 2
-            assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
-        await served.call("STREAM.DELETE")
 
 
 async def test_each_fire_of_an_outage_is_made_up_in_order(
@@ -132,54 +83,22 @@ async def test_each_fire_of_an_outage_is_made_up_in_order(
 # -- overlap ---------------------------------------------------------------------------------------------------------
 
 
-def overlap(stream: FlaggedStream, policy: str, target: str, **more: str) -> dict[str, str]:
-    """Return the headers of a schedule whose fires do not overlap."""
-    policies = {"X-Overlap": policy, "X-Consumer": WORKERS, **{f"X-{name}": value for name, value in more.items()}}
-    return stream.headers("@every 1s", target, policies)
+ONE_BY_ONE = {"X-Overlap": "queue", "X-Consumer": WORKERS}
+"""The policies of a schedule whose fires do not overlap."""
 
 
-async def working(stream: FlaggedStream, rest: str = "out.*") -> Worker:
-    """Create the worker of the fires of a stream, and a consumer that keeps its schedules where that needs one."""
-    keeper = Worker(stream.account.connection, stream.account.api, stream.name, "keeper")
-    await keeper.begin(filter_subject=stream.subject("s.*"))
+async def working(stream: FlaggedStream) -> Worker:
+    """Create the worker of the fires of a stream."""
     worker = Worker(stream.account.connection, stream.account.api, stream.name, WORKERS)
-    await worker.begin(filter_subject=stream.subject(rest))
+    await worker.begin(filter_subject=stream.subject("out.*"))
     worker.pull(1_000)
     return worker
-
-
-@pytest.mark.parametrize("retention", ["limits", "workqueue"])
-async def test_the_next_fire_is_sent_once_the_one_before_is_acknowledged(
-    emulated_server: EmbeddedServer, stream_name: str, retention: str
-) -> None:
-    async with served_on(emulated_server.url, stream_name, config={"retention": retention}) as served:
-        worker = await working(served)
-
-        def taken_of(rest: str) -> list[int]:
-            return [one for one in worker.taken if worker.schedule_of(one) == served.subject(rest)]
-
-        for policy in ("skip", "queue"):
-            await served.publish(f"s.{policy}", overlap(served, policy, f"out.{policy}"))
-        await worker.takes(2)
-        await served.reported(FiresSkipped, 2)
-        assert served.sidecar.metrics.value("fires_skipped", stream=stream_name, policy="X-Overlap") >= 2
-        for rest in ("s.skip", "s.queue"):
-            [first] = taken_of(rest)
-            before = CLOCK.now()
-            await worker.acknowledge(first)
-
-            def is_followed(rest: str = rest) -> bool:
-                return len(taken_of(rest)) >= 2
-
-            await eventually(is_followed, describe=f"the next fire of {rest}")
-            assert worker.stored_at(taken_of(rest)[1]) > before
-        await served.call("STREAM.DELETE")
 
 
 async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
     heard = await HeardAdvisories.of(served.account.connection, served.name)
     worker = await working(served)
-    await served.publish("s.s", overlap(served, "queue", "out.s", Timeout="2500ms"))
+    await served.schedule("s.s", "@every 1s", target="out.s", more={**ONE_BY_ONE, "X-Timeout": "2500ms"})
     first, second = (await worker.takes(2))[:2]
     assert worker.stored_at(second) >= worker.stored_at(first) + 2_500 * MILLISECOND - SECOND // 4
     [event, *_] = await served.reported(FireTimedOut)
@@ -191,7 +110,7 @@ async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
 
 async def test_a_consumer_that_is_missing_is_reported_and_awaited(served: Served) -> None:
     heard = await HeardAdvisories.of(served.account.connection, served.name)
-    await served.publish("s.s", overlap(served, "queue", "out.s"))
+    await served.schedule("s.s", "@every 1s", target="out.s", more=ONE_BY_ONE)
     advisory = await heard.first("finish_unknown")
     assert advisory["reason"] == f"stream {served.name} has no consumer 'workers'"
     [first] = await served.wait_for("out.s")

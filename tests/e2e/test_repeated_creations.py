@@ -3,14 +3,10 @@
 The sidecar leaves the configuration as it was asked for, so that a fire rolls up its target by a purge.
 """
 
-import json
 from typing import Any
 
 import pytest
 
-from nats_scheduler.control.fire_requests import fire
-from tests.control.test_connection_store import store_of
-from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.waiting import eventually
 from tests.harness.watched import Watched
@@ -50,18 +46,3 @@ async def test_a_creation_is_accepted_again_byte_for_byte(watched: Watched) -> N
         assert (await one.create(**config))["config"] == made["config"], config
         await one.update(description="edited by a tool")
         await one.fires("after")
-
-
-@pytest.mark.clause("stream-implied")
-async def test_who_rolls_up_by_hand_names_roll_ups_in_the_configuration(watched: Watched) -> None:
-    """Here the flag does not bring them along, as it does natively; a fire on request rolls up all the same."""
-    await watched.served()
-    await watched.publish("out", body=b"old")
-    await watched.schedule("s", "@every 1h", b"new", more=ROLL_UP)
-    await fire(await store_of(watched.account), watched.name, watched.subject("s"))
-    await watched.left("out", [b"new"])
-    block = block_to_send({"Nats-Rollup": "sub"})
-    refused = json.loads((await watched.account.connection.request(watched.subject("x"), b"", block)).body)
-    assert refused["error"]["err_code"] == 10111
-    await watched.update(allow_rollup_hdrs=True)
-    await watched.account.publish_block(watched.subject("x"), block, b"")

@@ -16,7 +16,7 @@ from nats_scheduler.message.paused import paused_block
 from nats_scheduler.runtime.schedule_file import FILE_NAME
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds
 from tests.harness.flagged import FLAG, FlaggedStream, fire_time_of
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_11
@@ -134,16 +134,3 @@ async def test_schedules_of_all_kinds_fire_once_over_a_restart(start_server: Sta
         assert {fire.subject for fire in await stream.messages("far.*")} == {
             f"S.far.{number}" for number in range(FAR) if number != 2
         }
-
-
-async def test_what_was_read_before_an_orderly_end_is_not_read_again(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("S", **STORED)
-        async with sidecar_on(server.url, data=tmp_path) as running:
-            await running.ready("S")
-            for number in range(10):
-                last = await account.publish("S.other", {}, b"%d" % number)
-            served = running.sidecar.served["S"]
-            await eventually(lambda: served.last_read == last)
-        await kept(tmp_path, last)

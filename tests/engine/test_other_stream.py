@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored
+from nats_scheduler.engine.events import FireConfirmed, FireRefused, FiresMissed, FireStored
 from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, OwnershipChanged
 from nats_scheduler.message.headers import header_value, with_headers
@@ -66,6 +66,7 @@ def test_a_fire_is_stored_in_the_stream_that_has_its_target() -> None:
         ],
     ), "no guard: it would be compared with a message of this stream"
     assert len(world.stream) == 1
+    assert [fire.target for fire in events(world, FireConfirmed)] == ["jobs.run"] * 2
 
 
 def test_what_is_replaced_or_purged_before_the_look_does_not_fire() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.headers import header_value
 from tests.harness.waiting import eventually
 
 PULL_EXPIRES_NS = 300_000_000_000
@@ -24,7 +22,6 @@ class Worker:
         self._stream = stream
         self._consumer = consumer
         self._replies: dict[int, str] = {}
-        self._blocks: dict[int, bytes] = {}
         self._inbox = connection.inbox(f"worker.{stream}.{consumer}")
         connection.subscribe(self._inbox, self._received)
 
@@ -56,16 +53,11 @@ class Worker:
         """Return when (ns) a message that it received was stored."""
         return int(self._replies[sequence].split(".")[-2])
 
-    def schedule_of(self, sequence: int) -> str:
-        """Return the subject of the schedule that generated a message that it received, "" if none did."""
-        return (header_value(self._blocks[sequence], ADR51.scheduler) or b"").decode()
-
     async def acknowledge(self, sequence: int) -> None:
         """Acknowledge a message that it received."""
         await self._connection.request(self._replies[sequence], b"+ACK")
 
-    def _received(self, _subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+    def _received(self, _subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
         if reply:  # else it is a status
             text = reply.decode()
-            sequence = int(text.split(".")[-4])
-            self._replies[sequence], self._blocks[sequence] = text, block
+            self._replies[int(text.split(".")[-4])] = text
