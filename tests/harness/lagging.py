@@ -18,7 +18,6 @@ from tests.harness.account import Account, account_on, flushed
 PREFIX = "LAG.API"
 """The prefix of the API of this leader."""
 
-NO_STREAM = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
 NOT_FOUND = {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
 
 
@@ -34,8 +33,6 @@ class LaggingLeader:
         """The number of messages that it knows and that no consumer delivers."""
         self.told_of_more = 0
         """The number of its answers that named one of them."""
-        self.knows_the_stream = True
-        """True if it says that there is such a stream; a node that has just restarted may not."""
         self._connection: Connection = account.connection
         self._stream = stream
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,8 +55,6 @@ class LaggingLeader:
         task.add_done_callback(self._tasks.discard)
 
     def _information(self, answer: Any) -> Any:
-        if not self.knows_the_stream:
-            return NO_STREAM
         if "state" in answer:
             answer["config"]["num_replicas"] = 3
             answer["state"]["last_seq"] += self.ahead

@@ -14,7 +14,7 @@ from nats_scheduler.engine.inputs import NOTHING_SETTLED, Checkpoint, Refused, S
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.request_watch import ConfigRequested, MessageRemovalRequested, Request, RequestWatch
-from nats_scheduler.message.foreign_json import STREAM_CONFIG_TYPES, integer, read_object, stored_message
+from nats_scheduler.message.foreign_json import STREAM_CONFIG_TYPES, stored_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
@@ -23,7 +23,7 @@ from nats_scheduler.schedule.instants import DAY
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
-from tests.hostile.effort import at_most, examples
+from tests.hostile.effort import examples
 
 pytestmark = pytest.mark.clause("hostile-json")
 
@@ -53,24 +53,6 @@ _keys = st.sampled_from(
     [*STREAM_CONFIG_TYPES, "error", "err_code", "code", "seq", "message", "time", "hdrs", "data", "duplicate", "filter"]
 )
 odd_objects = st.dictionaries(_keys, _values, max_size=6)
-
-
-def test_what_is_no_object_is_none_and_no_integer_is_the_default() -> None:
-    for name, document in DOCUMENTS.items():
-        with at_most(2.0, name):
-            assert read_object(document) is None, name
-    odd: list[Any] = [None, True, "1", 1.0, [], {}, 1 << 63, -(1 << 63) - 1]
-    for value in odd:
-        assert integer(value, 7) == 7, value
-
-
-def test_what_cannot_be_encoded_again_is_replaced_as_the_server_does() -> None:
-    for document in (b'{"a":"\\ud800"}', b'{"\\uDFFF":{"b":["\\ud800x"]}}', b'{"a":"\xff"}'):
-        value = read_object(document)
-        assert value is not None
-        assert json.dumps(value, ensure_ascii=False).encode()
-    assert read_object(b'{"a":"\\ud83d\\ude00"}') == {"a": "\U0001f600"}
-    assert read_object(b'{"a":1,"a":2}') == {"a": 2}
 
 
 @pytest.mark.slow

@@ -56,16 +56,6 @@ def test_a_long_field_is_rejected_at_once_in_each_syntax() -> None:
                     assert isinstance(parse_pattern(text, None, syntax), Invalid)
 
 
-def test_a_search_for_days_that_are_rare_is_cheap() -> None:
-    rare = ("L * ?", "31W * ?", "? * L5", "? 2 5#5", "29 2 ?", "? 2 1#1,2#5")
-    for days, years in product(rare, ("*", "2027", "1970-2099", "1970-2099/5", "2096-2099")):
-        with at_most(SECONDS_A_TEXT, (days, years)):
-            pattern = parse_pattern(f"59 59 23 {days} {years}", "Africa/Cairo", Syntax.QUARTZ)
-            if pattern is not None and not isinstance(pattern, Invalid):
-                first = pattern.first_fire(NOW)
-                assert first is None or pattern.latest_fire(NOW, first, NOW) == first, (days, years)
-
-
 def test_a_ttl_is_cheap_and_no_name_reaches_beyond_the_zones() -> None:
     for name, text in TTLS.items():
         with at_most(SECONDS_A_TEXT, name):

@@ -134,24 +134,6 @@ async def test_while_one_client_asks_without_end_another_is_answered(
     assert innocent.sidecar.sidecar.connection is connection, "the server has not cut it off"
 
 
-async def test_a_client_with_many_requests_leaves_others_their_places(innocent: Served) -> None:
-    answered: list[int] = []
-
-    async def ask_again(account: Account) -> None:
-        while True:
-            answered.append(await code_of(account, "streams.modes"))
-
-    async with account_on(innocent.url) as busy:
-        tasks = [asyncio.create_task(ask_again(busy)) for _ in range(PLENTY)]
-        async with watching(innocent, "health.get", "streams.list", "instances.list") as codes:
-            await eventually(lambda: len(codes) >= 60, describe="another client is answered")
-        for task in tasks:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {type(end) for end in ends} == {asyncio.CancelledError}
-    assert set(answered) == {0, 429}
-
-
 def cost(**headers: str) -> bytes:
     """Return the request to check a message, which costs what reading its headers does."""
     return json.dumps({"headers": {"Nats-Schedule-Target": "S.out", **headers}}).encode()
