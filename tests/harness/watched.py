@@ -34,10 +34,6 @@ class Watched(Served):
         wanted = {"name": self.name, "subjects": [f"{self.name}.>"], "storage": "memory", **config}
         await self.call("STREAM.UPDATE", wanted)
 
-    async def delete(self) -> None:
-        """Delete the stream."""
-        await self.call("STREAM.DELETE")
-
     async def config(self) -> dict[str, Any]:
         """Return the stream's configuration without the server's own metadata."""
         config = (await self.account.api.stream(self.name))["config"]
@@ -56,21 +52,17 @@ class Watched(Served):
     async def remembered(self) -> dict[str, Any]:
         """Wait until the registry says that the stream carries the flag, and return what it says."""
 
+        registry = Registry(self.account.connection, self.account.api, SidecarSettings().registry_bucket)
+
         async def known() -> dict[str, Any] | None:
-            return await self.entry()
+            return await registry.get(f"stream.{self.name}")
 
         return await eventually(known, describe=f"{self.name} is remembered")
 
-    async def entry(self, name: str | None = None) -> dict[str, Any] | None:
-        """Return what the registry says of the stream, or of another one."""
-        bucket = SidecarSettings().registry_bucket
-        return await Registry(self.account.connection, self.account.api, bucket).get(f"stream.{name or self.name}")
-
-    async def fires(self, rest: str = "s", target: str | None = None) -> None:
+    async def fires(self, rest: str = "s") -> None:
         """Show that the stream is served: a schedule on it fires."""
-        wanted = target or self.subject(f"{rest}.out")
-        await self.schedule_at(rest, wanted)
-        await self.account.wait_for(self.name, wanted)
+        await self.schedule_at(rest, self.subject(f"{rest}.out"))
+        await self.wait_for(f"{rest}.out")
 
     async def schedule_at(self, rest: str, target: str) -> None:
         """Store a schedule that was due long ago, with a target that is named whole."""
