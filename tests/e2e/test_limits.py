@@ -1,5 +1,7 @@
 """A server whose limits change while it runs is served by the limits that it has now."""
 
+import pytest
+
 from nats_scheduler.engine.events import FireRefused, FireStored
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
@@ -15,6 +17,7 @@ def limited(most: int) -> str:
     return f"max_payload: {most}\n"
 
 
+@pytest.mark.clause("size-limits")
 async def test_a_fire_too_large_is_stored_when_the_server_takes_more(start_server: StartServer) -> None:
     server = await start_server(V2_11, config=limited(SMALL))
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
