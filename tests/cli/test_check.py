@@ -1,6 +1,7 @@
 """`nats-scheduler check`: the server's answer, without a server.
 
-That it is the answer of each server to each message is shown in `differential/test_validation.py`.
+That it is the answer of each server to each message is shown in `differential/test_validation.py`, and all that is
+warned of in `message/test_schedule_findings.py`.
 """
 
 from __future__ import annotations
@@ -79,22 +80,13 @@ def warnings(cli: Cli, *given: str) -> list[str]:
 
 
 def test_what_its_stream_may_end_before_its_fire_is_a_warning(cli: Cli, tmp_path: Path) -> None:
-    for given, config, expected in (
-        ([AT], {"max_age": 7 * DAY}, "max_age of the stream (168h0m0s) removes it before"),
-        (
-            ["@every 1h"],
-            {"max_age": 7 * DAY},
-            "and then it never fires again; published with Nats-TTL: never",
-        ),
-        ([AT, "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it before its first fire at"),
-        (["@every 1h"], {"max_msgs": 100}, "max_msgs or max_bytes"),
-        (["@every 1h", "Nats-Schedule-Timezone: UTC"], {}, "Nats-Schedule-Time-Zone may be meant"),
-        (["@at 2020-01-01T00:00:00Z"], {"max_age": 7 * DAY, "max_msgs": -1, "max_bytes": -1}, ""),
+    for pattern, expected in (
+        (AT, "max_age of the stream (168h0m0s) removes it before"),
+        ("@at 2020-01-01T00:00:00Z", ""),
     ):
-        file = stream(tmp_path, allow_msg_ttl=True, **config)
-        message = headers(f"Nats-Schedule: {given[0]}", TARGET, *given[1:])
-        found = warnings(cli, *message, "--stream-config", file)
-        assert [expected in one for one in found] == ([True] if expected else []), (given, config, found)
+        file = stream(tmp_path, allow_msg_ttl=True, max_age=7 * DAY)
+        found = warnings(cli, *headers(f"Nats-Schedule: {pattern}", TARGET), "--stream-config", file)
+        assert [expected in one for one in found] == ([True] if expected else []), (pattern, found)
 
 
 def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli) -> None:
@@ -112,44 +104,3 @@ def test_numbers_of_weekdays_in_quartz_are_a_warning(cli: Cli) -> None:
         for arguments in ([pattern, "--syntax", "quartz"], message):
             found = ["in Quartz itself 1 is Sunday" in one for one in warnings(cli, *arguments)]
             assert found == ([True] if is_warned else []), pattern
-
-
-def test_policies_that_do_what_few_expect_are_a_warning(cli: Cli, tmp_path: Path) -> None:
-    past, skip = "@at 2020-01-01T00:00:00Z", ("X-Overlap: skip", "X-Timeout: 2h")
-    work = (*skip, "X-Consumer: work")
-    needless = "its X-Grace has an effect only with X-Missed: skip"
-    for pattern, policies, retention, expected in (
-        ("@every 1h", ("X-Grace: 1m",), "", needless),
-        ("@every 1h", ("X-Grace: 1m", "X-Missed: all"), "", needless),
-        ("@every 1h", ("X-Grace: 1m", "X-Missed: skip"), "", ""),
-        (past, ("X-Missed: skip",), "", "X-Missed: skip removes it without a fire"),
-        (AT, ("X-Missed: skip",), "", ""),
-        ("@every 1h", skip, "", "its X-Overlap needs X-Consumer there"),
-        ("@every 1h", work, "", ""),
-        ("@every 1h", skip, "workqueue", ""),
-        ("@every 1h", ("X-Overlap: queue",), "workqueue", "it waits for ever for a fire that nobody finishes"),
-        ("@every 1h", work, "workqueue", "its X-Consumer has no effect on this stream"),
-        (AT, ("X-Overlap: skip",), "workqueue", "its X-Overlap has no effect: it fires once"),
-        (
-            "@daily",
-            ("X-Except: calendar:de-by",),
-            "",
-            "it fires only if the calendar de-by exists, and not on its days",
-        ),
-    ):
-        message = headers(f"X-Nats-Schedule: {pattern}", f"X-{TARGET}", *(f"X-Nats-Schedule-{one}" for one in policies))
-        stored = ["--stream-config", stream(tmp_path, retention=retention)] if retention else []
-        found = warnings(cli, *message, *stored)
-        assert [expected in one for one in found] == ([True] if expected else []), (pattern, policies, retention)
-
-
-def test_a_jitter_that_may_outlast_the_schedule_is_a_warning(cli: Cli, tmp_path: Path) -> None:
-    for jitter, ttl, is_warned in (("30m", "90m", True), ("30m", "3h", False), ("24h", "121m", True)):
-        given = (
-            "X-Nats-Schedule: @every 80m",
-            f"X-{TARGET}",
-            f"X-Nats-Schedule-X-Jitter: {jitter}",
-            f"Nats-TTL: {ttl}",
-        )
-        found = warnings(cli, *headers(*given), "--stream-config", stream(tmp_path, allow_msg_ttl=True))
-        assert any("its X-Jitter may delay its first fire until" in one for one in found) is is_warned

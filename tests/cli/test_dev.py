@@ -20,7 +20,6 @@ import pytest
 from nats_scheduler.cli.fire_watch import fire_line
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND
-from tests.cli.prompt import Cli
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_10, V2_11, V2_12, server_binary
@@ -139,13 +138,6 @@ async def test_a_server_that_dies_is_told_with_the_end_of_its_log(tmp_path: Path
             os.kill(server, 9)
         assert await dev.wait_for_exit() == 1
     assert "nats-scheduler: error: nats-server ended by itself:" in dev.stderr
-
-
-def test_where_others_connect_does_not_matter(cli: Cli) -> None:
-    # A wrong flag ends the command before a server starts; the variables are ignored before that.
-    result = cli("dev", "--window", "0", env={"NATS_CREDS": "/no/such.creds", "NATS_CONTEXT": "none", "NATS_URL": ":"})
-    assert "creds" not in result.stderr
-    assert "context" not in result.stderr
 
 
 def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:

@@ -1,4 +1,4 @@
-"""`nats-scheduler doctor`: the table, the document, the exit codes and the progress."""
+"""`nats-scheduler doctor`: the table, the document and the exit codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 
 from nats_scheduler.cli.doctor import COLUMNS
-from tests.cli.prompt import Cli, Prompt
+from tests.cli.prompt import Prompt
 from tests.doctor.scenes import emulated, unflagged
 
 
@@ -30,10 +30,3 @@ async def test_the_worst_is_printed_first_and_decides_the_exit_code(prompt: Prom
     assert lines[-1] == "1 error, 1 warning; 1 of 2 streams carry schedules"
     assert only.exit_code == 3
     assert {finding["stream"] for finding in json.loads(only.stdout)["findings"]} == {"PLAIN"}
-
-
-def test_a_server_that_is_not_reached_is_a_finding(cli: Cli) -> None:
-    said = cli("doctor", "--json", "--server", "nats://127.0.0.1:1")
-    document = json.loads(said.stdout)
-    assert (said.exit_code, document["worst"], document["server"]) == (1, "error", None)
-    assert [finding["code"] for finding in document["findings"]] == ["no_server"]

@@ -148,7 +148,8 @@ def test_wrong_use_ends_with_2_and_says_what_was_expected(cli: Cli) -> None:
 
 
 def test_what_is_negative_ends_with_1_and_what_is_not_with_0(cli: Cli) -> None:
-    assert {line: cli(*shlex.split(line)).exit_code for line in NEGATIVE} == dict.fromkeys(NEGATIVE, 1)
+    for more in ((), ("--json",)):
+        assert {line: cli(*shlex.split(line), *more).exit_code for line in NEGATIVE} == dict.fromkeys(NEGATIVE, 1), more
     assert {line: cli(*shlex.split(line)).exit_code for line in POSITIVE} == dict.fromkeys(POSITIVE, 0)
 
 

@@ -17,7 +17,6 @@ from packaging.requirements import Requirement
 
 from nats_scheduler.cli.main import COMMANDS, main
 from nats_scheduler.extras import PACKAGES, missing
-from nats_scheduler.version import VERSION
 from tests.cli.prompt import Cli
 from tests.harness.processes import sidecar
 from tests.house.sources import ROOT
@@ -44,10 +43,6 @@ def test_help_lists_every_command_with_what_it_says_of_itself(cli: Cli) -> None:
     commands = {name: main.get_command(click.Context(main), name) for name in COMMANDS}
     said = {name: (one.name, (one.help or "").splitlines()[0]) for name, one in commands.items() if one is not None}
     assert said == {name: (name, summary) for name, (_place, summary) in COMMANDS.items()}
-
-
-def test_the_version_is_that_of_the_package(cli: Cli) -> None:
-    assert cli("--version").output == f"nats-scheduler {VERSION}\n"
 
 
 @pytest.mark.server

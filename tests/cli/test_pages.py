@@ -37,11 +37,6 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=place)
 # -- the reference ---------------------------------------------------------------------------------------------
 
 
-def test_the_reference_page_has_a_section_for_every_command() -> None:
-    page = PAGE.read_text("utf-8")
-    assert [name for name in COMMANDS if f"\n## nats-scheduler {name}" not in page] == []
-
-
 def test_the_reference_page_names_every_option() -> None:
     page = PAGE.read_text("utf-8") + (PAGE.parent / "settings.md").read_text("utf-8")
     for name in ("next", "explain", "check", "settings show"):

@@ -1,19 +1,14 @@
-"""`nats-scheduler settings`: the schema that is enforced, and the settings in force, without their secrets."""
+"""`nats-scheduler settings`: the settings in force, without their secrets."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from nats_scheduler.settings.fields import setting_fields, settings_schema
+from nats_scheduler.settings.fields import setting_fields
 from tests.cli.prompt import Cli
 
 HIDDEN = "hunter2"
-
-
-def test_schema_prints_the_schema(cli: Cli) -> None:
-    shown = cli("settings", "schema")
-    assert (shown.exit_code, json.loads(shown.stdout)) == (0, settings_schema())
 
 
 def test_show_names_every_setting_with_value_and_origin(cli: Cli) -> None:
@@ -45,12 +40,3 @@ def test_show_prints_no_secret(cli: Cli, tmp_path: Path) -> None:
         assert HIDDEN not in shown.output
         assert "$NATS_PASSWORD" in shown.output
         assert "nats://bob:***@n1:4222" in shown.output
-
-
-def test_settings_that_cannot_be_used_end_with_2_and_show_no_secret(cli: Cli) -> None:
-    shown = cli("settings", "show", "--window", "0", env={"NATS_PASSWORD": HIDDEN})
-    assert (shown.exit_code, shown.stdout) == (2, "")
-    assert shown.stderr.splitlines() == [
-        "nats-scheduler: error: connection.password of ********** ($NATS_PASSWORD): expected user to be set too",
-        "nats-scheduler: error: window of 0 (--window): expected a whole number from 1 to 8192",
-    ]

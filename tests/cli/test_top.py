@@ -13,39 +13,41 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from nats_scheduler.cli.top_screen import ADVICE
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.cli.prompt import EACH_SECOND, WRONG, Prompt, at_a_terminal
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
-from tests.harness.screen import Screen
 from tests.harness.servers import V2_11
-from tests.harness.terminal import COLUMNS, ROWS, Terminal
+from tests.harness.terminal import Terminal
 from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
 
-UNFINISHED = re.compile(r"\x1b[^A-Za-z]*$")
+NARROW = 40
+
+SEQUENCE = re.compile(r"\x1b\[\??[0-9;]*([A-Za-z])")
+"""A command to the terminal; one that moves the cursor (`H`) begins a line."""
 ENTER, LEAVE, CLEAR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[2J"
+USUAL = "\x1b[?7h\x1b[?25h"
+"""Long lines are wrapped and the cursor is shown, as before."""
 
 
-def seen(terminal: Terminal, columns: int = COLUMNS, rows: int = ROWS) -> list[str]:
-    """Return what is on the screen: all that was written since it was cleared, but for a command that is not whole."""
-    screen = Screen(columns, rows)
-    screen.write(UNFINISHED.sub("", terminal.text[terminal.text.rindex(CLEAR) :]))
-    return screen.lines()
+def written(terminal: Terminal) -> list[str]:
+    """Return all lines that were written since the screen was cleared, without their colours."""
+    since = terminal.text.rpartition(CLEAR)[2]
+    lines = SEQUENCE.sub(lambda found: "\n" if found[1] == "H" else "", since).splitlines()
+    return [one.rstrip() for one in lines]
 
 
-async def until(terminal: Terminal, pattern: str, columns: int = COLUMNS, rows: int = ROWS) -> str:
-    """Wait until a line of the screen matches, and return it."""
-
-    def line() -> str | None:
-        if CLEAR not in terminal.text:
-            return None
-        return next((one for one in seen(terminal, columns, rows) if re.search(pattern, one)), None)
-
-    return await eventually(line, describe=lambda: f"{pattern} in {terminal.text[-3_000:]!r}")
+async def until(terminal: Terminal, pattern: str) -> None:
+    """Wait until a line of the screen matches."""
+    await eventually(
+        lambda: any(re.search(pattern, one) for one in written(terminal)),
+        describe=lambda: f"{pattern} in {terminal.text[-3_000:]!r}",
+    )
 
 
 def top(server: EmbeddedServer, folder: Path, *words: str, url: str = "") -> AbstractAsyncContextManager[Terminal]:
@@ -74,8 +76,11 @@ async def test_fires_and_failures_are_shown_as_they_come(start_server: StartServ
         await until(terminal, r"^\d\d:\d\d:\d\d +[\d.]+ m?s +ORDERS +ORDERS\.s$")
         await account.publish("ORDERS.wrong", WRONG)
         await until(terminal, r"^\d\d:\d\d:\d\d +schedule_rejected +ORDERS +ORDERS\.wrong +")
-        terminal.resize(40, 10)
-        await until(terminal, "^ALL IS WELL  1 sidecar alive", 40, 10)
+        cleared = terminal.text.count(CLEAR)
+        terminal.resize(NARROW, 10)
+        await eventually(lambda: terminal.text.count(CLEAR) > cleared, describe="the screen is drawn anew")
+        await until(terminal, "^ALL IS WELL  1 sidecar alive")
+        assert max(map(cell_len, written(terminal))) <= NARROW
 
 
 async def test_a_key_ends_it_and_the_terminal_is_as_before(start_server: StartServer, tmp_path: Path) -> None:
@@ -95,11 +100,8 @@ async def test_a_key_ends_it_and_the_terminal_is_as_before(start_server: StartSe
         terminal.press("q")
         assert await terminal.end() == 0
         assert terminal.modes() == before
-        await eventually(lambda: terminal.text.endswith(LEAVE))
+        await eventually(lambda: terminal.text.endswith(USUAL + LEAVE))
         assert terminal.text.startswith(ENTER)
-        screen = Screen(COLUMNS, ROWS)
-        screen.write(terminal.text)
-        assert screen.modes == {"1049": False, "25": True, "7": True}
 
 
 async def test_once_prints_plain_text(prompt: Prompt) -> None:

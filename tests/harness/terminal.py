@@ -46,10 +46,6 @@ class Terminal:
         """Wait until a text is printed."""
         await eventually(lambda: wanted in self.text, describe=lambda: f"{wanted!r} in {self.text!r}")
 
-    def press_ctrl_c(self) -> None:
-        """Send what the key sends."""
-        self.press("\x03")
-
     def press(self, keys: str) -> None:
         """Send what keys send."""
         os.write(self._controller, keys.encode())
