@@ -1,6 +1,7 @@
 """The last hour by minute: each fire is in one minute, whatever the clock does; processes add up; quantiles fit."""
 
 from bisect import bisect_left
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -11,7 +12,6 @@ from nats_scheduler.observe.activity import (
     STREAMS_PER_UNIT,
     Activity,
     Minute,
-    minute_of,
     nothing_in,
     total_of,
 )
@@ -121,30 +121,6 @@ def some_lateness(random: Random) -> int:
     return int(10 ** random.uniform(3, 11))
 
 
-def test_the_minutes_of_several_processes_add_up_to_those_of_one() -> None:
-    """However fires are divided among processes, and whenever each takes its samples."""
-    random = generator("minutes of several processes")
-    for _ in range(draws(10)):
-        one, several = Process(), [Process() for _ in range(random.randrange(1, 5))]
-        now = NOON
-        for _ in range(300):
-            after = now + random.randrange(1, 20 * SECOND)
-            if minute_of(after) != minute_of(now):
-                for process in (one, *several):
-                    process.sample(after)
-            now, late = after, some_lateness(random)
-            one.fire(late)
-            random.choice(several).fire(late)
-            if random.random() < 0.1:
-                random.choice((one, *several)).sample(now)
-        for process in (one, *several):
-            process.sample(now)
-        expected = one.activity.minutes(now, MINUTES_KEPT)
-        parts = [process.activity.minutes(now, MINUTES_KEPT) for process in several]
-        assert [total_of(same) for same in zip(*parts, strict=True)] == expected
-        assert sum(sum(minute.lateness) for minute in expected) == sum(minute.fires for minute in expected) > 100
-
-
 def counted(lateness: list[int]) -> Minute:
     """Return a minute with fires that were so late."""
     counts = [0] * (len(BOUNDS) + 1)
@@ -166,6 +142,9 @@ def test_a_quantile_lies_in_the_bucket_of_its_rank() -> None:
             lower, upper = list(pairwise([0, *BOUNDS, lateness[-1]]))[bisect_left(BOUNDS, exact)]
             assert lower <= quantile <= min(upper, lateness[-1]), (share, lateness)
         assert quantiles == sorted(quantiles)
-        middle = len(lateness) // 3
-        parts = [lateness[:middle], lateness[middle:], []]
-        assert total_of(map(counted, parts)) == counted(lateness)
+
+
+def test_minutes_of_several_processes_add_up() -> None:
+    one, other, none = (counted(lateness) for lateness in ([3, SECOND], [MINUTE], []))
+    found = total_of([replace(one, duplicates=1, overdue=2, refused=3), replace(other, overdue=4, refused=5), none])
+    assert found == replace(counted([3, SECOND, MINUTE]), duplicates=1, overdue=6, refused=8)

@@ -11,7 +11,6 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.message_contents import (
     MAX_BODY_BYTES,
     MAX_HEADERS,
-    MAX_HEX_BYTES,
     MAX_LINES,
     BodyLines,
     ContentDocument,
@@ -34,19 +33,6 @@ def content(body: bytes = b"", headers: Mapping[str, str] = NO_OTHERS, *, is_fir
 
 def lines_of(body: bytes, most: int = MAX_LINES) -> BodyLines:
     return body_lines(content(body), most)
-
-
-def test_a_document_says_which_headers_are_in_a_fire() -> None:
-    document = content(b"tea", {"Kind": "order", "Nats-TTL": "1h"})
-    assert (document["subject"], document["sequence"], document["stored"]) == ("S.s", 7, "1970-01-01T00:00:00Z")
-    assert (document["body"], document["body_bytes"], document["body_complete"]) == ("tea", 3, True)
-    assert [(one["name"], one["value"], one["sent"]) for one in document["headers"]] == [
-        ("Nats-Schedule", "@every 1h", False),
-        ("Nats-Schedule-Target", "S.out", False),
-        ("Kind", "order", True),
-        ("Nats-TTL", "1h", False),
-    ]
-    assert all(one["sent"] for one in content(is_fire=True)["headers"])
 
 
 @pytest.mark.parametrize(
@@ -100,19 +86,6 @@ def test_json_is_indented_and_none_of_its_tokens_changes() -> None:
 @pytest.mark.parametrize("body", [b"NaN", b"{", b"[1,]", b"a: b", b"1" * 5_000 + b"x", b"\xef\xbb\xbf{}"])
 def test_what_is_no_json_is_shown_as_it_is(body: bytes) -> None:
     assert lines_of(body) == BodyLines("text", [body.decode()], True)
-
-
-def test_binary_is_shown_in_hexadecimal_digits() -> None:
-    assert lines_of(bytes(range(0x70, 0x81))) == BodyLines(
-        "binary",
-        [
-            "000000  70 71 72 73 74 75 76 77 78 79 7a 7b 7c 7d 7e 7f  pqrstuvwxyz{|}~.",
-            "000010  80                                               .",
-        ],
-        True,
-    )
-    assert len(lines_of(b"\xff" * MAX_BODY_BYTES).lines) == MAX_HEX_BYTES // 16
-    assert lines_of(b"\xff" * 100, most=2)[2] is False
 
 
 def test_a_made_up_document_is_shown_as_far_as_it_can_be() -> None:

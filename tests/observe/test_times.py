@@ -2,7 +2,6 @@
 
 from nats_scheduler.observe.times import (
     clock_text,
-    local_text,
     moment_text,
     short_text,
     time_text,
@@ -43,11 +42,3 @@ def test_instants_are_shown_in_the_zone_of_the_reader() -> None:
         assert short_text(NIGHT - HOUR, NIGHT) == "03-28 23:30"
         assert (utc_text(NIGHT), clock_text(NIGHT)) == ("2026-03-28 23:30:00", "23:30:00"), "these are in UTC always"
     assert moment_text(NIGHT) == "2026-03-28T23:30:00Z"
-
-
-def test_the_time_of_a_reader_has_a_date_if_that_is_another_one_there() -> None:
-    berlin = zone("Europe/Berlin")
-    assert local_text(NIGHT, NIGHT + HOUR, berlin) == "00:30:00 +01:00"
-    assert local_text(NIGHT - HOUR, NIGHT, berlin) == "2026-03-28 23:30:00 +01:00"
-    assert local_text(NIGHT, NIGHT, zone("UTC")) == "23:30:00 +00:00"
-    assert local_text(NIGHT, NIGHT, zone("Asia/Kathmandu")) == "05:15:00 +05:45"
