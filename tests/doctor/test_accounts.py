@@ -27,7 +27,6 @@ from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FLAGGED, FlaggedStream
 from tests.harness.permissions import OPTIONAL, Permission, accounts, limited_to, permissions_of, shared_account, url_of
-from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -51,20 +50,6 @@ async def test_servers_of_two_versions_differ(shared_server: SharedServer, start
     assert V2_10 in found.what
     assert V2_11 in found.what
     assert Code.VERSIONS_DIFFER not in await codes_on(f"{same.url},{new.url}")
-
-
-async def test_a_server_of_2_9_is_too_old_and_one_of_2_10_is_not(shared_server: SharedServer) -> None:
-    """The greeting of a server names another version, since no binary of that version is at hand."""
-    server = await shared_server(V2_10)
-    for version in (b"2.9.25", V2_10.encode()):
-
-        def rewrite(line: bytes, version: bytes = version) -> bytes:
-            is_greeting = line.startswith(b"INFO ")
-            return re.sub(rb'"version":"[^"]+"', b'"version":"%b"' % version, line) if is_greeting else line
-
-        async with rewritten(server.port, rewrite) as url:
-            found = of(await findings_on(url), Code.SERVER_TOO_OLD)
-        assert ["2.9.25" in one.what for one in found] == ([True] if version == b"2.9.25" else [])
 
 
 async def test_an_account_without_jetstream_is_reported(start_server: StartServer) -> None:

@@ -1,4 +1,4 @@
-"""The report of the doctor is worst first, and bounded; its page and its codes say the same."""
+"""The report of the doctor is sorted and bounded; its page and its codes say the same."""
 
 import re
 
@@ -7,17 +7,7 @@ from nats_scheduler.message.findings import Code, Finding, Severity
 from tests.house.sources import ROOT
 
 NOTE = Finding(Code.COPIED, "what", "command", "A", "a")
-WARNING = Finding(Code.CLOCK_OFF, "what", "command")
 ERROR = Finding(Code.NO_SIDECAR, "what", "command", "B")
-WORST = Finding(Code.NO_SERVER, "what", "command")
-
-
-def test_the_worst_comes_first() -> None:
-    report = report_of([NOTE, ERROR, WARNING, WORST])
-    assert list(report.findings) == [WORST, ERROR, WARNING, NOTE]
-    assert report.worst is Severity.ERROR
-    assert report_of([NOTE]).worst is Severity.NOTE
-    assert report_of([]).worst is None
 
 
 def test_many_of_one_code_on_one_stream_are_counted_and_not_listed() -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nats_scheduler.settings.fields import (
-    setting_fields,
-)
 from nats_scheduler.settings.load import load_settings
 from tests.settings.reference import PAGE, derived_part, page_with
 
@@ -25,9 +22,3 @@ def test_the_example_on_the_reference_page_can_be_used(tmp_path: Path) -> None:
     path.write_text(found[1].replace("/etc/nats-scheduler", str(tmp_path)))
     settings = load_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}, path)
     assert settings.metrics_port == 9464
-
-
-def test_every_setting_says_what_it_is() -> None:
-    for key, field in setting_fields().items():
-        assert field.description.endswith("."), key
-        assert field.kind not in ("duration", "integer") or " to " in field.description, f"{key}: the range"
