@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,28 +16,14 @@ from tests.conftest import SharedServer, StartServer
 from tests.harness.servers import V2_11
 
 
-class TerminalRunner(CliRunner):
-    """Runs commands that take their standard output for a terminal; `COLUMNS` is its width."""
-
-    @contextmanager
-    def isolation(self, *arguments: Any, **options: Any) -> Iterator[Any]:
-        """Do what every runner does."""
-        with super().isolation(*arguments, **options) as streams:
-            sys.stdout.isatty = lambda: True  # type: ignore[method-assign]
-            yield streams
-
-
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Run one command in this process: `cli("next", "@daily", env={…})`; on a terminal if `columns` are given."""
+    """Run one command in this process: `cli("next", "@daily", env={…})`."""
     theirs: dict[str, str | None] = {name: None for name in os.environ if name.startswith("NATS")}
 
-    def run(*arguments: str, env: dict[str, str] | None = None, columns: int = 0) -> Result:
+    def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
         environ = theirs | {"XDG_CONFIG_HOME": str(tmp_path)} | (env or {})
-        if not columns:
-            return CliRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
-        environ["COLUMNS"] = str(columns)
-        return TerminalRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
+        return CliRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
 
     return run
 

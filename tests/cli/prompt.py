@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from click.testing import Result
 
 from tests.harness.account import Account, account_on
 from tests.harness.flagged import FLAGGED
-from tests.harness.terminal import Terminal, on_terminal
+from tests.harness.processes import sidecar_command
+from tests.harness.terminal import Terminal, start_on_terminal
 
 Cli = Callable[..., Result]
 
@@ -76,9 +77,9 @@ async def prompt_on(cli: Cli, url: str) -> AsyncIterator[Prompt]:
 
 
 @asynccontextmanager
-async def at_a_terminal(*words: str, folder: Path, env: Mapping[str, str] | None = None) -> AsyncIterator[Terminal]:
+async def at_a_terminal(*words: str, folder: Path) -> AsyncIterator[Terminal]:
     """Run the program at a real terminal, in a process of its own."""
-    terminal = await on_terminal(*words, folder=folder, env=env)
+    terminal = await start_on_terminal([*sidecar_command(), *words], folder=folder)
     try:
         yield terminal
     finally:

@@ -1,4 +1,4 @@
-"""Commands, options and names are completed at the prompt of a shell, and nothing where no server answers."""
+"""Names are completed at the prompt of a shell, and what a shell would not read as one word is not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.completion import SHELLS, is_offered
-from nats_scheduler.cli.main import COMMANDS
+from nats_scheduler.cli.completion import is_offered
 from tests.cli.prompt import NEVER, Cli, Prompt
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
@@ -20,8 +19,6 @@ from tests.harness.servers import V2_11
 from tests.harness.terminal import start_on_terminal
 from tests.harness.waiting import eventually
 
-NOWHERE = "nats://127.0.0.1:1"
-
 
 def completed(cli: Cli, line: str) -> list[str]:
     """Return what is offered for the last word of a line."""
@@ -29,18 +26,6 @@ def completed(cli: Cli, line: str) -> list[str]:
     # click derives the name of the variable from that of the program, which is the function here
     asking = {"_MAIN_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1)}
     return [offered.partition(",")[2] for offered in cli(env=asking).stdout.split()]
-
-
-def test_commands_options_and_values_are_completed(cli: Cli) -> None:
-    offered = {
-        "": [*COMMANDS],
-        "ex": ["export", "explain"],
-        "stream ": ["add", "ls"],
-        "explain --cou": ["--count"],
-        "completion ": [*SHELLS],
-        f"ls -s {NOWHERE} ": [],
-    }
-    assert {line: completed(cli, line) for line in offered} == offered
 
 
 async def test_names_of_streams_and_subjects_of_schedules_are_completed(prompt: Prompt) -> None:

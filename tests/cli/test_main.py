@@ -1,4 +1,4 @@
-"""The list of commands: the same as the commands, and cheap to print; a command imports only what it needs.
+"""The commands: their list is cheap to print, and each imports only what it needs.
 
 It tests `cli/options.py`, `cli/console.py`, `cli/web.py` and `extras.py` too.
 """
@@ -11,11 +11,9 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-import click
 import pytest
 from packaging.requirements import Requirement
 
-from nats_scheduler.cli.main import COMMANDS, main
 from nats_scheduler.extras import PACKAGES, missing
 from tests.cli.prompt import Cli
 from tests.harness.processes import sidecar
@@ -34,15 +32,6 @@ for arguments in (["--help"], ["next", "@daily", "--json"], ["explain", "@daily"
     main(arguments, standalone_mode=False)
     print("imported", [name for name in {dear!r} if name in sys.modules])
 """
-
-
-def test_help_lists_every_command_with_what_it_says_of_itself(cli: Cli) -> None:
-    shown = cli("--help")
-    assert shown.exit_code == 0
-    assert [line.split()[0] for line in shown.output.partition("Commands:\n")[2].splitlines()] == list(COMMANDS)
-    commands = {name: main.get_command(click.Context(main), name) for name in COMMANDS}
-    said = {name: (one.name, (one.help or "").splitlines()[0]) for name, one in commands.items() if one is not None}
-    assert said == {name: (name, summary) for name, (_place, summary) in COMMANDS.items()}
 
 
 @pytest.mark.server

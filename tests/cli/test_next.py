@@ -46,12 +46,10 @@ def test_an_invalid_pattern_is_told_as_the_server_would_and_ends_with_1(cli: Cli
 # -- a schedule that is stored ---------------------------------------------------------------------------------
 
 
-async def stored(
-    prompt: Prompt, subject: str, headers: Mapping[str, str], options: str = ""
-) -> tuple[str, dict[str, Any]]:
+async def stored(prompt: Prompt, subject: str, headers: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """Store a schedule; return what the command prints of it, and the document."""
     await prompt.account.publish(subject, {"Nats-Schedule-Target": "S.t", **headers})
-    line = f"next S {subject} {options}"
+    line = f"next S {subject}"
     return await prompt.shows(line), await prompt.document(line)
 
 

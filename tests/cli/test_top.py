@@ -50,9 +50,9 @@ async def until(terminal: Terminal, pattern: str) -> None:
     )
 
 
-def top(server: EmbeddedServer, folder: Path, *words: str, url: str = "") -> AbstractAsyncContextManager[Terminal]:
+def top(server: EmbeddedServer, folder: Path, *words: str) -> AbstractAsyncContextManager[Terminal]:
     """Run `top` on a terminal."""
-    return at_a_terminal("top", *words, "--server", url or server.url, folder=folder / "top")
+    return at_a_terminal("top", *words, "--server", server.url, folder=folder / "top")
 
 
 @asynccontextmanager

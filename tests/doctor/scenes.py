@@ -16,7 +16,6 @@ from tests.harness.flagged import FLAGGED
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 
 NEVER = "@at 2199-01-01T00:00:00Z"
-FAR = "@at 2999-01-01T00:00:00Z"
 
 EXCEPT = "Nats-Schedule-X-Except"
 
@@ -96,14 +95,14 @@ def configured(pattern: str = NEVER, count: int = 0, **config: Any) -> Build:
     return build
 
 
-def consumed(retention: str, part: str | None, *, target: str = "out") -> Build:
+def consumed(retention: str, part: str | None) -> Build:
     """Return a scene: a flagged stream with a consumer of `<name>.<part>`, and no schedule."""
 
     async def build(account: Account, name: str) -> None:
         await emulated(account, name, retention=retention)
         if part is not None:
             await consumer(account, name, f"{name}.{part}")
-        await account.publish(f"{name}.s", schedule(name, **{"Nats-Schedule-Target": f"{name}.{target}"}))
+        await account.publish(f"{name}.s", schedule(name))
 
     return build
 

@@ -83,11 +83,9 @@ class Browser:
 
         return await eventually(seen, within_seconds=COMMAND_SECONDS, describe=describe or script)
 
-    async def press(self, *keys: str, shift: bool = False) -> None:
+    async def press(self, *keys: str) -> None:
         """Press and release keys, one after the other, in what has the focus."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        if shift:
-            actions = [{"type": "keyDown", "value": "\ue008"}, *actions, {"type": "keyUp", "value": "\ue008"}]
         await self.command("actions", actions=[{"type": "key", "id": "keys", "actions": actions}])
 
     async def devtools(self, method: str, **values: Any) -> Any:

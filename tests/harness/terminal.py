@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nats_scheduler.runtime.embedded import tied_to_this_process
-from tests.harness.processes import clean_environment, sidecar_command
+from tests.harness.processes import clean_environment
 from tests.harness.waiting import eventually
 
 COLUMNS, ROWS = 80, 24
@@ -78,13 +78,8 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-async def on_terminal(*arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> Terminal:
-    """Start `nats-scheduler ARGUMENTS…` on a terminal; to be closed by the caller."""
-    return await start_on_terminal([*sidecar_command(), *arguments], folder=folder, env=env)
-
-
 async def start_on_terminal(command: list[str], *, folder: Path, env: Mapping[str, str] | None = None) -> Terminal:
-    """Start a command on a terminal that is its controlling one."""
+    """Start a command on a terminal that is its controlling one; to be closed by the caller."""
     controller, side = os.openpty()
     set_size(side, COLUMNS, ROWS)
     # The leader of a session gets the first terminal that it opens as its own.

@@ -25,8 +25,8 @@ NOON = START - START % HOUR
 BOUNDS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
 
 
-def read_back(late: int = MILLISECOND, sequence: int = 1) -> FireConfirmed:
-    return FireConfirmed("S.s", "S.out", START, START, START + late, sequence)
+def read_back(late: int) -> FireConfirmed:
+    return FireConfirmed("S.s", "S.out", START, START, START + late, 1)
 
 
 class Process:

@@ -11,7 +11,6 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.message_contents import (
     MAX_BODY_BYTES,
     MAX_HEADERS,
-    MAX_LINES,
     BodyLines,
     ContentDocument,
     body_lines,
@@ -23,16 +22,16 @@ SCHEDULE = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "S.out"}
 NO_OTHERS: Mapping[str, str] = {}
 
 
-def content(body: bytes = b"", headers: Mapping[str, str] = NO_OTHERS, *, is_fire: bool = False) -> ContentDocument:
+def content(body: bytes = b"", headers: Mapping[str, str] = NO_OTHERS) -> ContentDocument:
     """Return the document of a schedule, with some headers of its publisher, and check its form."""
     block = block_of(*{**SCHEDULE, **headers}.items())
-    document = content_document(StoredMessage("S.s", 7, 0, block, body), is_fire=is_fire)
+    document = content_document(StoredMessage("S.s", 7, 0, block, body), is_fire=False)
     assert TypeAdapter(ContentDocument).validate_python(json.loads(json.dumps(document))) == document
     return document
 
 
-def lines_of(body: bytes, most: int = MAX_LINES) -> BodyLines:
-    return body_lines(content(body), most)
+def lines_of(body: bytes) -> BodyLines:
+    return body_lines(content(body))
 
 
 @pytest.mark.parametrize(

@@ -195,9 +195,9 @@ class Canary:
         self.now = 100 * SECOND
         self.record = CanaryRecord(10 * SECOND, lambda: self.now)
 
-    def fired(self, late: int = 0) -> None:
+    def fired(self) -> None:
         """Let it fire now."""
-        self.record.fired(self.now, self.now + late)
+        self.record.fired(self.now, self.now)
 
 
 def test_the_canary_is_ready_while_its_last_fire_is_fresh() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.client
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -28,9 +30,10 @@ from nats_scheduler.web.app import token_of
 from nats_scheduler.web.pages import healthz
 from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import PATIENCE_SECONDS
-from tests.observe.scrapes import ANSWER_SECONDS, page
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+ANSWER_SECONDS = 20.0
+"""Longest wait for a page, on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,22 @@ def pages(
     not_ready: Callable[[], Sequence[str]] = list, metrics: Metrics | None = None, **parts: Any
 ) -> MonitoringPages:
     return MonitoringPages((metrics or Metrics()).registry, asyncio.get_running_loop(), not_ready, **parts)
+
+
+async def page(url: str, method: str = "GET") -> tuple[int, str]:
+    """Return the status and the body of a page."""
+
+    def ask() -> tuple[int, str]:
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=ANSWER_SECONDS)
+        try:
+            connection.request(method, f"{parts.path}?{parts.query}")
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(ask)
 
 
 async def test_metrics_health_and_readiness_are_served_and_nothing_else() -> None:

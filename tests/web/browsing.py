@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from html.parser import HTMLParser
 from typing import Any
 
@@ -12,10 +11,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from nats_scheduler.runtime.asked import ServerAlone
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.settings.connection_settings import ConnectionSettings
-from nats_scheduler.settings.sidecar_settings import SidecarSettings
 from nats_scheduler.web.app import application
 from nats_scheduler.web.attempts import Proxies
 from nats_scheduler.web.link import Link
@@ -103,25 +100,20 @@ async def browsing(
     *,
     token: str | None = None,
     hosts: tuple[str, ...] = (),
-    ahead: int = 0,
     controllers: Controllers | None = None,
-    rule: str | None = None,
     proxies: Proxies = (),
     prefix: str = "",
     clock: Callable[[], float] | None = None,
-    reads_server: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about.
 
-    The clock of its machine is `ahead` (ns) of ours; `clock` (s) is that of waits after wrong tokens. With
-    `reads_server` it shows what the server itself fires where no sidecar runs, as `nats-scheduler web` does.
+    `clock` (s) is that of waits after wrong tokens.
     """
     connection_settings = ConnectionSettings(servers=(url,), **settings)
-    of_page = SidecarSettings(connection=connection_settings)
-    link = Link(connection_settings, rule, partial(ServerAlone, settings=of_page) if reads_server else None)
+    link = Link(connection_settings)
     sessions = None if token is None else Sessions(token, CLOCK.now)
-    source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
+    source = Answers(link.ask, CLOCK.now, lambda error: pytest.fail(repr(error)))
     app = application(link, source, {"localhost", *hosts}, sessions, controllers, proxies, prefix, clock)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)

@@ -23,7 +23,6 @@ from nats_scheduler.web.pattern_builder import (
 from tests.harness.seeds import draws
 
 BERLIN = "Europe/Berlin"
-ZONES = ("", "UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia")
 
 
 def built(kind: str, syntax: Syntax | None = None, **chosen: Any) -> Built:
@@ -116,38 +115,6 @@ def test_any_text_is_refused_or_is_a_pattern(
     assert isinstance(pattern, Pattern)
 
 
-@settings(max_examples=draws(40))
-@given(
-    st.sampled_from(list(KINDS)),
-    st.fixed_dictionaries(
-        {
-            "number": st.integers(1, 10_000).map(str),
-            "unit": st.sampled_from(list(UNITS)),
-            "day": st.integers(1, 31).map(str),
-            "month": st.sampled_from(list(MONTH_NAMES)),
-            "date": st.dates().map(str),
-            "time": st.times().map(lambda time: f"{time:%H:%M:%S}"),
-            "zone": st.sampled_from(ZONES),
-            "weekdays": st.sets(st.sampled_from(list(WEEKDAY_NAMES)), min_size=1, max_size=6).map(tuple),
-        }
-    ),
-    st.sampled_from([None, *Syntax]),
-)
-def test_what_was_built_has_choices_that_build_the_same(
-    kind: str, chosen: dict[str, Any], syntax: Syntax | None
-) -> None:
-    found = build(Choices(kind, **chosen), syntax)
-    if isinstance(found, Wrong):
-        return
-    syntax = None if found.pattern.startswith("@") else syntax
-    choices = choices_of(found.pattern, found.time_zone, syntax)
-    assert choices.kind == kind
-    again = build(choices, syntax)
-    assert isinstance(again, Built)
-    assert (again.words, again.time_zone) == (found.words, found.time_zone)
-    assert again.pattern == found.pattern or kind in ("once", "every"), "those may be written otherwise"
-
-
 @pytest.mark.parametrize(
     ("pattern", "zone", "choices"),
     [
@@ -155,6 +122,9 @@ def test_what_was_built_has_choices_that_build_the_same(
         ("@daily", BERLIN, Choices("day", time="00:00", zone=BERLIN)),
         ("0 30 9 ? * 1-5", "", Choices("week", time="09:30", weekdays=tuple(WEEKDAY_NAMES)[:5])),
         ("@at 2026-12-24T09:30:00+01:00", "", Choices("once", date="2026-12-24", time="08:30")),
+        ("0 0 8 24 * *", "", Choices("month", time="08:00", day="24")),
+        ("0 0 8 24 dec *", "", Choices("year", time="08:00", day="24", month="dec")),
+        ("0 0 8 24 dec mon", "", Choices()),
     ],
 )
 def test_a_pattern_that_is_stored_is_shown_as_choices(pattern: str, zone: str, choices: Choices) -> None:

@@ -1,4 +1,7 @@
-"""The pages about one sidecar: the verdict, lists with search and pages, each schedule (`web/content_page.py`, too)."""
+"""The pages about one sidecar: the verdict, lists with search and pages, each schedule.
+
+It tests `web/content_page.py` and `web/charts.py` too.
+"""
 
 import re
 from collections.abc import AsyncIterator
