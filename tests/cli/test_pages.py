@@ -1,10 +1,9 @@
-"""The pages about commands: each command, option, key, message and fire that they name is there, and valid."""
+"""The pages about commands: each command, option, key, header and fire that they name is there, and valid."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -12,24 +11,15 @@ import pytest
 
 from nats_scheduler.cli.main import COMMANDS, main
 from nats_scheduler.files.models import files_schema
-from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.findings import Code
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
-from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.schedule_findings import findings_about
-from nats_scheduler.message.stream_rules import FLAG, StreamRules
+from nats_scheduler.message.policies import POLICY_NAMES, value_fault
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import Syntax, parse_pattern
+from nats_scheduler.schedule.patterns import Pattern, Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.command_reference import PAGE
 from tests.cli.prompt import Cli
-from tests.house.coming_from import PAGES, STREAM_FILE, Message, commands, fires, published, shown
+from tests.house.coming_from import PAGES, commands, fires, headers
 from tests.house.sources import ROOT, place
 from tests.house.test_documents import FENCE
-
-STREAM = StreamRules.from_config(json.loads(STREAM_FILE), schedules_enabled=json.loads(STREAM_FILE)[FLAG])
-WRITTEN_ON = parse_rfc3339("2026-11-20T12:00:00Z")
-"""The time at which the schedules are stored: before all the times that the pages name."""
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=place)
 
@@ -56,35 +46,29 @@ def test_the_reference_has_every_key_of_a_file() -> None:
 # -- coming from other schedulers ------------------------------------------------------------------------------
 
 
-def faults(messages: Iterable[Message]) -> list[str]:
-    """List what `check` would say of what a page calls a schedule: why it is none, and what it warns of."""
-    assert isinstance(WRITTEN_ON, int)
-    found = []
-    for message in messages:
-        block = with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in message.headers])
-        reading = read_message(block, message.subject, WRITTEN_ON, STREAM, DIALECTS)
-        if reading is None or reading.definition is None:
-            found.append(f"{message.where}: {reading.rejection if reading else 'no schedule'}")
-            continue
-        # No fault here: calendars are in a bucket, and pages have none.
-        found += [
-            f"{message.where}: {one.sentence}"
-            for one in findings_about(block, reading.definition, STREAM, WRITTEN_ON)
-            if one.code is not Code.CALENDAR_UNREAD
-        ]
-    return found
+@each_page
+def test_each_header_of_the_page_is_valid(page: Path) -> None:
+    for where, shown in headers(page):
+        syntaxes = [None, *(Syntax(value) for name, value in shown if name == "X-Syntax")]
+        for name, value in shown:
+            if name.removeprefix("X-") == "Nats-Schedule":
+                assert any(isinstance(parse_pattern(value, None, one), Pattern) for one in syntaxes), (where, value)
+            elif name in POLICY_NAMES:
+                assert value_fault(name, value) is None, (where, name, value)
+            else:
+                assert name.startswith(("Nats-Schedule-", "X-Nats-Schedule-")), (where, name)
 
 
 @each_page
-def test_each_schedule_and_command_of_the_page_is_valid(page: Path, cli: Cli) -> None:
-    messages = list(published(page))
-    assert faults([*shown(page), *(message for message in messages if message.is_schedule)]) == []
-    assert {message.subject for message in messages if not message.is_schedule} <= {"orders.due"}, "a target"
+def test_each_command_of_the_page_is_valid(page: Path, cli: Cli) -> None:
     assert {fence[2].strip() for fence in FENCE.findall(page.read_text("utf-8"))} <= {"sh"}
     for program, *arguments in commands(page):
         assert program in {"nats", "nats-scheduler"}, f"{program} is not checked"
         if program == "nats":
-            continue
+            given = [value for flag, value in pairwise(arguments) if flag == "-H"]
+            arguments = ["check", *(word for header in given for word in ("-H", header))]
+            if not any("Nats-Schedule" in header for header in given):
+                continue
         command = command_of(main, arguments)
         command.make_context(arguments[0], arguments[arguments.index(str(command.name)) + 1 :])
         if arguments[0] in {"next", "explain", "check"}:

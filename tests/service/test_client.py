@@ -1,4 +1,7 @@
-"""A client of the service: a sidecar answers what reading the stream gives, and anything else counts as no answer."""
+"""A client of the service: a sidecar answers what reading the stream gives, and anything else counts as no answer.
+
+It tests `service/read_back.py` too.
+"""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
