@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.cli.command_reference import as_user, held_to, users_of
 from tests.cli.prompt import NEVER, Cli, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import Account, sidecar_on
+from tests.harness.account import sidecar_on
 from tests.harness.permissions import Permission
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -37,7 +37,6 @@ class Scene(NamedTuple):
 
     cli: Cli
     url: str
-    account: Account
 
     async def says(self, user: str, *words: str) -> Said:
         """Run a command in a thread, as a user; return exit code, output and errors, without what is of the moment."""
@@ -88,7 +87,7 @@ async def scene(
             return info is not None and info["state"]["messages"] > 0
 
         await eventually(is_kept, describe="the failure is kept")
-        yield Scene(cli, server.url, account)
+        yield Scene(cli, server.url)
 
 
 async def test_the_output_is_the_same_whether_a_sidecar_is_asked_or_not(cli: Cli, start_server: StartServer) -> None:

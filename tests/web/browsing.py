@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
 
 from nats_scheduler.service.sidecar_answers import Answers
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -68,8 +67,6 @@ class Browsing:
 
     client: httpx.AsyncClient
     link: Link
-    source: Answers
-    app: Starlette
 
     async def get(self, path: str, status: int = 200, **headers: str) -> str:
         """Return the text of a page."""
@@ -119,7 +116,7 @@ async def browsing(
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8225") as client:
-            yield Browsing(client, link, source, app)
+            yield Browsing(client, link)
     finally:
         await source.close()
         keeping.cancel()

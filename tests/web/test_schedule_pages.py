@@ -29,7 +29,6 @@ EVERY = "@every 9h"
 class Scene:
     """A sidecar that serves the stream `O`, and the page."""
 
-    url: str
     account: Account
     running: Running
     page: Browsing
@@ -51,7 +50,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
     try:
         async with sidecar_on(server.url) as running, account_on(server.url) as account, browsing(server.url) as page:
             await account.create("O", allow_msg_ttl=True)
-            made = Scene(server.url, account, running, page)
+            made = Scene(account, running, page)
             for hours in HOURS:
                 await made.add(f"O.s.{hours}", f"@at {in_seconds(3600 * hours)}")
             await made.add("O.cron", "0 30 9 * * mon-fri", "O.morning", Time_Zone="Europe/Berlin")
