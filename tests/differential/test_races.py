@@ -32,3 +32,4 @@ async def test_what_was_acknowledged_at_the_instant_of_the_fire_holds(
         assert (tally.stale, tally.lost) == (0, 0)
         if tally.was_close:
             return
+    pytest.skip(f"no act met the herd in the middle in {len(TRIES)} tries")
