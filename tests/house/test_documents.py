@@ -1,14 +1,16 @@
-"""The Markdown files: links lead somewhere, and the figures of the README are those of the pages."""
+"""What pages say of themselves: links lead somewhere, and figures and versions are those that there are."""
 
 import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
+from nats_scheduler.version import VERSION
 from tests.house.sources import ROOT, markdown_files, place
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)[^)]*\)|!\[[^\]]*\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.M)
 FENCE = re.compile(r"^( *)(```+|~~~+)([^\n]*)\n(.*?)^ *\2 *$", re.M | re.S)
+IMAGE = re.compile(r"\bnats-scheduler:(\d+\.\d+\.\d+)")
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -74,3 +76,10 @@ def test_the_figures_of_the_readme_are_those_of_the_pages() -> None:
     _, *figures = row("docs/internals/nemesis.md", "| all |")
     number, faults, _, fires, complete, unique, *_ = figures
     assert (*rounds.groups(), complete) == (number, faults, fires, unique, "0")
+
+
+def test_images_that_are_named_are_of_the_version_of_the_package() -> None:
+    files = [path for folder in ("deploy", "docs") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    named = [(place(path), found) for path in files for found in IMAGE.findall(path.read_text("utf-8", "replace"))]
+    assert named
+    assert [one for one in named if one[1] != VERSION] == []
