@@ -3,8 +3,6 @@
 Its rule: fires are matched to due targets one to one, so that what is missing and what is too much are both found.
 """
 
-from collections import defaultdict
-
 from tests.judge.calendars import CalendarRecord
 from tests.judge.forgotten import Losses
 from tests.judge.health import Readiness
@@ -53,21 +51,11 @@ class Case:
 
 
 def _matched_to_dues(history: History, versions: dict[int, Version]) -> dict[int, tuple[int, int]]:
-    """Match fires to the dues of versions, one to one; one without an identity may stand for any that has passed."""
-    on: dict[str, list[Version]] = defaultdict(list)
-    for version in versions.values():
-        on[version.schedule].append(version)
+    """Match fires to the dues of versions, one to one; one without an identity stands for none."""
     horizon = history.end + history.terms.clock_ahead
-    dues = {version.sequence: version.dues(horizon) for version in versions.values()}
-    known = {sequence: set(instants) for sequence, instants in dues.items()}
+    known = {version.sequence: set(version.dues(horizon)) for version in versions.values()}
     candidates: dict[int, list[tuple[int, int]]] = {}
     for fire in history.fires:
-        if fire.schedule_sequence is not None and fire.fire_time is not None:
-            is_due = fire.fire_time in known.get(fire.schedule_sequence, ())
-            candidates[fire.sequence] = [(fire.schedule_sequence, fire.fire_time)] if is_due else []
-        else:
-            passed = fire.stored_at + history.terms.clock_ahead
-            candidates[fire.sequence] = [
-                (v.sequence, d) for v in on[fire.schedule] for d in reversed(dues[v.sequence]) if v.sent_at(d) <= passed
-            ]
+        sequence, due = fire.schedule_sequence or 0, fire.fire_time or 0
+        candidates[fire.sequence] = [(sequence, due)] if due in known.get(sequence, ()) else []
     return matched(candidates)

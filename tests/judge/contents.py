@@ -44,8 +44,6 @@ class Contents:
         appended.append((f"{prefix}Nats-Schedule-Next", "purge" if following is None else written(following)))
         if version.fire_ttl:
             appended.append(("Nats-TTL", f"{version.fire_ttl}s"))
-        if version.rolls_up and self._terms.allows_roll_ups:
-            appended.append(("Nats-Rollup", "sub"))
         said = [(f"X-{name}", value) for name, value in version.pattern.policies.deadline_headers()]
         return [
             Content(version.target, body, (*headers, *appended, *report, *said))

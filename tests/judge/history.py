@@ -246,8 +246,6 @@ class Terms:
     duplicate_window: int = 120 * SECOND
     window_elsewhere: int = 0
     """The duplicate window (ns) of the other stream, if what was sent to it may be in transit for longer; else 0."""
-    allows_roll_ups: bool = True
-    """True if the stream takes fires with `Nats-Rollup`; if not, a fire is followed by a purge."""
     elected: bool = False
     """True if the instances agree on one owner, so that a fault of one of them concerns all."""
     readers: int = 0

@@ -40,8 +40,6 @@ def main() -> int:
         tally.add(outcome)
         if outcome.violations or given.round_seed is not None:
             print(f"{evidence(outcome)}\n  logs in {folder / str(seed)}", flush=True)
-        elif given.each:
-            print(f"{seed} keeps every promise: {len(outcome.history.fires)} fires; {outcome.scenario}", flush=True)
         if number % TOLD_EVERY == 0:
             print(f"{number} rounds in {time.monotonic() - begun:.0f} s\n{tally.written()}", flush=True)
     print(f"{len(seeds)} rounds in {time.monotonic() - begun:.0f} s, {crashed} could not be played")
@@ -88,7 +86,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cluster", action="store_true", help="play rounds of a loaded cluster")
     parser.add_argument("--kind", choices=sorted({*KINDS, *CLUSTER_KINDS}), help="play rounds of this kind only")
     parser.add_argument("--busy", type=int, default=0, help="how many processes compute beside each of those rounds")
-    parser.add_argument("--each", action="store_true", help="print a line for a round that kept every promise too")
     return parser.parse_args()
 
 

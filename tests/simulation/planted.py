@@ -29,7 +29,6 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.ownership.order import Order, Stance
 from nats_scheduler.engine.ownership.owners import Owners
 from nats_scheduler.engine.stream_port import Notify
-from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, EXPECTED_SUBJECT
 from nats_scheduler.message.headers import without_headers
 from nats_scheduler.runtime.clock import Clock
@@ -121,12 +120,6 @@ class SourceSampledOnce(Overhearing):
         if isinstance(given, ContentFetched):
             return given._replace(source=self.first.setdefault(given.schedule, given.source))
         return given
-
-
-@breaks("Complete", 14, "contact")
-class LastFireOfABurstNotSent(SimulatedContact):
-    def publish(self, fires: Sequence[Fire]) -> None:
-        super().publish(fires[:-1] if len(fires) > 1 else fires)
 
 
 @breaks("Complete", 33, "contact")
@@ -265,12 +258,6 @@ class StreamNeverLetGo(StreamService):
 
     async def own(self, is_owner: bool, registry: Bucket | None, api: StreamInformation) -> bool:
         return await super().own(is_owner or self.is_owner, registry, api)
-
-
-@breaks("Complete", 266, "bucket")
-class TakeoverWithoutTheCheckpoint(SimulatedBucket):
-    async def get(self, key: str) -> Object | None:
-        return None
 
 
 @breaks("Complete", 31, "bucket")

@@ -191,7 +191,6 @@ class Scenario:
             readers=min(1 + self.standbys, self.instances) if self.standbys is not None else 0,
             consumed=self.consumes,
             duplicate_window=self.duplicate_window,
-            allows_roll_ups=not self.rolls_up,
         )
 
     def _in_flight(self) -> int:
