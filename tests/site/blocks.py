@@ -86,7 +86,7 @@ def pages_with_commands() -> tuple[Path, ...]:
 def pages_of(group: tuple[str, ...]) -> list[Path]:
     """List the pages of a group whose commands are typed."""
     pages = [page for page in pages_with_commands() if place(page).startswith(group)]
-    apart = RUN_BY_OTHER_TESTS.keys() | (set() if group is LONG else set(LONG))
+    apart = RUN_BY_OTHER_TESTS | (set() if group is LONG else set(LONG))
     return [page for page in pages if place(page) not in apart]
 
 

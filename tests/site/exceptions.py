@@ -39,11 +39,9 @@ LEFT_OUT = (
 INSTALLED_PROGRAMS = re.compile(r"(?<![\w/])\.venv/bin/")
 """Where the pages find what was installed; a test finds it on the path."""
 
-RUN_BY_OTHER_TESTS = {
-    "docs/operating/scale.md": "test_a_stream_is_divided_as_the_page_shows",
-    "docs/operating/security.md": "test_each_team_has_its_own_and_nothing_of_another",
-}
-"""Pages of programs that tests of their rooms run; their commands are parts of the programs, or install."""
+RUN_BY_OTHER_TESTS = frozenset({"docs/operating/scale.md", "docs/operating/security.md"})
+"""Pages of programs that `test_a_stream_is_divided_as_the_page_shows` and
+`test_each_team_has_its_own_and_nothing_of_another` run; their commands are parts of the programs, or install."""
 
 RUNS_ON = (
     (re.compile(r"nats-scheduler dev (?!.*--for )", re.S), "Ctrl-C ends this"),

@@ -42,17 +42,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_each_page_of_the_repository_is_one_of_the_site(site: Path) -> None:
-    programs = ROOT / "docs" / "examples"
-    found = [path for path in (ROOT / "docs").rglob("*.md") if programs not in path.parents]
-    pages = [path.relative_to(ROOT / "docs") for path in found]
-    names = [page.with_name("index.md") if page.name == "README.md" else page for page in pages]
-    assert [name for name in names if not (site / name).with_suffix(".html").is_file()] == []
-    assert "What it promises" in (site / "index.html").read_text("utf-8"), "the README is the first page"
-    assert all((site / name).is_file() for name in ("contributing.html", "changelog.html", "internals/tests.html"))
-    assert "Remind customers" in (site / "files" / "docs" / "examples" / "reminders.py.html").read_text("utf-8")
-
-
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     files = [path for kind in ("html", "css") for path in site.rglob(f"*.{kind}")]
     loaded = {next(filter(None, found)) for path in files for found in LOADED.findall(path.read_text("utf-8"))}
