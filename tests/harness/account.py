@@ -25,7 +25,6 @@ from nats_scheduler.jetstream.lookups import is_temporary
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.asked import Examine
 from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
@@ -276,11 +275,9 @@ async def sidecar_on(url: str, **settings: Any) -> AsyncIterator[Running]:
 
 
 @asynccontextmanager
-async def sidecar_with(
-    chosen: SidecarSettings, clock: Clock = CLOCK, examine: Examine = examine_sidecar
-) -> AsyncIterator[Running]:
+async def sidecar_with(chosen: SidecarSettings, clock: Clock = CLOCK) -> AsyncIterator[Running]:
     """Run a sidecar with these settings, on a machine with this clock; it must end clean."""
-    async with _started(chosen, clock, examine) as running:
+    async with _started(chosen, clock) as running:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await running.sidecar.serving.wait()
         yield running
@@ -288,14 +285,14 @@ async def sidecar_with(
 
 
 @asynccontextmanager
-async def _started(chosen: SidecarSettings, clock: Clock, examine: Examine = examine_sidecar) -> AsyncIterator[Running]:
+async def _started(chosen: SidecarSettings, clock: Clock) -> AsyncIterator[Running]:
     """Run a sidecar, with a folder of its own and time to drain, where the settings name none."""
     with TemporaryDirectory(prefix="data-") as folder:
         own = {"data": Path(folder), "drain_timeout": DRAIN_NS}
         chosen = chosen.model_copy(update={name: own[name] for name in own.keys() - chosen.model_fields_set})
         metrics = Metrics()
         reporter = OpenReporter(metrics)
-        running = Running(Sidecar(chosen, clock, reporter, examine), metrics, reporter)
+        running = Running(Sidecar(chosen, clock, reporter, examine_sidecar), metrics, reporter)
         reporter.listen(lambda stream, event: running.events.append((stream, event)))
         task = asyncio.create_task(running.sidecar.run())
         try:

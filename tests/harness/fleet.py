@@ -111,9 +111,9 @@ class Fleet:
                 found.setdefault((header_value(message.block, b"Nats-Scheduler") or b"").decode(), []).append(message)
         return found
 
-    async def all_fire(self, since: int | None = None) -> None:
-        """Wait until every schedule has fired since an instant, or from now on."""
-        begin = CLOCK.now() if since is None else since
+    async def all_fire(self) -> None:
+        """Wait until every schedule has fired from now on."""
+        begin = CLOCK.now()
 
         async def complete() -> bool:
             return len(await self.fires_since(begin)) == SCHEDULES

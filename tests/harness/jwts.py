@@ -15,7 +15,7 @@ from typing import Any
 import nkeys
 
 UNLIMITED = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
-JETSTREAM = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
+JETSTREAM = UNLIMITED | dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
 
 
 class Key:
@@ -56,16 +56,12 @@ class User:
 
 
 class Operator:
-    """An operator with a system account and one account, which may use JetStream unless the test says otherwise.
+    """An operator with a system account and one account, which may use JetStream."""
 
-    `limits` are those of the account, by the names that its JWT has.
-    """
-
-    def __init__(self, *, jetstream: bool = True, **limits: Any) -> None:
+    def __init__(self) -> None:
         self._operator, self._system, self._account = (
             Key(kind) for kind in (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_ACCOUNT)
         )
-        self._limits = UNLIMITED | (JETSTREAM if jetstream else {}) | limits
 
     @property
     def config(self) -> str:
@@ -73,7 +69,7 @@ class Operator:
         own = {"type": "operator", "system_account": self._system.public}
         accounts = {
             self._system.public: self._named(self._system, "SYS", UNLIMITED),
-            self._account.public: self._named(self._account, "SHOP", self._limits),
+            self._account.public: self._named(self._account, "SHOP", JETSTREAM),
         }
         preload = "\n".join(f"  {key}: {token}" for key, token in accounts.items())
         operator = self._operator.claims(self._operator, "OP", own)

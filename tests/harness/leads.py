@@ -41,9 +41,7 @@ async def with_more_time(act: Callable[[float], Awaitable[T]], leads: Iterable[f
     raise AssertionError(f"overtaken by the clock each time: {_noted}")
 
 
-async def in_time(
-    act: Callable[[int], Awaitable[T]], seconds: float = 1.0, *, margin: int = LAST_LOOK_NS, longer: float = LONGER
-) -> tuple[int, T]:
+async def in_time(act: Callable[[int], Awaitable[T]], seconds: float = 1.0) -> tuple[int, T]:
     """Do something for an instant `seconds` from now that is over before it; return the instant (ns) and the result.
 
     `act` gets the instant, and returns when the server has acknowledged everything. It may be done several times, so
@@ -58,14 +56,14 @@ async def in_time(
             result = await act(due)
         except RefusedError as error:  # what it asks for may be gone once the instant has come
             refusal = error
-        late = now() + margin - due
+        late = now() + LAST_LOOK_NS - due
         if late >= 0:
             raise OvertakenError(f"by {late / SECOND:.3f} s") from refusal
         if refusal is not None:
             raise refusal
         return due, result
 
-    return await with_more_time(attempt, (min(seconds * longer**number, LONGEST_SECONDS) for number in range(ATTEMPTS)))
+    return await with_more_time(attempt, (min(seconds * LONGER**number, LONGEST_SECONDS) for number in range(ATTEMPTS)))
 
 
 def note_in(report: pytest.TestReport) -> None:

@@ -24,7 +24,7 @@ EXIT_SECONDS = 45.0
 TEMPORARY = ".tmp"
 """The folder for temporary files, in the home folder of a process."""
 LINE_SECONDS = 45.0
-"""Longest wait for a line of output unless a test names another deadline."""
+"""Longest wait for a line of output."""
 
 
 class ChildProcess:
@@ -77,7 +77,7 @@ class ChildProcess:
     def stderr(self) -> str:
         return self.err.read_text("utf-8", "replace")
 
-    async def wait_for_line(self, pattern: str, *, within_seconds: float = LINE_SECONDS, count: int = 1) -> str:
+    async def wait_for_line(self, pattern: str, *, count: int = 1) -> str:
         """Wait until `count` complete lines of either output match (`re.search`); return the last of them.
 
         Fails at once, with the output, when the process ends before.
@@ -85,7 +85,7 @@ class ChildProcess:
         wanted = re.compile(pattern)
         lines = await eventually(
             lambda: self._matches(wanted, count),
-            within_seconds=within_seconds,
+            within_seconds=LINE_SECONDS,
             describe=lambda: f"{count} line(s) like {pattern!r} from {self._story()}",
         )
         return lines[-1]
@@ -100,15 +100,15 @@ class ChildProcess:
         assert self.exit_code is not None
         return self.exit_code
 
-    async def terminate(self, *, within_seconds: float = EXIT_SECONDS) -> int:
+    async def terminate(self) -> int:
         """Send SIGTERM and return the exit code, which must come within the deadline."""
         self._process.send_signal(signal.SIGTERM)
-        return await self.wait_for_exit(within_seconds=within_seconds)
+        return await self.wait_for_exit()
 
-    async def interrupt(self, *, within_seconds: float = EXIT_SECONDS) -> int:
+    async def interrupt(self) -> int:
         """Send SIGINT, as Ctrl-C does, and return the exit code, which must come within the deadline."""
         self._process.send_signal(signal.SIGINT)
-        return await self.wait_for_exit(within_seconds=within_seconds)
+        return await self.wait_for_exit()
 
     def pause(self) -> None:
         """Send SIGSTOP: the process holds its connections and does nothing."""

@@ -7,6 +7,7 @@
     proxy.to_client.delay = 0.2         everything arrives so much later (seconds), in order
     proxy.to_client.bytes_per_second    a thin line; None is unlimited
     proxy.to_client.loses = judge       messages whose subject `judge` says True of never arrive
+    proxy.to_client.rewrite = change    each frame arrives as what `change` returns for it
 
 Both directions, `to_server` and `to_client`, have the same controls; they hold for all links, those to come too.
 `judge` is called once for each message in the order of arrival, and may itself act: cut at the 700th acknowledgement,
@@ -62,6 +63,7 @@ class Lane:
         self.delay = 0.0
         self.bytes_per_second: float | None = None
         self.loses: Judge = _loses_nothing
+        self.rewrite: Callable[[bytes], bytes] = bytes  # each frame as it is
         self.lost = 0
         """Messages that never arrived."""
         self._is_open = asyncio.Event()
@@ -81,13 +83,13 @@ class Lane:
         self.release()
 
     def sift(self, frames: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the frames that are not lost, joined."""
+        """Return the frames that are not lost, as they are to arrive, joined."""
         kept = []
         for subject, frame in frames:
             if subject and self.loses(subject):
                 self.lost += 1
             else:
-                kept.append(frame)
+                kept.append(self.rewrite(frame))
         return b"".join(kept)
 
     async def wait_for_passage(self, arrived: float, size: int) -> None:

@@ -74,11 +74,7 @@ class ScriptedStream:
         """Lose the next message of each consumer on its way."""
         for consumer in self.consumers.values():
             if consumer.next <= self.last and consumer.wanted:
-                consumer.next, consumer.order, consumer.wanted = (
-                    consumer.next + 1,
-                    consumer.order + 1,
-                    consumer.wanted - 1,
-                )
+                consumer.count_next()
 
     def skip_next(self) -> None:
         """Lose the message that each consumer would deliver next."""

@@ -59,12 +59,9 @@ def _binary_or_reason(version: str) -> Path | str:
 
 
 @asynccontextmanager
-async def running_server(
-    version: str, store_dir: Path, *, config: str = "", name: str | None = None, tls_first: bool = False
-) -> AsyncIterator[EmbeddedServer]:
+async def running_server(version: str, store_dir: Path) -> AsyncIterator[EmbeddedServer]:
     """Run a server of a version with its store in `store_dir` for the length of a `with` block."""
-    server = EmbeddedServer(server_binary(version), store_dir, config=config, name=name, tls_first=tls_first)
-    async with server:
+    async with EmbeddedServer(server_binary(version), store_dir) as server:
         yield server
 
 
