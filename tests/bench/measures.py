@@ -89,7 +89,6 @@ SCHEDULE_BYTES = _declared("memory per schedule", "bytes", 0)
 SERVER_MEMORY = _declared("server memory", "MB", 0)
 RESTART = _declared("start until it fires", "s")
 BARE_RESTART = _declared("start until it fires, no file", "s")
-RESTART_EACH = _declared("start, per schedule", "µs", 1)
 IDLE_CPU = _cpu_share("idle CPU", 2)
 ONE_CPU = _cpu_share("CPU, one stream", 1)
 MANY_CPU = _cpu_share("CPU, many streams", 1)
@@ -117,8 +116,3 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def of_lateness(late: Sequence[float]) -> dict[str, float]:
     """Return the figures of sorted lateness in ms."""
     return figures([(P50, percentile(late, 0.5)), (P99, percentile(late, 0.99)), (LAST, late[-1])])
-
-
-def each(seconds: float, count: int) -> float:
-    """Return the µs for one of `count`."""
-    return seconds * 1_000_000 / count

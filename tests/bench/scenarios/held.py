@@ -49,9 +49,7 @@ class Held(Scenario):
         seconds = await side.restart_scheduler()
         await asyncio.sleep(SETTLE_SECONDS)
         memory = side.scheduler_memory() / MEGABYTE
-        found |= m.figures(
-            [(m.RESTART, seconds), (m.RESTART_EACH, m.each(seconds, self.count)), (m.MEMORY_RESTARTED, memory)]
-        )
+        found |= m.figures([(m.RESTART, seconds), (m.MEMORY_RESTARTED, memory)])
         fired = await Herd(self.beside, lead_seconds=self.burst_lead_seconds).run(side)
         found |= {measure.name: fired[measure.name] for measure in (m.P50, m.P99, m.LAST)}
         return found | m.figures([(m.BARE_RESTART, await side.restart_scheduler(has_file=False))])

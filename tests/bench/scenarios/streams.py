@@ -22,6 +22,7 @@ from tests.bench.processes import Cpu
 from tests.bench.registry import instances, owners
 from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
 from tests.bench.sides import Side
+from tests.harness.account import Account
 
 EVERY_SECOND = "@every 1s"
 SPREAD_GROUP = "s-at"
@@ -141,11 +142,12 @@ class Takeover(Scenario):
         else:
             for _ in range(1, INSTANCES):
                 await side.start_sidecar().ready(owns=False)
-        names = await instances(side.api)
+        account = Account(side.connection, side.api)
+        names = await instances(account)
         dues = await store_spread(side, streams, self.seconds, self.lead_seconds)
         for number in range(1, INSTANCES):
             await until(dues[self.count * number // INSTANCES])
-            owner = (await owners(side.api)).get(STREAM)
+            owner = (await owners(account)).get(STREAM)
             place = names.index(owner) if owner in names else 0  # the record may still name the last victim
             names.pop(place)
             victim = side.sidecars.pop(place)
