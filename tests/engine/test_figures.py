@@ -8,12 +8,11 @@ from nats_scheduler.engine.inputs import (
     Refused,
     RemovalRequested,
     Stored,
-    Unknown,
 )
 from nats_scheduler.engine.views.figures import OBJECTS_PER_UNIT, OVERDUE_AFTER_NS, Figures
 from nats_scheduler.engine.views.seen import done
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.patterns import PatternKind
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.manual_clock import START
@@ -31,29 +30,6 @@ def figures(desk: Desk) -> Figures:
 def at(after: int, sequence: int = 1, subject: str = SCHEDULE, stored_at: int = START) -> StoredMessage:
     """Make a schedule that fires once, some time (ns) after the start."""
     return schedule(f"@at {format_rfc3339(START + after)}", sequence, subject, stored_at=stored_at)
-
-
-def test_held_schedules_are_counted_by_kind_also_by_a_standby() -> None:
-    patterns = ("@every 1h", "@every 2h", "0 0 12 * * *", "@daily", "@hourly")
-    messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
-    desk = Desk(*messages, at(HOUR, 6, "s.6"))
-    counted = {PatternKind.AT: 1, PatternKind.EVERY: 2, PatternKind.CRON: 3}
-    assert figures(desk).held == counted
-    desk.step(OwnershipChanged(False))
-    assert figures(desk).held == counted
-    desk.read(plain("s.6", 7))
-    assert figures(desk).held == {**counted, PatternKind.AT: 0}
-    assert figures(Desk()).held == {PatternKind.AT: 0, PatternKind.EVERY: 0, PatternKind.CRON: 0}
-
-
-def test_the_next_fire_is_the_first_that_is_not_due_yet() -> None:
-    desk = Desk(at(3 * HOUR, 1, "s.1"), at(HOUR, 2, "s.2"), at(2 * HOUR, 3, "s.3"))
-    desk.step(OwnershipChanged(False))
-    assert figures(desk).next_due == START + HOUR
-    desk.now = START + HOUR
-    assert figures(desk).next_due == START + 2 * HOUR
-    desk.now = START + 4 * HOUR
-    assert figures(desk).next_due is None
 
 
 def test_what_ends_before_its_fire_is_neither_next_nor_overdue() -> None:
@@ -94,23 +70,6 @@ def test_each_is_overdue_once_also_if_it_is_a_row_and_an_object() -> None:
     desk.now = START + 2 * HOUR - 1
     assert desk.engine.held.on("s.2") is not None
     assert (figures(desk).overdue, figures(desk).overdue_since) == (3, START + HOUR)
-
-
-def test_it_is_overdue_whatever_keeps_it_from_being_stored() -> None:
-    message = schedule("@every 1h")
-    unread, refused, unanswered = Desk(message), Desk(message), Desk(message)
-    unread.at(3600)
-    refused.concluded(refused.in_flight(message, 3600), DENIED)
-    unanswered.concluded(unanswered.in_flight(message, 3600), Unknown("no answer"))
-    for desk in (unread, refused, unanswered):
-        desk.now = START + HOUR + 2 * SECOND
-        assert figures(desk).overdue == 1
-    past = Desk(live=False)
-    past.read(at(-200 * 24 * HOUR))
-    past.now = START + 900 * MILLISECOND
-    assert figures(past).overdue == 0, "an instant that was past when it was stored is due since then"
-    past.now = START + 5 * SECOND
-    assert (figures(past).overdue, figures(past).overdue_since) == (1, START)
 
 
 def test_a_refused_fire_is_overdue_since_the_first_refused_time() -> None:
@@ -156,13 +115,15 @@ def test_many_schedules_in_many_rows_are_counted_as_one_loop_would() -> None:
         for number in random.sample(range(1, count + 1), count // 3):
             desk.step(MessagesRead((plain(f"s.{number}", count + number),)))
         desk.step(RemovalRequested(None, None, None))
-        desk.now = START + 2_000 * SECOND
         held = list(desk.engine.held)
-        due = [max(one.fire_time, one.stored_at) for one in held if one.fire_time <= desk.now - SECOND]
-        coming = [one.fire_time for one in held if one.fire_time > desk.now]
-        found = figures(desk)
-        assert (found.held[PatternKind.AT], found.overdue) == (len(held), len(due)), f"seed {seed}"
-        assert (found.overdue_since, found.next_due) == (min(due, default=None), min(coming, default=None))
+        soon = min(one.fire_time for one in held if one.fire_time > START)
+        instants = soon, soon + OVERDUE_AFTER_NS - 1, soon + OVERDUE_AFTER_NS, random.choice(held).fire_time
+        for desk.now in (*instants, START + 2_000 * SECOND):
+            due = [max(one.fire_time, one.stored_at) for one in held if one.fire_time <= desk.now - OVERDUE_AFTER_NS]
+            coming = [one.fire_time for one in held if one.fire_time > desk.now]
+            found = figures(desk)
+            assert (found.held[PatternKind.AT], found.overdue) == (len(held), len(due)), f"seed {seed}"
+            assert (found.overdue_since, found.next_due) == (min(due, default=None), min(coming, default=None))
 
 
 def test_a_visit_goes_on_while_the_schedules_change() -> None:

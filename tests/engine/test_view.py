@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.inputs import MessagesRead, Refused
 from nats_scheduler.engine.stored_schedules import StoredSchedules
 from nats_scheduler.engine.views import timeline as module
@@ -14,7 +13,7 @@ from nats_scheduler.engine.views.rows import BESIDE_THE_ENGINE, READ_AT_ONCE
 from nats_scheduler.engine.views.seen import EFFORT_PER_UNIT, SEARCHED, done
 from nats_scheduler.engine.views.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
 from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule, Order, Page, Query
+from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.rejection import Failing
 from nats_scheduler.message.stored import StoredMessage
@@ -33,114 +32,10 @@ def at(after: int, sequence: int, subject: str = "", target: str = TARGET) -> St
     return schedule(pattern, sequence, subject or f"s.{sequence}", Nats_Schedule_Target=target)
 
 
-def stored_of(*messages: StoredMessage, fired_by: FiredBy = FiredBy.SIDECAR, max_age: int = 0) -> StoredSchedules:
-    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>"), max_age=max_age), DIALECTS, fired_by)
+def stored_of(*messages: StoredMessage, max_age: int = 0) -> StoredSchedules:
+    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>"), max_age=max_age), DIALECTS, FiredBy.SIDECAR)
     stored.take(messages, START)
     return stored
-
-
-def subjects(page: Page | Survey) -> list[str]:
-    return [one.subject for one in page.schedules]
-
-
-def pages(desk: Desk, length: int) -> list[list[str]]:
-    """Return all pages, one after the other."""
-    found, after = [], None
-    while True:
-        page = desk.engine.view().page(desk.now, limit=length, after=after).answer()
-        found.append(subjects(page))
-        if page.following is None:
-            return found
-        after = read_cursor(page.following.text)
-        assert after is not None
-
-
-def test_pages_are_soonest_first_and_each_schedule_is_on_one() -> None:
-    after = [5, 3, 9, 3, 1, 7, 3]
-    desk = Desk(*(at(HOUR * hours, number, f"s.{number}") for number, hours in enumerate(after, 1)))
-    assert pages(desk, 3) == [["s.5", "s.2", "s.4"], ["s.7", "s.1", "s.6"], ["s.3"]]
-    assert pages(desk, 7) == [["s.5", "s.2", "s.4", "s.7", "s.1", "s.6", "s.3"]]
-    random = generator("pages")
-    desk = Desk(*(at(random.randrange(1, 50) * SECOND + HOUR, n, f"s.{random.random()}") for n in range(1, 701)))
-    expected = [subject for _due, subject in sorted((held.fire_time, held.subject) for held in desk.engine.held)]
-    for length in (97, 600):
-        assert [subject for page in pages(desk, length) for subject in page] == expected
-
-
-def test_those_without_a_next_fire_come_last_on_pages_too() -> None:
-    stored = stored_of(at(3 * HOUR, 1), at(HOUR, 2), at(5 * HOUR, 3), max_age=2 * HOUR)
-    first = stored.view.page(START, limit=2).answer()
-    assert [(one.subject, one.state) for one in first.schedules] == [("s.2", State.WAITING), ("s.1", State.EXPIRING)]
-    assert first.following == Order.NEXT_FIRE.cursor_of(first.schedules[-1])
-    second = stored.view.page(START, limit=2, after=first.following).answer()
-    assert [(one.subject, one.ends, one.ended_by) for one in second.schedules] == [
-        ("s.3", START + 2 * HOUR, Ending.MAX_AGE)
-    ]
-    assert stored.view.counts(START).answer().states == {State.WAITING: 1, State.EXPIRING: 2}
-
-
-def test_a_query_names_what_is_wanted() -> None:
-    every = schedule("@every 1m", 2, "s.b.1", Nats_Schedule_Target="t.deep.er")
-    stored = stored_of(at(-HOUR, 1, "s.a.1"), every, schedule("0 0 0 1 1 *", 3, "s.a.2"))
-    for query, expected in (
-        (Query(subject="s.a.*"), ["s.a.1", "s.a.2"]),
-        (Query(subject="s.>"), ["s.a.1", "s.b.1", "s.a.2"]),
-        (Query(subject="s.*"), []),
-        (Query(target="t.*"), ["s.a.1", "s.a.2"]),
-        (Query(target="t.deep.>"), ["s.b.1"]),
-        (Query(kinds=frozenset({PatternKind.AT, PatternKind.CRON}), subject="s.a.>"), ["s.a.1", "s.a.2"]),
-        (Query(states=frozenset({State.OVERDUE})), ["s.a.1"]),
-        (Query(states=frozenset({State.WAITING}), target="t.out"), ["s.a.2"]),
-    ):
-        page, counts = stored.view.page(START, query).answer(), stored.view.counts(START, query).answer()
-        assert (subjects(page), page.following, counts.total) == (expected, None, len(expected)), query
-
-
-def test_parts_of_texts_and_owners_are_searched_in_whatever_is_stored() -> None:
-    paused = {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "t.one", "Nats-Schedule-X-Owner": "shop"}
-    messages = [
-        schedule("@every 1h", 1, "s.order.a", Nats_Schedule_X_Owner="shop"),
-        schedule("@every 2h", 2, "s.ä.order", Nats_Schedule_Target="t.shop", Nats_Schedule_X_Note="not of shop"),
-        schedule(f"@at {format_rfc3339(START + SECOND)}", 3, "s.near.order", Nats_Schedule_X_Owner="shop"),
-        message_on("s.paused.order", 4, **paused),
-    ]
-    stored = stored_of(*messages)
-    for query, expected in (
-        (Query(contains="order"), [1, 2, 3, 4]),
-        (Query(contains="Order"), []),
-        (Query(contains="ä"), [2]),
-        (Query(contains="%"), []),
-        (Query(target_contains="shop"), [2]),
-        (Query(owner="shop"), [1, 3, 4]),
-        (Query(owner="sho"), []),
-        (Query(owner="shop", contains="near", subject="s.>"), [3]),
-    ):
-        page, counts = stored.view.page(START, query).answer(), stored.view.counts(START, query).answer()
-        assert (sorted(one.sequence for one in page.schedules), counts.total) == (expected, len(expected)), query
-
-
-def test_pages_in_another_order_have_each_schedule_once() -> None:
-    fires = [5, 3, 9, 3, 1, 7, 3]
-    targets = ["t.b", "t.a", "t.b", "t.c", "t.a", "t.b.1", "t.b"]
-    numbers = enumerate(zip(fires, targets, strict=True), 1)
-    stored = stored_of(*(at(after * HOUR, number, f"s.{9 - number}", target) for number, (after, target) in numbers))
-    by_target = sorted(zip(targets, [f"s.{9 - number}" for number in range(1, 8)], strict=True))
-    for order, expected in (
-        (Order.SUBJECT, [f"s.{number}" for number in range(2, 9)]),
-        (Order.TARGET, [subject for _target, subject in by_target]),
-    ):
-        for length in (1, 3, 100):
-            found: list[str] = []
-            after: Cursor | None = None
-            while True:
-                page = stored.view.page(START, limit=length, after=after, order=order).answer()
-                found += subjects(page)
-                if page.following is None:
-                    break
-                assert page.following == order.cursor_of(page.schedules[-1])
-                after = read_cursor(page.following.text)
-            assert found == expected, (order, length)
-        assert subjects(stored.view.page(START, limit=None, order=order).answer()) == expected
 
 
 def test_one_schedule_is_found_by_its_subject() -> None:
@@ -288,7 +183,8 @@ def surveyed(desk: Desk, *filters: str, failing: dict[int, Failing] | None = Non
 def test_one_schedule_is_listed_for_each_target_zone_and_filter() -> None:
     cron = schedule("0 0 5 * * *", 4, "s.berlin", Nats_Schedule_Time_Zone="Europe/Berlin")
     desk = Desk(at(HOUR, 1), at(HOUR, 2), at(HOUR, 3, target="s.other"), cron, at(HOUR, 5, "s.deep.x"), at(HOUR, 6))
-    assert subjects(surveyed(desk, "s.deep.*", "s.none.*")) == ["s.1", "s.3", "s.berlin", "s.deep.x"]
+    found = surveyed(desk, "s.deep.*", "s.none.*").schedules
+    assert [one.subject for one in found] == ["s.1", "s.3", "s.berlin", "s.deep.x"]
 
 
 def test_what_expires_and_what_fails_is_counted_and_some_are_listed() -> None:
