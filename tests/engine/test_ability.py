@@ -33,13 +33,6 @@ def test_one_that_can_owns_what_one_that_cannot_owned() -> None:
     assert write(able, 2) == OwnerChange(B, Reason.UNABLE), "and what another one owns is claimed"
 
 
-def test_one_that_cannot_keeps_everything_while_it_is_alone() -> None:
-    a = instance("a")
-    write(a, 1)
-    a.ability.denied(KEY, WHY, 0)
-    assert (a.change(KEY, 0), a.is_owner(KEY)) == (None, True)
-
-
 def test_where_nobody_can_the_first_in_the_order_keeps_it() -> None:
     for me, other in (A, B), (B, A):
         one = owned(instance(me, other), A)

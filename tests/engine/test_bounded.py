@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FiresMissed
+from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.schedule.instants import SECOND
@@ -25,20 +25,6 @@ def test_the_last_fire_ends_the_schedule_and_removes_it(headers: dict[str, str])
     assert [message.subject for message in world.stream.messages()] == ["t.out"] * 3
     assert endings(world) == [Ending.FIRED]
     assert world.next_fire("s.one") is None
-
-
-def test_a_restart_changes_no_count() -> None:
-    """A missed fire time counts too: the limit is a number of fire times, not of messages."""
-    for down, fires, made_up in (("1s", [5, 10, 15], []), ("8s", [5, 15], [15]), ("1m", [5, 15], [15])):
-        world = world_holding(LIMITED)
-        world.advance("7s")
-        world.restart(down, with_checkpoint=False)
-        world.advance("1m")
-        assert fire_times(world) == fires
-        assert world.generated[-1].header("Nats-Schedule-Next") == "purge"
-        assert endings(world)[-1] is Ending.FIRED
-        missed = [event.made_up for event in world.events if isinstance(event, FiresMissed)]
-        assert missed == [START + second * SECOND for second in made_up]
 
 
 def test_the_last_fire_is_repeated_while_it_is_refused() -> None:

@@ -68,6 +68,7 @@ def test_what_was_stored_is_told_and_removed_after_the_herd() -> None:
     desk, fires = waiting()
     assert (desk.reported(FireStored), desk.purges) == ([], [])
     assert desk.asked(WakeAt) == [], "what waits for outcomes makes no steps in between"
+    assert {fire.purge_through for fire in fires} == {0}, "the server purges more slowly than it stores"
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert [event.stored_sequence for event in desk.reported(FireStored)] == list(range(FIRST, FIRST + COUNT))
     assert desk.purges == [(fire.schedule, fire.sequence) for fire in fires]

@@ -76,15 +76,6 @@ def missed(world: ScheduleWorld) -> list[tuple[int, int]]:
     ]
 
 
-def test_nothing_fires_on_the_days_of_a_calendar() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-02", "more": "2026-01-04"})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Except": "calendar:work,2026-01-03, calendar:more"})
-    world.advance("120h")
-    assert days(world) == [1, 5]
-    assert following(world) == ["2026-01-05T09:00:00Z", "2026-01-06T09:00:00Z"]
-    assert state(world) is State.WAITING
-
-
 def test_an_edit_counts_at_once_in_both_directions() -> None:
     world = world_holding(DAILY, calendars={"work": ""})
     world.advance("12h")
@@ -111,25 +102,6 @@ def test_an_edit_just_before_the_fire_is_in_time(guard: bool) -> None:
     world.set_calendar("work", "2026-01-02\n2026-01-03")
     world.advance("1h")
     assert days(world) == [1]
-
-
-def test_an_edit_moves_a_fire_to_the_next_or_previous_day_left() -> None:
-    moving = {**DAILY, "Nats-Schedule": "0 0 9 2,5,20 1 *"}
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {**moving, "Nats-Schedule-X-Excepted": "next"})
-    world.publish("s.two", {**moving, "Nats-Schedule-X-Excepted": "previous"})
-    world.advance("12h")
-    world.set_calendar("work", "2026-01-02..2026-01-03")
-    world.advance("24h")
-    assert days(world) == [], "a previous day that has passed is not made up"
-    world.set_calendar("work", "2026-01-02..2026-01-03,2026-01-05")
-    assert (world.next_fire(ONE), world.next_fire("s.two")) == (START + 3 * DAY + 9 * HOUR,) * 2
-    world.advance("360h")
-    by_schedule = {one: [fire for fire in world.generated if fire.schedule == one] for one in (ONE, "s.two")}
-    assert [1 + (fire.fire_time - START) // DAY for fire in by_schedule[ONE]] == [4, 6]
-    assert [1 + (fire.fire_time - START) // DAY for fire in by_schedule["s.two"]] == [4]
-    assert following(world) == ["2026-01-06T09:00:00Z", "2026-01-20T09:00:00Z", "2026-01-20T09:00:00Z"]
-    assert missed(world) == []
 
 
 def test_each_calendar_is_reported_as_named_once() -> None:
@@ -198,16 +170,6 @@ def test_an_edit_that_leaves_no_fire_ends_nothing_before_its_end() -> None:
     world.advance("72h")
     assert days(world) == [1, 3]
     assert endings(world) == [Ending.EXCEPTED]
-
-
-def test_a_limit_counts_by_the_days_of_the_calendar_as_it_is() -> None:
-    world = world_holding({**DAILY, "Nats-Schedule-X-Limit": "3"}, calendars={"work": ""})
-    world.advance("36h")
-    assert days(world) == [1, 2]
-    world.set_calendar("work", "2026-01-01")
-    world.advance("72h")
-    assert days(world) == [1, 2, 3, 4], "without the 1st, the 4th is the third"
-    assert following(world)[-1] == "purge"
 
 
 # -- what was stored by other days --------------------------------------------------------------------------------

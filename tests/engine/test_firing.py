@@ -4,7 +4,7 @@ It tests `engine/firing/sending.py` and `engine/firing/advancing.py` too.
 """
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import Ending, FireConfirmed, FireRefused, FireStored, ScheduleAccepted
+from nats_scheduler.engine.events import Ending, FireRefused, ScheduleAccepted
 from nats_scheduler.engine.fire import FetchContent, Fire
 from nats_scheduler.engine.holding.contents import MAX_SMALL_BYTES
 from nats_scheduler.engine.holding.in_flight import MAX_IN_FLIGHT
@@ -18,37 +18,11 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, fire_times, message_on, plain, schedule, world_holding
-
-EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
+from tests.engine.direct import Desk, message_on, plain, schedule
 
 
 def at(instant: str, **more: str) -> dict[str, str]:
     return {"Nats-Schedule": f"@at {instant}", "Nats-Schedule-Target": "t.out", **more}
-
-
-def lateness(world: ScheduleWorld) -> list[int]:
-    return [message.stored_at - message.fire_time for message in world.generated]
-
-
-def test_a_delayed_message_fires_once_at_its_time_and_is_removed() -> None:
-    for instant, stored_at in (("2026-01-01T00:00:07.5Z", START + 7_500_000_000), ("1999-01-01T00:00:00Z", START)):
-        world = world_holding(at(instant), b"hello")
-        world.advance("1h")
-        assert [(m.subject, m.body, m.stored_at) for m in world.generated] == [("t.out", b"hello", stored_at)]
-        assert world.stream.last("s.one") is None
-        assert world.next_fire("s.one") is None
-
-
-def test_an_interval_fires_on_the_grid_of_its_stored_time() -> None:
-    world = world_holding(EVERY_5S, start=START + 400_000_000)
-    world.advance("22s")
-    assert fire_times(world) == [5, 10, 15, 20]
-    assert lateness(world) == [0, 0, 0, 0]
-    reported = [type(event) for event in world.events]
-    assert [reported.count(kind) for kind in (ScheduleAccepted, FireStored, FireConfirmed)] == [1, 4, 4]
 
 
 def test_the_content_is_read_ahead_and_the_fire_sent_when_it_is_due() -> None:
@@ -87,13 +61,6 @@ def test_the_content_is_kept_for_a_next_fire_that_is_soon_and_guarded() -> None:
     fire = lost.in_flight(message, 10)
     lost.step(OwnershipChanged(False), PublishConcluded(fire, Stored(2)))
     assert (lost.at(20).fires, lost.engine.contents.used) == ([], 0)
-
-
-def test_nothing_is_looked_at_before_everything_stored_was_read() -> None:
-    message = schedule("@at 1999-01-01T00:00:00Z")
-    desk = Desk(message, live=False)
-    assert desk.actions == []
-    assert desk.at(100).actions == []
 
 
 def test_a_fire_in_flight_is_not_published_again() -> None:

@@ -1,7 +1,5 @@
 """Schedules with a jitter: what happens between the fire time and the send time of a fire, and what it costs others."""
 
-import pytest
-
 from nats_scheduler.engine.events import Ending, FireConfirmed, ScheduleEnded, ScheduleEndsEarly
 from nats_scheduler.engine.inputs import PurgeConcluded, Stored
 from nats_scheduler.engine.views.outlook import State
@@ -14,7 +12,6 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire, world_holding
 
 HOURLY = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": TARGET, "Nats-Schedule-X-Jitter": "30m"}
-ONCE = {**HOURLY, "Nats-Schedule": "@at 2026-01-01T01:00:00Z"}
 SECONDLY = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "t.often"}
 
 
@@ -60,28 +57,7 @@ def test_each_fire_is_sent_after_its_delay() -> None:
     assert not any("X-" in name for one in world.generated for name, _value in one.headers)
 
 
-def test_a_long_jitter_keeps_each_fire_before_the_next() -> None:
-    world = world_holding({**SECONDLY, "Nats-Schedule-X-Jitter": "1h"})
-    world.advance("20s")
-    found = fired(world, "t.often")
-    assert [time for time, _at in found][:19] == [START + second * SECOND for second in range(1, 20)]
-    delays = [at - time for time, at in found]
-    assert all(0 <= delay < SECOND for delay in delays)
-    assert len(set(delays)) == len(delays)
-
-
 # -- the delay is interrupted -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("headers", "with_checkpoint"), [(HOURLY, True), (ONCE, False)], ids=["every", "at"])
-def test_a_restart_during_the_delay_loses_and_doubles_nothing(headers: dict[str, str], with_checkpoint: bool) -> None:
-    world = delayed(headers)
-    world.restart("2s", with_checkpoint=with_checkpoint)
-    world.advance_to(sent() - 1)
-    assert fired(world) == []
-    world.restart(with_checkpoint=with_checkpoint)
-    world.advance("1m")
-    assert fired(world) == [(START + HOUR, sent())]
 
 
 def test_a_checkpoint_in_a_delay_settles_all_but_the_delayed_fire() -> None:
@@ -120,20 +96,6 @@ def test_a_source_is_read_at_the_send_time() -> None:
     world.publish("d.in", b"", b"new")
     world.advance("30m")
     assert [(one.body, one.stored_at) for one in world.generated] == [(b"new", sent())]
-
-
-def test_a_clock_step_during_the_delay_leaves_the_send_time() -> None:
-    for step in (-20 * MINUTE, 20 * SECOND):
-        world = delayed()
-        world.advance_to(sent() - MINUTE)
-        world.step_clock(step)
-        world.advance_to(sent() - 1)
-        assert fired(world) == []
-        world.advance("1s")
-        assert fired(world) == [(START + HOUR, sent())], step
-    over = delayed()
-    over.step_clock(HOUR // 2)
-    assert [time for time, _at in fired(over)] == [START + HOUR], "a step over the send time fires at once"
 
 
 def test_the_lateness_of_a_last_fire_counts_from_its_send_time() -> None:

@@ -9,41 +9,18 @@ from nats_scheduler.engine.events import Ending, FireRefused, ScheduleRejected
 from nats_scheduler.engine.inputs import (
     Refused,
     RemovalRequested,
-    Stored,
     Unknown,
 )
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, plain, schedule, stored_fire, world_holding
+from tests.engine.direct import Desk, plain, schedule
 from tests.harness.blocks import block_with
 
 WRONG_LAST_SEQUENCE = Refused(400, 10071, "wrong last sequence: 2")
-EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 EVERY = schedule("@every 5s")
-HOURLY = schedule("@every 1h", 2, stored_at=START + 5 * SECOND)
 AT_5S = schedule("@at 2026-01-01T00:00:05Z")
 CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"), None)
-
-
-def test_older_versions_are_removed() -> None:
-    world = ScheduleWorld()
-    for number in range(3):
-        world.publish("s.one", EVERY_5S, b"%d" % number)
-    assert [message.body for message in world.stream.messages("s.one")] == [b"2"]
-    desk = Desk(schedule("@every 5s", 1), schedule("@every 5s", 2), schedule("@every 5s", 3))
-    assert desk.purges == [("s.one", 2)]
-
-
-def test_a_replacement_during_the_old_fire_keeps_its_own_time() -> None:
-    desk = Desk(EVERY)
-    fire = desk.in_flight(EVERY, 5)
-    desk.read(HOURLY)
-    desk.concluded(fire, Stored(3))
-    desk.read(stored_fire(fire, 3, desk.now))
-    assert (desk.held().sequence, desk.due) == (2, 3605)
-    assert desk.at(60).fires == []
 
 
 def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
@@ -54,32 +31,6 @@ def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
     assert desk.at(10).reads == []
     desk.read(schedule("@every 5s", 3))
     assert desk.engine.inactive.rejected == {}
-
-
-@pytest.mark.parametrize(("guard", "ahead"), [(True, SECOND), (False, 30 * MILLISECOND)], ids=["2.11", "2.10"])
-def test_deleted_purged_or_overwritten_it_never_fires(guard: bool, ahead: int) -> None:
-    world = ScheduleWorld(guard=guard)
-    first = world.publish("s.one", EVERY_5S)
-    world.publish("s.two", EVERY_5S)
-    world.publish("s.three", EVERY_5S)
-    world.advance("5s")
-    world.settle()
-    world.advance(5 * SECOND - ahead)
-    world.delete(first)
-    world.purge("s.two")
-    world.publish("s.three", b"", b"plain")
-    world.advance("1m")
-    assert [message.schedule for message in world.generated] == ["s.one", "s.two", "s.three"]
-    assert world.stream.last("s.three") is not None
-
-
-def test_cancelled_by_a_message_it_never_fires_and_is_removed() -> None:
-    world = world_holding(EVERY_5S)
-    world.advance("4999ms")
-    world.publish("x.y", {"Nats-Scheduler": "s.one", "Nats-Schedule-Next": "purge"})
-    world.advance("1m")
-    assert world.generated == []
-    assert world.stream.last("s.one") is None
 
 
 def test_a_cancel_during_the_fire_removes_the_schedule_once() -> None:
@@ -94,6 +45,7 @@ def test_a_cancel_during_the_fire_removes_the_schedule_once() -> None:
 def test_what_is_older_than_the_schedule_does_not_concern_it() -> None:
     desk = Desk(CANCEL, schedule("@every 5s", 10))
     desk.read(CANCEL)
+    assert desk.purges == []
     desk.read(plain("s.one", 9))
     assert (desk.purges, desk.endings, desk.is_held()) == ([], [], True)
     desk.read(plain("s.one", 11))

@@ -145,22 +145,6 @@ def test_nothing_is_begun_or_left_until_it_is_known_who_is_alive() -> None:
     assert decisions() == (False, True)
 
 
-def test_one_that_ends_waits_for_those_that_are_to_read_what_it_serves() -> None:
-    me, one, other = FIVE[:3]
-    for standbys, reading, serves, is_awaited in (
-        (1, [], [], False),
-        (1, [KEY], [], True),
-        (1, [], [KEY], False),
-        (0, [], [], True),
-        (0, [], [KEY], False),
-    ):
-        owners = Owners(me, frozenset({KEY}), order=Order(standbys))
-        assert owners.has_successor(KEY), "nobody is left"
-        owners.received(one, serves, 0, 0, reading=reading)
-        owners.received(other, [KEY], 0, 0, is_ending=True)
-        assert owners.has_successor(KEY) is not is_awaited, (standbys, reading, serves)
-
-
 def test_no_stream_is_read_before_it_is_known_who_is_alive_for_a_while() -> None:
     owners = Owners(FIVE[0])
     assert owners.awaits_others(5) == FIRST_HEARTBEAT_LIMIT_NS

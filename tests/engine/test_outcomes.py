@@ -3,8 +3,6 @@
 Which schedule an outcome concerns, is found in `engine/firing/answers.py`.
 """
 
-import pytest
-
 from nats_scheduler.engine.events import FiresMissed, FireStored, FireUnknown
 from nats_scheduler.engine.fire import FetchDuplicate
 from nats_scheduler.engine.firing.due import ATTEMPTS_PER_FETCH
@@ -12,7 +10,7 @@ from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.engine.inputs import DuplicateFetched, Outcome, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 NO_ANSWER = Unknown("no answer")
@@ -75,15 +73,6 @@ def test_a_refused_fire_may_stand_for_later_ones() -> None:
     desk.concluded(desk.fire, Stored(2))
     missed = FiresMissed(SCHEDULE, 1, START + 5 * SECOND, START + 15 * SECOND, while_running=True)
     assert desk.reported(FiresMissed) == [missed]
-
-
-@pytest.mark.parametrize(("step", "expected"), [(-8 * SECOND, [5, 10, 15]), (3600 * SECOND, [5, 10, 3610, 3615, 3620])])
-def test_a_clock_that_steps_repeats_no_fire_and_makes_up_one(step: int, expected: list[int]) -> None:
-    world = world_holding({"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
-    world.advance("12s")
-    world.step_clock(step)
-    world.advance("12s")
-    assert [(message.fire_time - START) // SECOND for message in world.generated] == expected
 
 
 def test_a_fire_that_is_never_answered_leads_to_a_look_at_its_schedule() -> None:

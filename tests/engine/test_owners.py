@@ -207,16 +207,6 @@ def test_a_loss_of_contact_counts_after_a_moment() -> None:
     assert silent.able([KEY], OWN_HEARTBEAT_LIMIT_NS + SERVING_KEPT_NS - 1) == frozenset(), "it receives nothing"
 
 
-def test_one_that_stood_still_serves_again_when_it_has_caught_up() -> None:
-    a = instance("a")
-    assert a.able([KEY], 0) == {KEY}
-    awake = 10 * GONE_AFTER_NS
-    assert a.able([KEY], awake) == frozenset()  # what was read is old, which is not known yet
-    a.received("a", (), awake, awake)
-    assert a.able([], awake) == frozenset()
-    assert a.able([KEY], awake + 1) == {KEY}
-
-
 def test_late_heartbeats_make_nobody_an_owner_and_nobody_gone() -> None:
     a, now = instance("a"), GONE_AFTER_NS - 1
     a.received("b", {KEY}, 0, 2 * STALE_HEARTBEAT_NS, last_received=STALE_HEARTBEAT_NS + 1)

@@ -12,10 +12,8 @@ from nats_scheduler.engine.holding.purges import OLD_VERSIONS_RETRY_NS, PURGED_K
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
-    ContentFetched,
     FiresStored,
     OwnershipChanged,
-    PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
     SchedulesPurged,
@@ -27,7 +25,6 @@ from nats_scheduler.message.identity import beside_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, schedule
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
@@ -114,19 +111,6 @@ def test_removals_of_older_versions_are_tried_until_they_are_gone() -> None:
     assert lost.purges == [("s.one", 1)]
 
 
-def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
-    """The server purges more slowly than it stores, so a purge between two fires would make the second late."""
-    messages = [schedule(AT_5S, number, f"s.{number}") for number in range(1, 101)]
-    desk = Desk(*messages).at(4)
-    desk.step(*(ContentFetched(message.subject, message.sequence, message, None) for message in messages))
-    fires = desk.at(5).fires
-    assert {fire.purge_through for fire in fires} == {0}
-    desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[:30]))
-    assert desk.purges == []
-    desk.step(*(PublishConcluded(fire, Stored(1_000)) for fire in fires[30:]))
-    assert sorted(sequence for _subject, sequence in desk.purges) == list(range(1, 101))
-
-
 def reconnected(desk: Desk) -> list[PurgeSchedule]:
     desk.step(ContactLost("killed"))
     desk.step(CaughtUp())
@@ -197,17 +181,6 @@ def fire_stored(message: StoredMessage, subject: str = TARGET) -> StoredMessage:
     return StoredMessage(subject, FIRE, START + 5 * SECOND, fire.block, fire.body)
 
 
-def test_a_schedule_that_is_done_is_purged_after_the_roll_up() -> None:
-    repeating = rolled_up()
-    repeating.step(PurgeConcluded(TARGET, FIRE - 1))
-    assert (repeating.purges, repeating.engine.is_idle) == ([], True)
-    desk = rolled_up(AT_5S)
-    desk.step(PurgeConcluded(TARGET, FIRE - 1))
-    assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
-    desk.step(PurgeConcluded(SCHEDULE, 1))
-    assert desk.endings == [Ending.FIRED]
-
-
 def test_a_failed_roll_up_is_repeated_and_its_schedule_stays_meanwhile() -> None:
     desk = rolled_up(AT_5S)
     desk.step(PurgeConcluded(TARGET, FIRE - 1, "no answer"))
@@ -261,18 +234,3 @@ def test_a_requested_fire_rolls_up_the_target_if_its_schedule_says_so() -> None:
         identity = beside_identity(SCHEDULE, of, START + 7 * SECOND)
         desk.read(message_on(target, FIRE, Nats_Scheduler=SCHEDULE, Nats_Msg_Id=identity))
         assert desk.purges == ([(TARGET, FIRE - 1)] if is_rolled_up else []), (headers, of, target)
-
-
-def test_a_target_holds_the_same_where_the_stream_allows_roll_ups() -> None:
-    """That a purge of anything else would be found is shown by the planted bugs of the simulation."""
-    for allowed in (True, False):
-        world = ScheduleWorld(config={"allow_rollup_hdrs": allowed})
-        for subject, body in (("out", b"older"), ("out", b"old"), ("other", b"kept")):
-            world.publish(subject, body=body)
-        headers = {"Nats-Schedule": AT_5S, "Nats-Schedule-Target": "out", "Nats-Schedule-Rollup": "sub"}
-        world.publish("s", headers, b"new")
-        world.advance("10s")
-        world.publish("out", body=b"later")
-        world.advance("60s")
-        kept = [(one.subject, one.body) for one in world.stream.messages()]
-        assert kept == [("other", b"kept"), ("out", b"new"), ("out", b"later")], allowed

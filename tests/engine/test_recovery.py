@@ -15,7 +15,7 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import Desk, events, fire_times, message_on, schedule, stored_fire, world_holding
+from tests.engine.direct import Desk, events, fire_times, message_on, schedule, world_holding
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "t.out"}
@@ -41,16 +41,6 @@ def test_a_delayed_message_fires_once_however_long_the_outage() -> None:
     world.restart("8760h")
     world.restart("8760h", with_checkpoint=False)
     assert fire_times(world) == [10]
-
-
-def test_a_schedule_that_fired_before_the_crash_is_purged_and_not_fired() -> None:
-    message = schedule("@at 2026-01-01T00:00:10Z")
-    before = Desk(message)
-    fire = before.in_flight(message, 10)
-    after = Desk(message, stored_fire(fire, 2, START + 10 * SECOND), live=False)
-    assert after.purges == [("s.one", 1)]
-    after.step(CaughtUp())
-    assert (after.at(60).fires, after.reads) == ([], [])
 
 
 def test_what_a_native_server_generated_is_no_rejected_schedule() -> None:

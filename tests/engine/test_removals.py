@@ -62,6 +62,7 @@ def test_rejected_paused_and_misnamed_messages_take_no_memory_any_more(monkeypat
 @pytest.mark.parametrize(
     ("request_", "is_over"),
     [
+        (RemovalRequested(SCHEDULE), True),
         (RemovalRequested(SCHEDULE, below=2), True),
         (RemovalRequested(sequence=1), True),
         (RemovalRequested(SCHEDULE, below=1), False),

@@ -27,14 +27,3 @@ def test_the_last_message_of_the_source_is_repeated_and_else_its_own() -> None:
         (b"20", "C", None, 2 * SECOND),
         (b"68", "F", None, 3 * SECOND),
     ]
-
-
-def test_the_headers_of_the_source_lose_what_would_mislead() -> None:
-    world = world_holding(SAMPLING)
-    world.publish("d.in", {"Nats-Msg-Id": "x", "Nats-TTL": "1h", "Keep": "1"}, b"20")
-    world.advance("5s")
-    world.settle()
-    names = [name for name, _value in world.generated[0].headers]
-    assert names[:3] == ["Keep", "Nats-Scheduler", "Nats-Schedule-Next"]
-    assert names.count("Nats-Msg-Id") == 1
-    assert "Nats-TTL" not in names

@@ -125,21 +125,6 @@ class TestATakeover:
             desk.step()
         assert len(found) == len(schedules)
 
-    def test_what_the_owner_asked_to_purge_is_purged_again_once(self) -> None:
-        names = ("s.one", "s.two")
-        messages = [schedule("@at 2026-01-01T00:00:05Z", number, name) for number, name in enumerate(names, 1)]
-        desk = standing_by(*messages)
-        for number, message in enumerate(messages):
-            desk.now = START + 5 * SECOND
-            desk.read(stored_fire(Desk(message).in_flight(message, 5), 10 + number, desk.now))
-            desk.step(RemovalRequested(message.subject))
-            assert not desk.is_held(message.subject)
-        own(desk)
-        assert desk.purges == [("s.one", 1), ("s.two", 2)]
-        stand_by(desk)
-        own(desk)
-        assert desk.purges == []
-
     def test_old_versions_are_purged_only_as_long_as_it_is_the_owner(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(takeover, "MAX_CHECKED_PER_STEP", 5)
         newer = [one._replace(sequence=one.sequence + 100) for one in many(20, "@every 4h")]
