@@ -19,6 +19,7 @@ from nats_scheduler.engine.inputs import (
     Input,
     MessagesRead,
     Outcome,
+    OwnershipChanged,
     PublishConcluded,
     ServerLimits,
 )
@@ -222,3 +223,10 @@ class Desk:
     def is_held(self, subject: str = SCHEDULE) -> bool:
         """Return whether a schedule is held on a subject."""
         return self.engine.held.on(subject) is not None
+
+
+def standing_by(*messages: StoredMessage, **options: Any) -> Desk:
+    """Have an engine that stands by read a stream."""
+    desk = Desk(live=False, **options)
+    desk.step(OwnershipChanged(False), MessagesRead(messages), CaughtUp())
+    return desk

@@ -6,18 +6,10 @@ from nats_scheduler.engine.events import ScheduleAccepted
 from nats_scheduler.engine.inputs import Checkpoint, MessagesRead, OwnershipChanged
 from nats_scheduler.engine.ownership import takeover
 from nats_scheduler.engine.ownership.takeover import MAX_CHECKED_PER_STEP
-from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, schedule
+from tests.engine.direct import SCHEDULE, Desk, schedule, standing_by
 
 EVERY = "@every 5s"
-
-
-def standing_by() -> Desk:
-    """Have a live engine that stands by."""
-    desk = Desk()
-    desk.step(OwnershipChanged(False))
-    return desk
 
 
 def reported_at_takeover(desk: Desk, checkpoint: Checkpoint | None = None) -> list[str]:
@@ -39,15 +31,6 @@ def test_what_an_earlier_owner_had_read_was_told_by_it() -> None:
     desk = standing_by()
     desk.read(schedule(EVERY, 3, "s.reported"), schedule(EVERY, 4, "s.untold"))
     assert reported_at_takeover(desk, Checkpoint(START, 3)) == ["s.untold"]
-
-
-def test_the_owner_tells_what_comes_after_it_has_read_the_stream() -> None:
-    desk = Desk(schedule(EVERY))
-    assert desk.reported(ScheduleAccepted) == []
-    desk.read(schedule(EVERY, 3, "s.two"))
-    assert desk.reported(ScheduleAccepted) == [ScheduleAccepted("s.two", 3, START + 5 * SECOND)]
-    desk.step(OwnershipChanged(False))
-    assert reported_at_takeover(desk) == []
 
 
 def test_many_are_told_a_slice_at_a_time_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,24 +5,22 @@ from itertools import product
 import pytest
 
 from nats_scheduler.engine.events import FinishUnknown, FireNotDone
-from nats_scheduler.engine.fire import CheckFinished, FetchContent
+from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.holding import deadlines
 from nats_scheduler.engine.holding.deadlines import KEPT_BY_STANDBYS_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     Checkpoint,
     OwnershipChanged,
-    Refused,
     Unanswered,
 )
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.testing.manual_clock import START
-from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, events, message_on, schedule
+from tests.engine.test_overlap import WORKERS, Failing, finish
 
-WORKERS = "workers"
 ONCE = "@at 2026-01-01T00:01:00Z"
 
 
@@ -39,14 +37,6 @@ def world_with(pattern: str = ONCE, *, kept: bool = False, **more: str) -> Sched
         more = {"Consumer": WORKERS, **more}
     world.publish(SCHEDULE, headers(pattern, **more))
     return world
-
-
-def finish(world: ScheduleWorld) -> None:
-    """Let the workers finish everything that is stored."""
-    if WORKERS in world.stream.consumers:
-        world.stream.consumers[WORKERS].acknowledge_all()
-    else:
-        world.stream.take(TARGET)
 
 
 def not_done(world: ScheduleWorld) -> list[float]:
@@ -81,18 +71,6 @@ def test_a_fire_that_is_finished_in_its_time_is_not_reported() -> None:
         finish(world)
         world.advance("8m")
         assert not_done(world) == [10, 15], kept
-
-
-def test_the_watch_over_a_fire_survives_the_end_of_its_schedule() -> None:
-    for is_replaced in (False, True):
-        world = world_with("@every 1m")
-        world.advance("1m30s")
-        if is_replaced:
-            world.publish(SCHEDULE, headers("@every 1h"))
-        else:
-            world.purge(SCHEDULE)
-        world.advance("10m")
-        assert not_done(world) == [1]
 
 
 def test_the_report_says_that_a_consumer_does_not_exist() -> None:
@@ -190,15 +168,6 @@ def watched(desk: Desk) -> list[int]:
 
 
 # -- questions without an answer, and how many there are --------------------------------------------------------------
-
-
-class Failing(Perfect):
-    """A network that answers no question about a fire."""
-
-    refuses_reads = False
-
-    def read(self, request: FetchContent) -> Fate:
-        return Fate(refusal=Refused(503, 10008, "not now")) if self.refuses_reads else super().read(request)
 
 
 def test_without_an_answer_only_that_is_reported_and_once() -> None:

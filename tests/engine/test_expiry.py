@@ -44,10 +44,6 @@ def stored(world: ScheduleWorld, matching: str = ">") -> list[int]:
     return [message.sequence for message in world.stream.messages(matching)]
 
 
-def expired(world: ScheduleWorld) -> int:
-    return sum(event.count for event in world.events if isinstance(event, MessagesExpired))
-
-
 def headers(pattern: str, **more: str) -> dict[str, str]:
     return {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET, **more}
 
@@ -75,14 +71,6 @@ class TestGeneratedMessages:
         one = desk(generated(1, "5s", stored_at=START + 1))
         assert one.at(5.9).removals == []
         assert one.at(6).removals == [1]
-
-    def test_a_fire_of_ours_is_followed_from_storing_to_removal(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "15s"}))
-        for seconds, left in ((34, 2), (2, 1)):
-            one.advance(f"{seconds}s")
-            assert (len(one.generated), len(stored(one, TARGET))) == (3, left)
-        assert expired(one) == 2
 
 
 @pytest.mark.clause("ttl-schedule")

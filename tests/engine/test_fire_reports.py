@@ -3,8 +3,8 @@
 import pytest
 
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET
-from tests.engine.missed_builders import headers, policies, world_of
+from tests.engine.direct import TARGET
+from tests.engine.missed_builders import policies, world_of
 
 
 def reports(world: ScheduleWorld) -> list[tuple[str | None, str | None, str | None]]:
@@ -41,26 +41,3 @@ def test_a_report_counts_since_the_checkpoint_if_the_fire_is_gone() -> None:
     world.purge(TARGET)
     world.restart("4h")
     assert reports(world)[-1] == ("06:00:00Z", None, "3")
-
-
-def test_the_times_of_a_report_are_written_as_those_of_the_next_fire() -> None:
-    world = ScheduleWorld()
-    zoned = headers("0 0 * * * *", policies(report="true"))
-    world.publish(SCHEDULE, {**zoned, "Nats-Schedule-Time-Zone": "Asia/Kathmandu"})
-    world.advance("2h")
-    last = world.generated[-1]
-    assert last.header("X-Nats-Schedule-X-Due") == "2026-01-01T07:00:00+05:45"
-    assert last.header("X-Nats-Schedule-X-Previous") == "2026-01-01T06:00:00+05:45"
-
-
-def test_a_fire_that_copies_a_reported_fire_has_its_own_report() -> None:
-    for spelling in ("", "X-"):
-        world = ScheduleWorld()
-        world.publish("s.first", {**headers("@every 1m", policies(report="true")), "Nats-Schedule-Target": "t.first"})
-        second = {"Nats-Schedule": "@every 90s", "Nats-Schedule-Target": TARGET, "Nats-Schedule-Source": "t.first"}
-        second |= policies(report="true")
-        world.publish("s.second", {f"{spelling}{name}": value for name, value in second.items()})
-        world.advance("100s")
-        (fire,) = [one for one in world.generated if one.subject == TARGET]
-        found = [value for name, value in fire.headers if name == "X-Nats-Schedule-X-Due"]
-        assert found == ["2026-01-01T00:01:30Z"]

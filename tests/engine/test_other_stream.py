@@ -129,17 +129,6 @@ def test_what_an_outage_left_unknown_is_looked_for_and_not_repeated() -> None:
     assert [fire.fire_time for fire in network.fires] == sorted({fire.fire_time for fire in network.fires})
 
 
-def test_many_messages_of_others_on_the_target_hide_no_fire() -> None:
-    world, jobs = world_of()
-    world.publish("cron.a", AT_10S)
-    world.advance("10s")
-    for _ in range(100):
-        jobs.publish("jobs.run", b"", b"of others")
-    world.publish("cron.b", AT_10S)
-    world.restart("1m", with_checkpoint=False)
-    assert len(jobs) == 102, "that of cron.b, which was overdue when it was stored"
-
-
 def test_a_target_that_no_stream_has_is_retried_until_one_has_it() -> None:
     world = ScheduleWorld(["cron.>"])
     world.publish("cron.a", EVERY_5S)

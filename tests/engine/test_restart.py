@@ -3,7 +3,6 @@
 It tests `engine/holding/remembered.py` too.
 """
 
-import json
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -264,24 +263,6 @@ def test_no_document_is_made_before_all_that_was_read_is_taken() -> None:
     assert after.due == 20, "a fire in flight is read after the document"
     desk.step(CaughtUp(through=5, is_behind=True))
     assert not desk.engine.restart.may_write
-
-
-def test_what_is_no_document_is_none() -> None:
-    document = left(Desk(schedule("@every 3h"), schedule("@daily", 2, "s.2", Nats_Schedule_Time_Zone="Europe/Berlin")))
-    assert document.zones.keys() == {"Europe/Berlin"}
-    text = written_document(document)
-    assert read_document(text) == document
-    changes: list[dict[str, Any]] = [
-        *({key: None} for key in ("through", "last", "last_fired", "zones", "roll_ups", "stored_over", "to_read")),
-        *({key: [[]]} for key in ("last_fired", "stored_over", "to_read", "zones", "old_versions")),
-        {"old_versions": [["s", 1, 2]]},
-        {"zones": {"Europe/Berlin": 1}},
-    ]
-    for change in changes:
-        changed = {**json.loads(text), **change}
-        assert read_document(json.dumps(changed)) is None, change
-    for wrong in ("", "{", "null", "[]", text[:-1], text.replace("through", "to")):
-        assert read_document(wrong) is None, wrong
 
 
 def test_a_zone_whose_data_changed_is_named() -> None:

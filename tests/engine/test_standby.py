@@ -3,8 +3,6 @@
 It tests `engine/firing/timing.py` and `engine/holding/ownership.py` too.
 """
 
-from typing import Any
-
 import pytest
 
 from nats_scheduler.engine.actions import Action, WakeAt
@@ -13,8 +11,6 @@ from nats_scheduler.engine.firing.purging import LEFT_TO_OWNER_NS
 from nats_scheduler.engine.holding.ownership import UNFIRED_LIMIT_NS
 from nats_scheduler.engine.holding.purges import JOINT_KEPT_NS, MAX_JOINT_FILTERS
 from nats_scheduler.engine.inputs import (
-    CaughtUp,
-    MessagesRead,
     OwnershipChanged,
     PurgeConcluded,
     Refused,
@@ -26,19 +22,12 @@ from nats_scheduler.message.rejection import NOT_PERMITTED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, standing_by, stored_fire
 
 DENIED = Refused(NOT_PERMITTED, NOT_PERMITTED, "our user may not publish to the target")
 WHY = "may not"
 EVERY_5S = schedule("@every 5s")
 UNFIRED = UNFIRED_LIMIT_NS / SECOND
-
-
-def standing_by(*messages: StoredMessage, **more: Any) -> Desk:
-    """Have a live engine that stands by."""
-    desk = Desk(live=False, **more)
-    desk.step(OwnershipChanged(False), MessagesRead(messages or [EVERY_5S]), CaughtUp())
-    return desk
 
 
 def twenty() -> list[StoredMessage]:
@@ -100,7 +89,7 @@ def test_what_is_denied_is_known_with_its_reason() -> None:
 
 
 def test_a_schedule_that_its_owner_does_not_fire_is_noticed() -> None:
-    desk = standing_by()
+    desk = standing_by(EVERY_5S)
     for seconds in (5.0, 5 + UNFIRED - 0.1):
         assert (desk.at(seconds).reads, desk.engine.ownership.unfired) == ([], 0)
     assert desk.at(5 + UNFIRED).reads == [(SCHEDULE, 1)]
@@ -122,22 +111,19 @@ def test_the_fire_of_another_schedule_does_not_excuse_the_owner() -> None:
         assert desk.engine.ownership.unfired == unfired
 
 
-@pytest.mark.parametrize("change", ["its fire is read", "this instance takes over", "another one is the owner"])
+@pytest.mark.parametrize("change", ["this instance takes over", "another one is the owner"])
 def test_it_is_noticed_no_more_once(change: str) -> None:
-    desk = standing_by().at(5 + UNFIRED)
+    desk = standing_by(EVERY_5S).at(5 + UNFIRED)
     desk.found(EVERY_5S)
     assert desk.engine.ownership.unfired
-    if change == "its fire is read":
-        desk.read(stored_fire(Desk(EVERY_5S).in_flight(EVERY_5S, 5), 2, desk.now))
-    else:
-        desk.step(OwnershipChanged(True))
-        if change == "another one is the owner":
-            desk.step(OwnershipChanged(False))
+    desk.step(OwnershipChanged(True))
+    if change == "another one is the owner":
+        desk.step(OwnershipChanged(False))
     assert desk.engine.ownership.unfired == 0
 
 
 def test_where_a_look_finds_nothing_the_owner_is_not_judged() -> None:
-    gone, unanswered = standing_by(), standing_by()
+    gone, unanswered = standing_by(EVERY_5S), standing_by(EVERY_5S)
     for desk in (gone, unanswered):
         desk.at(5).at(5 + UNFIRED)
     gone.found(None, of=EVERY_5S)

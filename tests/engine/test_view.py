@@ -94,14 +94,6 @@ def test_a_schedule_that_is_removed_before_its_next_fire_is_expiring() -> None:
         assert (one.next_fire, one.state) == expected, max_age
 
 
-def test_a_ttl_of_never_outlives_max_age_where_the_server_acts_on_it() -> None:
-    rules = StreamRules("S", ("s.>", "t.>"), max_age=2 * HOUR, allow_msg_ttl=True)
-    for by_us, expected in ((False, State.WAITING), (True, State.EXPIRING)):
-        stored = StoredSchedules(rules, DIALECTS, FiredBy.SIDECAR, removes_expired=by_us)
-        stored.take([schedule("@every 3h", Nats_TTL="never")], START)
-        assert stored.view.counts(START).answer().states == {expected: 1}
-
-
 def test_a_cursor_is_read_from_its_text_and_from_no_other() -> None:
     for cursor in (Cursor(1 << 100, "s.ä"), Cursor(-5, "s.\udc80 \n"), Cursor(START, "")):
         assert read_cursor(cursor.text) == cursor
