@@ -196,14 +196,6 @@ def test_a_day_that_passed_as_excepted_is_not_made_up(with_checkpoint: bool) -> 
     assert days(world) == ([1, 2, 4] if with_checkpoint else [1, 2, 3, 4])
 
 
-def test_of_what_an_outage_missed_the_new_days_decide() -> None:
-    world = world_holding(DAILY, calendars={"work": ""})
-    world.advance("10h")
-    world.restart("72h", calendars={"work": "2026-01-04"})
-    assert days(world) == [1, 3]
-    assert missed(world) == [(2, 3)]
-
-
 FIRST_DAY, SECOND_DAY = (Days(day, day) for day in (START // DAY, START // DAY + 1))
 
 NO_DAY = KnownCalendars({"work": Calendar("work", DayRows())})

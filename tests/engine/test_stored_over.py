@@ -16,10 +16,8 @@ from tests.harness.blocks import block_with
 OTHER = "s.other"
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": TARGET}
 AT_20S = {"Nats-Schedule": "@at 2026-01-01T00:00:20Z", "Nats-Schedule-Target": TARGET}
-AT_40S = {"Nats-Schedule": "@at 2026-01-01T00:00:40Z", "Nats-Schedule-Target": TARGET}
 ONTO_IT = {"Nats-Schedule": "@every 3s", "Nats-Schedule-Target": SCHEDULE}
 ONCE_ONTO_IT = {"Nats-Schedule": "@at 2026-01-01T00:00:03Z", "Nats-Schedule-Target": SCHEDULE}
-LATER_ONTO_IT = {"Nats-Schedule": "@at 2026-01-01T00:00:06Z", "Nats-Schedule-Target": SCHEDULE}
 AT_10 = schedule("@at 2026-01-01T00:00:10Z", 2)
 
 guards = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
@@ -73,35 +71,8 @@ class TestUnderAnotherMessage:
         world.advance("4s")
         assert fires_of(world) == [5, 10, 15, 20, 30, 35]
 
-    def test_a_cancel_of_another_one_leaves_it_alive(self) -> None:
-        world = world_holding(AT_20S)
-        world.publish(OTHER, AT_40S)
-        world.publish(SCHEDULE, {"Nats-Scheduler": OTHER, "Nats-Schedule-Next": "purge"})
-        world.advance("41s")
-        assert fires_of(world) == [20]
-        assert fires_of(world, OTHER) == []
-        assert on_it(world) == []
-
 
 class TestWhatEndsIt:
-    @pytest.mark.parametrize("way", ["plain", "replaced", "deleted", "purged"])
-    def test_what_ends_any_schedule_ends_one_that_is_covered(self, way: str) -> None:
-        world = ScheduleWorld()
-        own = world.publish(SCHEDULE, AT_20S)
-        world.publish(OTHER, ONCE_ONTO_IT)
-        world.advance("5s")
-        if way == "plain":
-            world.publish(SCHEDULE)
-        elif way == "replaced":
-            world.publish(SCHEDULE, AT_40S)
-        elif way == "purged":
-            world.purge(SCHEDULE)
-        else:
-            world.delete(own)
-        world.publish(OTHER, LATER_ONTO_IT)
-        world.advance("20s")
-        assert fires_of(world) == []
-
     @guards
     @pytest.mark.parametrize("how", ["pushed out", "rolled up"])
     def test_one_pushed_out_or_rolled_up_by_what_is_over_it_is_gone(self, how: str, *, guard: bool) -> None:
