@@ -63,14 +63,6 @@ def test_the_content_is_kept_for_a_next_fire_that_is_soon_and_guarded() -> None:
     assert (lost.at(20).fires, lost.engine.contents.used) == ([], 0)
 
 
-def test_a_fire_in_flight_is_not_published_again() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.in_flight(message, 5)
-    for seconds in (5, 5.5, 10, 60):
-        assert desk.at(seconds).fires == []
-
-
 def test_what_is_read_again_or_has_no_schedule_means_nothing() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)

@@ -12,13 +12,13 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire, world_holding
 
 HOURLY = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": TARGET, "Nats-Schedule-X-Jitter": "30m"}
-SECONDLY = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "t.often"}
+OFTEN = {"Nats-Schedule": "@every 10m", "Nats-Schedule-Target": "t.often"}
 
 
-def sent(number: int = 1, span: int = HOUR // 2, sequence: int = 1) -> int:
+def sent(number: int = 1) -> int:
     """Return when the fire of an hour is sent."""
     fire_time = START + number * HOUR
-    return fire_time + delay_of(SCHEDULE, sequence, fire_time, span)
+    return fire_time + delay_of(SCHEDULE, 1, fire_time, HOUR // 2)
 
 
 def fired(world: ScheduleWorld, target: str = TARGET) -> list[tuple[int, int]]:
@@ -26,16 +26,8 @@ def fired(world: ScheduleWorld, target: str = TARGET) -> list[tuple[int, int]]:
     return [(one.fire_time, one.stored_at) for one in world.generated if one.subject == target]
 
 
-def delayed(headers: dict[str, str] = HOURLY) -> ScheduleWorld:
-    """Begin a world with a schedule, and stop in the middle of the delay of its first fire."""
-    world = world_holding(headers)
-    world.advance_to((START + HOUR + sent()) // 2)
-    assert fired(world) == []
-    return world
-
-
-def jittered(pattern: str = "@every 1h", sequence: int = 1, subject: str = SCHEDULE) -> StoredMessage:
-    return schedule(pattern, sequence, subject, Nats_Schedule_X_Jitter="30m")
+def jittered(pattern: str = "@every 1h") -> StoredMessage:
+    return schedule(pattern, Nats_Schedule_X_Jitter="30m")
 
 
 def listed(desk: Desk, at: int) -> ListedSchedule:
@@ -63,7 +55,7 @@ def test_each_fire_is_sent_after_its_delay() -> None:
 def test_a_checkpoint_in_a_delay_settles_all_but_the_delayed_fire() -> None:
     """Consumers removed all fires, and their identities are gone: only the checkpoint says what was fired."""
     world = world_holding(HOURLY, config={"retention": "workqueue"})
-    world.publish("s.often", {**SECONDLY, "Nats-Schedule": "@every 10m"})
+    world.publish("s.often", OFTEN)
     world.advance_to(sent(2) - MINUTE)
     world.checkpoint = world.engine.checkpoint(world.now)
     assert world.checkpoint.through == world.now, "the delay holds back nothing"
@@ -89,13 +81,6 @@ def test_a_ttl_that_runs_out_during_the_delay_ends_the_schedule() -> None:
     after = world_holding({**HOURLY, "Nats-TTL": f"{(sent() - START) // SECOND + 1}s"})
     after.advance("2h")
     assert fired(after) == [(START + HOUR, sent())], "after the send time it changes nothing"
-
-
-def test_a_source_is_read_at_the_send_time() -> None:
-    world = delayed({**HOURLY, "Nats-Schedule-Source": "d.in"})
-    world.publish("d.in", b"", b"new")
-    world.advance("30m")
-    assert [(one.body, one.stored_at) for one in world.generated] == [(b"new", sent())]
 
 
 def test_the_lateness_of_a_last_fire_counts_from_its_send_time() -> None:
