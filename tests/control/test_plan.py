@@ -132,6 +132,11 @@ async def test_what_an_operator_paused_stays_paused() -> None:
         assert (await world.found()).is_paused
 
 
+async def test_what_is_added_as_paused_is_stored_so(world: World) -> None:
+    assert await applied(world, declared(paused=True)) == NOTHING
+    assert (await world.found()).is_paused
+
+
 async def test_the_file_pauses_and_resumes_if_it_says_so(world: World) -> None:
     await applied(world, declared())
     due = (await world.found()).timetable().first_fire()

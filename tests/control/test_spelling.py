@@ -114,3 +114,6 @@ def test_an_edit_that_sets_what_the_server_does_not_do_is_refused() -> None:
         refused = f"the server fires this schedule, and {reason}: replace the schedule"
         with pytest.raises(NotPossibleError, match=refused):
             check_edit(served, edited(BEFORE, edit), edit, NOW)
+    daily, zone = with_headers(EMPTY_BLOCK, headers(DAILY)), edit_of("-Time-Zone: Europe/Berlin")
+    with pytest.raises(NotPossibleError, match="fires @at only"):
+        check_edit(AT_ONLY, edited(daily, zone), zone, NOW)

@@ -64,6 +64,9 @@ def test_a_message_lives_as_long_as_the_shorter_limit_allows() -> None:
         (b"", 0, None),
     ):
         assert removal_of(b"NATS/1.0\r\n" + headers + b"\r\n", START, rules(max_age), V2_11) == removal, headers
+    never = b"NATS/1.0\r\nNats-TTL: never\r\n\r\n"
+    for ignoring, server in ((rules(ttl=False), V2_11), (rules(), V2_10)):
+        assert removal_of(never, START, ignoring, server) == Removal(START + HOUR, is_by_age=True)
 
 
 def test_what_helps_depends_on_the_server_and_the_stream() -> None:

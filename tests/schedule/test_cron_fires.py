@@ -287,6 +287,9 @@ def test_the_last_day_of_the_fifth_year_is_within_the_horizon() -> None:
     assert leap.next_fire(at("2096-02-29T00:00:00Z"), 0) is None
     assert leap.next_fire(at("2098-12-31T23:59:58Z"), 0) is None
     assert leap.next_fire(at("2098-12-31T23:59:59Z"), 0) == at("2104-02-29T00:00:00Z")
+    in_berlin = cron("0 0 0 29 2 *", "Europe/Berlin")
+    assert in_berlin.next_fire(at("2098-12-31T22:59:58Z"), 0) is None
+    assert in_berlin.next_fire(at("2098-12-31T22:59:59Z"), 0) == at("2104-02-29T00:00:00+01:00")
 
 
 def test_a_schedule_that_met_its_horizon_in_an_outage_has_ended_there() -> None:
