@@ -76,25 +76,6 @@ WRITTEN = [
         ),
         ["every: 5m", "target: t", "ttl: 5m", "headers:", "  - name: A", '    value: "1"', "order: sorted"],
     ),
-    (
-        block_of(("Nats-Schedule-Target", "t"), ("Nats-Schedule", "@at 2030-01-01T00:00:00Z")),
-        ['at: "2030-01-01T00:00:00Z"', "target: t", "order:", "  - Nats-Schedule-Target", "  - Nats-Schedule"],
-    ),
-    (
-        b"NATS/1.0\r\nNats-Schedule:@daily\r\nNats-Schedule-Target: t\xff\r\n\r\n",
-        ["lines:", '  - "Nats-Schedule:@daily"', "  - base64: TmF0cy1TY2hlZHVsZS1UYXJnZXQ6IHT/"],
-    ),
-    (
-        block_of(("X-Nats-Schedule", "@daily"), ("X-Nats-Schedule-Target", "t"), ("Bytes", b"\xff")),
-        [
-            'cron: "@daily"',
-            "target: t",
-            "spelling: portable",
-            "headers:",
-            "  - name: Bytes",
-            "    value_base64: /w==",
-        ],
-    ),
 ]
 
 

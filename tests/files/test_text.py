@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.files.document import MAX_DEPTH, FileDocument, TextError
+from nats_scheduler.files.document import MAX_DEPTH, TextError
 from nats_scheduler.files.text import read_documents
 from nats_scheduler.files.yaml_writing import yaml_lines
 from tests.harness.seeds import draws
@@ -93,16 +93,3 @@ def test_a_few_aliases_cannot_stand_for_billions_of_values() -> None:
     levels = "\n".join(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 100)}]" for level in range(1, 6))
     with pytest.raises(TextError, match="more than 2,000,000 values"):
         read_documents(f"a0: &a0 [1]\n{levels}")
-
-
-def test_a_value_has_its_line_in_yaml_and_in_json() -> None:
-    for text in ("a:\n  - b: 1\n    c: 2\n", '{"a": [\n {"b": 1,\n "c": 2}]}'):
-        [document] = read_documents(text)
-        lines = [document.line(path) for path in ((), ("a", 0), ("a", 0, "c"), ("a", 0, "nothing"), ("a", 7))]
-        assert lines == [1, 2, 3, 2, document.line(("a",))]
-    [document] = read_documents("stream: ORDERS\nschedules:\n  - subject: orders.s\n    pattern: '@daily'\n")
-    paths = (), ("schedules",), ("schedules", 0), ("schedules", 0, "pattern")
-    assert [document.line(path) for path in paths] == [1, 3, 3, 4]
-    beyond = ("schedules", 1), ("schedules", 0, "target"), ("stream", "none"), ("schedules", "0")
-    assert [document.line(path) for path in beyond] == [3, 3, 1, 3]
-    assert FileDocument({"stream": "ORDERS"}).line(("stream",)) is None, "it has no text"
