@@ -1,11 +1,11 @@
 """One program creates, reads, changes and ends schedules on servers from 2.10 to 2.15, whatever fires them.
 
-Each is spelled for what fires it there, and where nothing would fire it, nothing is stored.
+Each is spelled for what fires it there; how that is found out is in `test_client_serving.py`.
 It tests `client/cancelling.py` too.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,32 +16,24 @@ import pytest
 
 from nats_scheduler.client import (
     AlreadyExistsError,
-    Change,
     ConflictError,
     Kind,
-    NoAnswerError,
     NotFoundError,
     NotPossibleError,
-    NotServedError,
     RejectedError,
     ReplacesUnfiredWarning,
-    Schedules,
     When,
     after,
     at,
     cron,
-    elsewhere,
     every,
 )
 from nats_scheduler.client.jetstream_requests import FIRST_RANGE, RANGE_GROWTH, READERS
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.runtime.modes import Mode
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, SCENES, SOON, World, entered
 from tests.conftest import SharedServer
-from tests.harness.account import account_on, sidecar_on
-from tests.harness.servers import V2_10, V2_11, V2_12, V2_15
-from tests.harness.upgrades import machine_in
+from tests.harness.servers import V2_10, V2_12, V2_15
 from tests.harness.waiting import eventually
 
 
@@ -222,59 +214,3 @@ async def test_one_program_fires_each_kind_of_schedule(
                 assert first.body == (b"sample" if name == "sampling" else b"body")
             spelled = tuple(found[world.subject(f"s.{name}")].spelling for name in ("every", "cron", "missed"))
             assert spelled == spellings, version
-
-
-async def test_without_a_sidecar_nothing_is_stored_that_nothing_would_fire(
-    shared_server: SharedServer, stream_name: str, connect: Connect
-) -> None:
-    async with AsyncExitStack() as stack:
-        url = (await shared_server(V2_12)).url
-        world = await entered(stack, url, stream_name, connect, sidecar=False)
-        for when in (every(SOON), cron("@daily"), at(FAR).policies(missed="skip")):
-            with pytest.raises(NotServedError, match="and no sidecar answers") as refused:
-                await world.schedules.create(world.subject("s"), when, target=world.subject("out"))
-            assert refused.value.code == 10188
-        with pytest.raises(NotServedError):
-            await world.schedules.create(world.subject("s"), at(FAR), target=elsewhere("jobs.run"))
-        assert await world.account.messages(stream_name, ">") == []
-
-
-@pytest.mark.server
-async def test_the_spelling_follows_the_server_and_the_flag(tmp_path: Path, connect: Connect) -> None:
-    """A program that runs through an upgrade of the server goes on."""
-    hourly = every(timedelta(hours=1)).policies(note="x")
-    async with machine_in(tmp_path) as machine:
-        url = await machine.install(V2_11)
-        connection = await connect(url, reconnect_time_wait=0.1)
-        async with sidecar_on(url) as sidecar:
-            async with account_on(url) as account:
-                await account.create("S", storage="file")
-            await sidecar.ready("S")
-            schedules = await Schedules.on(connection, "S")
-            await schedules.create("S.before", hourly, target="S.out")
-            assert (await schedules.get("S.before")).spelling == "adr51"
-
-            await machine.install(V2_15)
-
-            async def is_dormant() -> bool:
-                """Return whether the sidecar has noticed the upgrade, as the client asks it."""
-                with suppress(NoAnswerError):
-                    return (await schedules.serving()).served.dialects[0].name == "portable"
-                return False
-
-            await eventually(is_dormant, describe=f"the stream is {Mode.DORMANT}")
-
-            async def stored() -> Change | None:
-                with suppress(NoAnswerError):
-                    return await schedules.upsert("S.dormant", hourly, target="S.out")
-                return None
-
-            await eventually(stored, describe="a schedule is stored")
-            assert (await schedules.get("S.dormant")).spelling == "portable"
-
-            async with account_on(url) as account:
-                config = (await account.api.stream("S"))["config"]
-                await account.api.update_stream({**config, "allow_msg_schedules": True})
-            await schedules.create("S.after", hourly, target="S.out")
-            found = await schedules.get("S.after")
-            assert (found.spelling, found.is_fired_by_server, found.when) == ("adr51", True, hourly)

@@ -102,6 +102,23 @@ async def test_a_stream_that_a_sidecar_has_served_is_served_while_none_runs(
             await found(connect, server.url, "LATER")
 
 
+async def test_each_operation_looks_at_what_fires_then(start_server: StartServer, connect: Connect) -> None:
+    """A program goes on when a sidecar is started, and when the server itself fires."""
+    server = await start_server(V2_15)
+    wire = wire_of(await connect(server.url))
+    servings = Servings(wire, JetStreamRequests(wire))
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=False)
+        with pytest.raises(NotServedError):
+            await servings.of("S")
+        async with sidecar_on(server.url, portable_streams=["S"]) as sidecar:
+            await sidecar.ready("S")
+            assert (await servings.of("S")).served.dialects == (PORTABLE,)
+            config = (await account.api.stream("S"))["config"]
+            await account.api.update_stream({**config, "allow_msg_schedules": True})
+            assert (await servings.of("S")).served.is_native
+
+
 PERMITTED = """
 authorization { users: [
   { user: admin, password: p }
@@ -134,6 +151,7 @@ def test_what_fires_decides_the_spellings() -> None:
         (flag, 4, Sidecar.FIRES_PORTABLE, False, BOTH),
         ({}, 1, Sidecar.FIRES_ALL, False, BOTH),
         ({}, 4, Sidecar.FIRES_PORTABLE, False, (PORTABLE,)),
+        ({}, 4, Sidecar.FIRES_ALL, False, (PORTABLE,)),  # it answered before an upgrade of the server
         ({}, 1, Sidecar.SILENT, True, BOTH),
         ({}, 1, Sidecar.SILENT, False, None),
         ({}, 4, Sidecar.SILENT, False, None),

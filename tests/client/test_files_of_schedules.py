@@ -118,12 +118,9 @@ async def test_a_schedule_that_has_fired_is_absent_from_the_plan() -> None:
 
 async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
     world, soon = World(), TEXT.replace("every: 5m", "every: soon")
-    patterns = "S.a: no pattern: expected one of at, every, cron, lines, block_base64"
     for text, problems in (
-        ("", ["is empty: expected stream and schedules"]),
         ("a: [", ["line 2: is no YAML: "]),
         ("stream: T\nschedules: []\n", ["line 1: stream of 'T': expected 'S', the stream of these schedules"]),
-        (soon.replace("at: ", "in: "), [f"line 3: {patterns}", "line 4: S.a: in is an unknown key: "]),
         (
             soon.replace("target: S.out\n    body", "target: out\n    body"),
             ["line 5: S.a: Nats-Schedule-Target of 'out'", "line 8: S.b: Nats-Schedule of '@every soon'"],

@@ -4,7 +4,7 @@ It tests `client/delivered_fire.py` too.
 """
 
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,13 +12,10 @@ import pytest
 from nats_scheduler.client import Delivered, InvalidScheduleError, delivered, every
 from nats_scheduler.client.schedule_block import Wanted, spelled
 from nats_scheduler.client.times import instant_of
-from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
-from nats_scheduler.control.changes import Author, Change, Kind
+from nats_scheduler.client.values import Schedule, elsewhere, schedule_of
 from nats_scheduler.control.current import read_current
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.findings import Code, Finding
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -64,19 +61,6 @@ def test_a_rejected_schedule_says_why_and_never_fires() -> None:
     assert schedule.next(5, after=schedule.stored_at) == []
     with pytest.raises(InvalidScheduleError):
         _ = schedule.when
-
-
-def test_a_fire_and_a_change_have_their_times() -> None:
-    fire = fire_of(PastFire("orders.s", 7, "orders.out", 9, STORED_AT, STORED_AT + 5, None, by_server=False, delay=2))
-    assert (fire.fire_time, fire.stored_at, fire.next_fire) == (NOON, NOON, None)
-    assert (fire.fire_time_ns, fire.lateness_ns) == (STORED_AT, 3)
-    native = fire_of(PastFire("s", None, "t", 9, None, STORED_AT, STORED_AT + SECOND, by_server=True))
-    assert (native.fire_time, native.next_fire, native.fired_by) == (None, NOON + timedelta(seconds=1), "server")
-    change = Change(Kind.FIRED, "ORDERS", "orders.s", 7, 7, Author("me", "why"), STORED_AT, (STORED_AT,), ("a",))
-    said = change_of(replace(change, findings=(Finding(Code.COPIED, "it is b", "do c"),)))
-    assert (said.at, said.fire_times, said.author.name) == (NOON, (NOON,), "me")
-    assert (said.notes, [(one.code, one.what) for one in said.findings]) == (("a",), [("copied", "it is b")])
-    assert (said.before, said.sequence) == (7, 7)
 
 
 NEXT = "2027-01-15T09:00:00.000000001+01:00"
