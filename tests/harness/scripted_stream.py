@@ -76,17 +76,6 @@ class ScriptedStream:
             if consumer.next <= self.last and consumer.wanted:
                 consumer.count_next()
 
-    def skip_next(self) -> None:
-        """Lose the message that each consumer would deliver next."""
-        for consumer in self.consumers.values():
-            consumer.wanted += 1
-            consumer.count_next()
-
-    @property
-    def subscribed(self) -> list[str]:
-        """The subjects that the client subscribes to."""
-        return list(self._patterns.values())
-
     def forget(self) -> None:
         """Lose all consumers without a word."""
         self.consumers.clear()

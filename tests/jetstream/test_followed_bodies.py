@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.jetstream.followed_bodies import MAX_BODIES_PER_SECOND, FollowedBodies
-from nats_scheduler.message.stored import MAX_FOLLOWED_BODY_BYTES
 
 REPLACED = {"max_msgs_per_subject": 1}
-SMALL, LARGE = b"x" * MAX_FOLLOWED_BODY_BYTES, b"x" * (MAX_FOLLOWED_BODY_BYTES + 1)
 
 
 def bodies_of(config: dict[str, Any], *, are_wanted: bool | None = None) -> FollowedBodies:
@@ -34,15 +32,6 @@ def test_bodies_come_where_a_replaced_message_is_gone(
     assert bodies.begin() is (expected and are_wanted is None)
     assert bodies.are_delivered is expected
     assert not bodies.begin(), "it is not new a second time"
-
-
-def test_a_large_body_ends_them_for_good() -> None:
-    bodies = bodies_of(REPLACED)
-    bodies.begin()
-    assert not bodies.end_if_costly(SMALL, now=0.0)
-    assert bodies.end_if_costly(LARGE, now=0.0)
-    assert not bodies.begin()
-    assert not bodies.are_delivered
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(0.9, True), (1.1, False)])

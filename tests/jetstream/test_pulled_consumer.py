@@ -45,15 +45,6 @@ async def test_it_delivers_what_is_stored_and_says_when_there_is_no_more(headers
         assert await consumer.has_nothing_left()
 
 
-async def test_a_gap_ends_it_and_what_came_before_counts() -> None:
-    async with opened(10) as (consumer, stream):
-        assert sequences(await consumer.pull(5)) == [1, 2, 3, 4, 5]
-        stream.skip_next()
-        with pytest.raises(DeadlineError, match="the consumer delivered 7 after 5"):
-            await consumer.pull(5)
-        assert consumer.ended.done()
-
-
 async def test_it_ends_if_what_is_stored_does_not_come() -> None:
     async with opened(10) as (consumer, stream):
         stream.is_mute = True

@@ -63,16 +63,6 @@ def nothing_runs() -> bool:
     return asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_who_asks_at_the_same_time_gets_the_result_of_one_work() -> None:
-    works = Works()
-    asking = [*await works.asked(3), works.ask()]
-    assert works.flight.is_running
-    works.end()
-    assert await asyncio.gather(*asking) == [1, 1, 1, 1]
-    assert (works.flight.is_running, works.flight.last) == (False, 1)
-    assert await works.ask() == 2, "it is not kept"
-
-
 async def test_an_error_is_that_of_all_who_wait_and_is_not_kept() -> None:
     works = Works(kept_seconds=10.0)
     works.end()

@@ -128,10 +128,6 @@ class Flagging:
         """Return the server's information on the stream."""
         return StreamState.from_info(await self.account.api.stream(self.name))
 
-    async def known(self) -> dict[str, object] | None:
-        """Return its registry entry."""
-        return await self.registry.get(f"stream.{self.name}")
-
 
 @pytest.fixture
 async def flagging(emulated_server: EmbeddedServer, stream_name: str) -> AsyncIterator[Flagging]:
@@ -144,16 +140,6 @@ async def flagging(emulated_server: EmbeddedServer, stream_name: str) -> AsyncIt
         await api.call(f"STREAM.DELETE.{stream_name}")
         if await api.stream(registry.stream):
             await api.call(f"STREAM.DELETE.{registry.stream}")
-
-
-async def test_what_is_adopted_is_known_and_left_as_it_is(flagging: Flagging) -> None:
-    await flagging.registry.open()
-    before = await flagging.state()
-    asked = {"allow_msg_schedules": True, "allow_msg_ttl": True}
-    adopted, refusal = await flagging.flagged.adopt(before, asked)
-    assert (adopted.is_flagged, adopted.rules.allow_msg_ttl, refusal) == (True, True, None)
-    assert await flagging.known() == {"created": adopted.created, "allow_msg_ttl": True}
-    assert (await flagging.state()).config == before.config
 
 
 async def test_it_is_known_since_when_a_stream_has_its_flag(flagging: Flagging) -> None:
