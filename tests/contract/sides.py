@@ -129,13 +129,11 @@ class PortSide:
             name, sequence, fire_time, None, f"{self.name}_OTHER.{target}", block, b"body", is_to_other_stream=True
         )
 
-    async def looked_for(
-        self, fire: Fire, since: int = 0, first: int | None = None, *, was_sent: bool = True
-    ) -> FireLookedFor:
+    async def looked_for(self, fire: Fire, since: int = 0, first: int | None = None) -> FireLookedFor:
         """Look for a fire, and return the answer."""
         before = len(self.received(FireLookedFor))
         first = fire.fire_time if first is None else first
-        self.contact.ask(LookForFire(fire, since, first, was_sent=was_sent))
+        self.contact.ask(LookForFire(fire, since, first, was_sent=True))
         return (await self.hears(FireLookedFor, before + 1))[before]
 
     def received(self, kind: type[Kind]) -> list[Kind]:

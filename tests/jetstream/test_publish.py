@@ -83,13 +83,13 @@ class Wire(Connection):
 class Course:
     """A publisher, its inputs to the engine, and the wire."""
 
-    def __init__(self, ack_timeout: float = 60.0, window: int = 100) -> None:
+    def __init__(self, ack_timeout: float = 60.0) -> None:
         self.wire = Wire()
         self.received: list[PublishConcluded | FiresStored] = []
         self.acknowledged: list[int] = []
         note = self.acknowledged.extend
         self.publisher = Publisher(
-            self.wire, "S", self.received.append, window=window, ack_timeout=ack_timeout, acknowledged=note
+            self.wire, "S", self.received.append, window=100, ack_timeout=ack_timeout, acknowledged=note
         )
 
     def publish(self, count: int, body: bytes = b"") -> list[Fire]:

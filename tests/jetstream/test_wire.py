@@ -63,8 +63,6 @@ class Acknowledged:
 
     def __init__(self, stream: str, *, at_once: bool) -> None:
         self.read: list[tuple[bytes, Outcome | None]] = []
-        self.pending: list[int] = []
-        """For each message, how many were to follow it."""
         self.taken_at_once = 0
         streams = {b"%d" % key: stream.encode("utf-8", "replace") for key in range(100)}
         self._frames = AnswerFrames(INBOX, streams, ACKNOWLEDGED)

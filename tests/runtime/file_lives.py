@@ -100,11 +100,11 @@ class Life:
         self.file = of(SystemClock(), self.lost.append)
         self.removed = self.file.open(folder, boot)
 
-    def stream(self, name: str = "S", basis: str = BASIS, mode: str = MODE, **rules: Any) -> Stream:
+    def stream(self, name: str = "S", basis: str = BASIS) -> Stream:
         """Return a stream with an engine that has read nothing."""
-        rows = self.file.stream(name, mode, basis)
+        rows = self.file.stream(name, MODE, basis)
         limits = ServerLimits(guard=True, look_ahead=SECOND)
-        of_stream = StreamRules(name, (">",), allow_msg_ttl=True, **rules)
+        of_stream = StreamRules(name, (">",), allow_msg_ttl=True)
         stream = Stream(rows, StreamEngine(of_stream, DIALECTS, limits, table=rows.table))
         rows.attach(stream.engine, stream.failures.append)
         return stream

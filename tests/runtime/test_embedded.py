@@ -1,6 +1,8 @@
-"""The embedded server: its whole life with the oldest and the newest version, its errors, and where it is found."""
+"""The embedded server: its end, its errors, and where it is found.
 
-import asyncio
+That it keeps its port and its store is shown by all that restarts or kills one, such as `tests/e2e/test_lives.py`.
+"""
+
 import os
 import re
 import signal
@@ -10,56 +12,21 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import nats
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server, free_port
 from tests.conftest import StartServer
 from tests.harness.processes import ChildProcess
-from tests.harness.servers import CACHE, V2_10, V2_11, V2_15, running_server, server_binary
+from tests.harness.servers import CACHE, V2_10, V2_11, server_binary
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.server
 
 
-async def store_one(url: str) -> int:
-    """Store one message in the stream KEPT, made when missing, and return how many it holds."""
-    client = await nats.connect(url)
-    try:
-        stream = client.jetstream()
-        await stream.add_stream(name="KEPT", subjects=["kept.>"])
-        await stream.publish("kept.a", b"body")
-        info = await stream.stream_info("KEPT")
-        return info.state.messages
-    finally:
-        await client.close()
-
-
-@pytest.mark.parametrize("version", [V2_10, V2_15])
-async def test_a_server_keeps_its_port_and_store_until_it_is_stopped(version: str, tmp_path: Path) -> None:
-    async with running_server(version, tmp_path / "store") as server:
-        url, pid = server.url, server.pid
-        assert (server.version, url) == (version, f"nats://127.0.0.1:{server.port}")
-        assert await store_one(url) == 1
-        assert "Server is ready" in server.log.read_text()
-        assert pid is not None
-        assert os.getpgid(pid) != os.getpgid(0), "Ctrl-C in the terminal does not reach it"
-        await server.restart()
-        assert (server.url, server.pid == pid) == (url, False)
-        assert await store_one(url) == 2
-        await server.kill()
-        assert [server.pid] == [None]
-        await server.start()
-        assert await store_one(url) == 3
-        pid = server.pid
-        assert pid is not None
-        await server.stop()
-        await server.stop()
-        await server.kill()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", server.port)
+async def test_ctrl_c_in_the_terminal_does_not_reach_it(start_server: StartServer) -> None:
+    server = await start_server()
+    assert server.pid is not None
+    assert os.getpgid(server.pid) != os.getpgid(0)
 
 
 async def test_a_server_that_ignores_sigterm_is_killed_after_the_deadline(start_server: StartServer) -> None:

@@ -60,18 +60,17 @@ def complete(folder: Path) -> Life:
 
 
 class Engine(Desk):
-    """An engine whose rows are in a file or in memory, and to which anything may happen."""
+    """An engine whose rows are in a file, and to which anything may happen."""
 
-    def __init__(self, random: Random, life: Life | None) -> None:
+    def __init__(self, random: Random, life: Life) -> None:
         """Begin with some hundred schedules of which some have objects."""
         self.random, self.life, self.sequence = random, life, 0
         self.messages: dict[str, StoredMessage] = {}
         self.failures: list[Exception] = []
         """Why the file was given up."""
-        rows = None if life is None else life.file.stream("S", MODE, "the basis")
-        super().__init__(table=None if rows is None else rows.table)
-        if rows is not None:
-            rows.attach(self.engine, self.failures.append)
+        rows = life.file.stream("S", MODE, "the basis")
+        super().__init__(table=rows.table)
+        rows.attach(self.engine, self.failures.append)
         self.read(*(self.message(number) for number in range(SUBJECTS // 2)))
 
     def message(self, number: int) -> StoredMessage:
@@ -115,7 +114,7 @@ class Engine(Desk):
                 held = self.engine.held.peek(subject)
                 if held is not None:
                     self.step(ExpiryConcluded(held.sequence, subject))
-            case 4 if self.life is not None:
+            case 4:
                 self.engine.held.write_changed(random.randrange(1, 50))
                 if random.random() < 0.5:
                     self.life.file.commit()

@@ -69,10 +69,3 @@ def test_a_stream_is_silent_if_fires_are_neither_acknowledged_nor_read() -> None
     assert not basis(no_ack=True).is_silent
     assert basis(no_ack=True, retention="workqueue").is_silent
     assert not basis(retention="workqueue").is_silent
-
-
-def test_we_remove_what_expires_where_the_server_does_not() -> None:
-    assert [basis(server=server, allow_msg_ttl=True).removes_expired for server in (V2_10, V2_11)] == [True, False]
-    assert not basis(server=V2_10).removes_expired
-    assert basis(server=V2_10, allow_msg_ttl=True, retention="workqueue").has_buried
-    assert not basis(server=V2_10, allow_msg_ttl=True).has_buried

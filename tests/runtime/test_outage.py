@@ -1,6 +1,6 @@
 """An outage is reported when it begins, while it lasts and at its end."""
 
-from nats_scheduler.runtime.sidecar import REPORT_INTERVAL_NS, Outage
+from nats_scheduler.runtime.sidecar import Outage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import ManualClock
 
@@ -32,20 +32,3 @@ def test_two_reasons_that_take_turns_are_no_flood() -> None:
         clock.advance(HALF_A_SECOND)
     assert reported == [0, 1]
     assert outage.failed("jetstream_unavailable", "reason 0") == {"seconds": 30.0, "attempts": 61}
-
-
-def test_a_connection_at_the_first_attempt_is_no_outage() -> None:
-    clock = ManualClock()
-    outage = Outage(clock.monotonic)
-    assert outage.over() == {}
-    outage.begins()
-    assert outage.over() == {}
-    assert outage.failed("connect_failed", "refused") == {}
-    clock.advance(REPORT_INTERVAL_NS // 2)
-    outage.over()
-    clock.advance(REPORT_INTERVAL_NS // 4)
-    outage.begins()
-    clock.advance(SECOND)
-    outage.begins()
-    assert outage.failed("connect_failed", "refused") == {}
-    assert outage.over() == {"seconds": 1.0, "attempts": 1}

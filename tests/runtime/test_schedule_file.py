@@ -305,13 +305,6 @@ def test_no_start_continues_from_a_stream_that_is_forgotten(tmp_path: Path) -> N
     life.close()
 
 
-def test_a_stream_is_not_continued_in_another_mode(tmp_path: Path) -> None:
-    filled(tmp_path, far_ones(NUMBER))
-    life = Life(tmp_path)
-    assert not life.stream(mode="native").begin()
-    life.close()
-
-
 # -- a file that cannot be used any more -------------------------------------------------------------------------------
 
 

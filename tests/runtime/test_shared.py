@@ -1,4 +1,7 @@
-"""The shared record of failing schedules is bounded, fair among streams, and read as it was written."""
+"""The shared record of failing schedules is bounded and fair among streams.
+
+That it is read as it was written, and is empty in the end, is in `tests/cli/test_failing.py`.
+"""
 
 import asyncio
 import json
@@ -20,10 +23,8 @@ from nats_scheduler.runtime.shared import (
     read_failures,
     shared_failures,
 )
-from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.testing.manual_clock import START
 from tests.conftest import SharedServer
-from tests.engine.test_refusals import DENIED, FULL, world_with
+from tests.engine.test_refusals import FULL, world_with
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -32,29 +33,15 @@ SOON = "@at 2026-01-01T00:00:05Z"
 
 
 @cache
-def engine_with(count: int, *, denied: int = 0) -> StreamEngine:
-    """Return an engine of which `count` schedules fail, and more of them on a target that is denied.
+def engine_with(count: int) -> StreamEngine:
+    """Return an engine of which `count` schedules fail.
 
     The tests only read it, so that they share it: what it takes to make one is most of what they take.
     """
-    world, _network = world_with(count, SOON, out=FULL, denied=DENIED)
-    for number in range(denied):
-        world.publish(f"denied.{number}", {"Nats-Schedule": SOON, "Nats-Schedule-Target": "denied"})
+    world, _network = world_with(count, SOON, out=FULL)
     world.advance("6s")
-    assert world.engine.failing_count == count + denied
+    assert world.engine.failing_count == count
     return world.engine
-
-
-def test_what_is_shared_is_read_as_it_was_written() -> None:
-    engine = engine_with(2, denied=1)
-    entry = failing_entry({"emulated.ORDERS": engine}, MAX_ENTRY_BYTES)
-    failures = read_failures(json.loads(json.dumps({"me": entry})), {"me"})
-    found = failures.schedules["emulated.ORDERS"]
-    assert {(why.code, why.description) for why in found.values()} == {
-        (refusal.code, refusal.description) for refusal in (FULL, DENIED)
-    }
-    assert {why.since - START < 6 * SECOND for why in found.values()} == {True}
-    assert (set(found), failures.more, failures.elsewhere) == (set(dict(engine.failing(9))), {"emulated.ORDERS": 0}, 0)
 
 
 def test_an_entry_fits_into_its_room_and_counts_what_it_leaves_out() -> None:
@@ -139,16 +126,3 @@ async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registr
         network.targets.clear()
         world.advance("3s")
         await entries(registry, 0)
-
-
-async def test_an_instance_that_ends_removes_its_entry_and_writes_no_other(registry: Registry) -> None:
-    engine = engine_with(1)
-    mine = shared_failures("me", lambda: {"emulated.S": engine})
-    async with sharing(mine, registry):
-        await entries(registry, 1)
-        await mine.remove(registry)
-        await entries(registry, 0)
-        before = await registry.revised(FAILING)
-    async with sharing(mine, registry):
-        await asyncio.wait_for(mine.remove(registry), 10)
-    assert await registry.revised(FAILING) == before

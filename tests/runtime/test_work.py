@@ -33,10 +33,6 @@ def setbacks(*errors: SchedulerError) -> list[tuple[bool, float]]:
     return found
 
 
-def test_what_may_heal_is_tried_soon_and_told_each_time() -> None:
-    assert setbacks(*[DeadlineError("none")] * 3) == [(True, 1.0)] * 3
-
-
 def test_a_missing_permission_is_told_once_and_tried_more_seldom() -> None:
     seldom = [1.0, 2.0, 4.0, 8.0, RETRY_WAIT_LIMIT_SECONDS, RETRY_WAIT_LIMIT_SECONDS]
     errors = [*(denied() for _ in seldom), denied("OTHER"), DeadlineError("none"), denied("OTHER")]
