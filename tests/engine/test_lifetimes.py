@@ -56,6 +56,12 @@ def test_that_an_age_ends_schedules_that_fire_is_told_of_the_first() -> None:
         desk.read(schedule("@every 1h", number, f"s.{number}", stored_at=START + number))
         told = [ScheduleEndsByAge("s.1", 1, START + 1 + WEEK)] if number == 1 else []
         assert desk.reported(ScheduleEndsByAge) == told
+    before = [schedule("@every 1h", number, f"s.{number}") for number in (1, 2)]
+    desk = Desk(*before, max_age=WEEK, live=False)
+    desk.step(CaughtUp())
+    assert desk.reported(ScheduleEndsByAge) == [], "nor is this what was stored before the start"
+    desk.read(schedule("@every 1h", 3, "s.3"))
+    assert desk.reported(ScheduleEndsByAge) == [ScheduleEndsByAge("s.3", 3, START + WEEK)]
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------

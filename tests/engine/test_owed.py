@@ -165,6 +165,15 @@ def test_no_backlog_of_versions_is_invented_and_one_stands_for_more(missed: str,
         assert [read for read in desk.reads if read[1] != 5] == reads
 
 
+def test_a_rejected_version_that_is_read_late_takes_what_is_owed_of_the_one_before_it() -> None:
+    for between, purges in ((schedule("nonsense", 2), [(SCHEDULE, 2)]), (schedule("@every 2h", 2), [])):
+        desk = Desk(EVERY)
+        desk.in_flight(EVERY, 5)
+        desk.read(schedule("@every 1h", 3, stored_at=START + 5 * SECOND + MILLISECOND))
+        desk.read(between)
+        assert desk.purges == purges
+
+
 def test_no_more_versions_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaced, "MAX_OWED", 2)
     world = world_holding(HOURLY)

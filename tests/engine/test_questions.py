@@ -18,6 +18,7 @@ from nats_scheduler.engine.views import view as view_module
 from nats_scheduler.engine.views.cursors import NO_FIRE, Cursor
 from nats_scheduler.engine.views.outlook import State
 from nats_scheduler.engine.views.seen import Question, done
+from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import Counts, EngineView, FiredBy, ListedSchedule, Order, Query
 from nats_scheduler.message.ages import Removal
 from nats_scheduler.message.capabilities import Capabilities
@@ -125,6 +126,18 @@ def pages(ask: Ask, view: EngineView, now: int, query: Query, limit: int | None,
         assert after == order.cursor_of(page.schedules[-1])
 
 
+def by_minute(known: list[ListedSchedule], timeline: Timeline) -> list[int]:
+    """Count the fires of schedules in the minutes of a timeline, one by one."""
+    counts = [0] * len(timeline.counts)
+    for one in known:
+        fire, end = one.next_fire, min(timeline.end, timeline.end if one.ends is None else one.ends)
+        while fire is not None and fire < end:
+            if fire > timeline.now:
+                counts[(fire - timeline.start) // MINUTE] += 1
+            fire = one.fire_after(fire)
+    return counts
+
+
 @pytest.mark.parametrize("others", [0, 300], ids=["alone", "among many rows of others"])
 @pytest.mark.parametrize("ask", [Question.answer, in_a_transaction], ids=["beside", "in a transaction"])
 def test_a_question_about_many_is_answered_as_one_about_each(
@@ -146,6 +159,11 @@ def test_a_question_about_many_is_answered_as_one_about_each(
             view = desk.engine.view()
             known = [one for message in messages if (one := view.schedule(message.subject, now)) is not None]
             assert {State.WAITING, State.EXPIRING, State.PAUSED} <= {one.state for one in known}
+            for minutes in random.randrange(2, 60), 100:
+                timeline = Timeline(now, minutes, soonest=5)
+                ask(view.add_to(timeline, "S"))
+                done(timeline.finish())
+                assert timeline.counts == by_minute(known, timeline)
             for query in queries(random):
                 wanted = [one for one in known if is_wanted(one, query)]
                 expected = Counts()
