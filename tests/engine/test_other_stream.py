@@ -4,7 +4,14 @@ import pytest
 
 from nats_scheduler.engine.events import FireConfirmed, FireRefused, FiresMissed, FireStored
 from nats_scheduler.engine.fire import Fire, LookForFire
-from nats_scheduler.engine.inputs import NOTHING_SETTLED, CaughtUp, Checkpoint, MessagesRead, OwnershipChanged
+from nats_scheduler.engine.inputs import (
+    NOTHING_SETTLED,
+    CaughtUp,
+    Checkpoint,
+    FireLookedFor,
+    MessagesRead,
+    OwnershipChanged,
+)
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import MINUTE, SECOND
@@ -199,12 +206,12 @@ class Other(Desk):
         self.now = START + int(seconds * SECOND)
         self.step(OwnershipChanged(True, checkpoint))
 
-    def takes_over(self, seconds: float) -> Fire:
-        """Take over without a checkpoint, and return the fire that is looked for."""
+    def takes_over(self, seconds: float) -> LookForFire:
+        """Take over without a checkpoint, and return the look for the fire that may be stored."""
         self.takes_over_with(seconds, None)
         self.found(self.message)
         [look] = self.asked(LookForFire)
-        return look.fire
+        return look
 
 
 def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
@@ -218,9 +225,24 @@ def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
 
 
 def test_a_takeover_looks_for_what_no_checkpoint_contains_alone() -> None:
-    assert Other().takes_over(18).fire_time == START + 15 * SECOND
+    assert Other().takes_over(18).fire.fire_time == START + 15 * SECOND
     settled = Other()
     settled.takes_over_with(18, Checkpoint(START + 17 * SECOND, 1))
     assert settled.at(18).reads == []
     settled.at(19.96).found(settled.message)
     assert settled.at(20).fire.fire_time == START + 20 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sequence", "is_it"), [(SCHEDULE, 1, True), (SCHEDULE, 2, False), ("s.other", 1, False)]
+)
+def test_a_fire_of_another_version_or_schedule_is_not_the_one_that_is_looked_for(
+    schedule: str, sequence: int, is_it: bool
+) -> None:
+    other = Other()
+    look = other.takes_over(18)
+    fire_time = look.fire.fire_time
+    named: dict[str, str] = {"X_Nats_Scheduler": schedule, "X_Nats_Schedule_Next": "2026-01-01T00:00:20Z"}
+    found = message_on("jobs.run", 7, Nats_Msg_Id=fire_identity(schedule, sequence, fire_time), **named)
+    other.step(FireLookedFor(look.fire, [found._replace(stored_at=fire_time)], look.first))
+    assert other.reads == ([] if is_it else [(SCHEDULE, 1)]), "it is read to be sent, if it is not stored"
