@@ -195,6 +195,15 @@ def test_a_failed_roll_up_is_repeated_and_its_schedule_stays_meanwhile() -> None
     assert refused.purges == [(SCHEDULE, 1)], "the fires are kept"
 
 
+def test_a_later_fire_on_the_target_is_rolled_up_too_before_the_first_one_is_answered() -> None:
+    messages = [schedule(EVERY_5S, number, f"s.{number}", Nats_Schedule_Rollup="sub") for number in (1, 2)]
+    desk = Desk(*messages, rolls_up_by_purge=True).at(5)
+    for message, stored_as in zip(messages, (FIRE, FIRE + 5), strict=True):
+        desk.found(message)
+        desk.concluded(desk.fire, Stored(stored_as))
+        assert desk.purges == [(TARGET, stored_as - 1)]
+
+
 def test_a_fire_stored_before_a_crash_is_rolled_up_and_no_forged_one() -> None:
     for pattern, following in ((AT_5S, [(SCHEDULE, 1)]), (EVERY_5S, [])):
         message = rolling_up(pattern)
