@@ -8,7 +8,6 @@ import pytest
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.holding.purges import MAX_JOINT_FILTERS
 from nats_scheduler.engine.inputs import (
-    CaughtUp,
     ContentFetched,
     Input,
     MessagesRead,
@@ -20,7 +19,8 @@ from nats_scheduler.jetstream.request_watch import MAX_SUBJECT_CHARACTERS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.manual_clock import START
-from tests.engine.direct import Desk, schedule, stored_fire
+from tests.engine.direct import Desk, schedule, standing_by
+from tests.engine.test_standby import fires_of
 from tests.harness.seeds import generator, seeds
 from tests.hostile.effort import at_most, bytes_kept
 
@@ -39,18 +39,6 @@ def burst(count: int) -> list[StoredMessage]:
     return [schedule("@at 2026-01-01T00:00:05Z", number, f"s.{number}.x") for number in range(1, count + 1)]
 
 
-def fires_of(messages: list[StoredMessage]) -> list[StoredMessage]:
-    """Make the messages that their fires stored."""
-    return [stored_fire(Desk(one).in_flight(one, 5), 10_000 + one.sequence, START + 5 * SECOND) for one in messages]
-
-
-def standing_by(messages: list[StoredMessage]) -> Desk:
-    """Have an engine stand by."""
-    desk = Desk(live=False)
-    desk.step(OwnershipChanged(False), MessagesRead(messages), CaughtUp())
-    return desk
-
-
 def long_filter(number: int, first: str = "s") -> str:
     """Make a filter as long as the longest that is compared; each number makes another one."""
     return f"{first}.{number}." + ("*." * MAX_SUBJECT_CHARACTERS)[: MAX_SUBJECT_CHARACTERS - 12] + "*"
@@ -58,7 +46,7 @@ def long_filter(number: int, first: str = "s") -> str:
 
 def test_long_filters_are_compared_with_what_is_done_in_little_time() -> None:
     messages = burst(300)
-    desk, fires = standing_by(messages).at(5), fires_of(messages)
+    desk, fires = standing_by(*messages).at(5), fires_of(messages)
     desk.read(*fires[:150])
     with at_most(SECONDS):
         for number in range(60):
@@ -72,7 +60,7 @@ def test_of_many_long_filters_few_are_kept() -> None:
     fires = fires_of(messages)
 
     def asked() -> Desk:
-        desk = standing_by(messages).at(5)
+        desk = standing_by(*messages).at(5)
         desk.read(*fires)
         for number in range(1_200):
             desk.step(RemovalRequested(long_filter(number), below=LARGEST - number))
@@ -108,7 +96,7 @@ def test_whatever_is_requested_no_schedule_is_lost_or_fires_twice() -> None:
     fires = fires_of(messages)
     for seed in seeds(10):
         random = generator(f"joint purges {seed}")
-        desk, done = standing_by(messages).at(4), set[int]()
+        desk, done = standing_by(*messages).at(4), set[int]()
         for _ in range(60):
             tokens = random.choices(["s", "*", "x", ">", "", "7", "*x", "\udcff"], k=random.randint(1, 4))
             wanted = ".".join(tokens) if random.random() < 0.8 else f"s.{random.randint(1, 60)}.x"
