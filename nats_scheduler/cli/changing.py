@@ -22,12 +22,11 @@ from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import Command, decorated, json_option, print_json, print_warning
-from nats_scheduler.cli.session import Session, Sidecars, error_text, in_session, with_sidecars
+from nats_scheduler.cli.session import Session, Sidecars, connect, error_text, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.observe.documents import made_change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import time_text
@@ -120,7 +119,7 @@ class ChangeAccess:
     async def lasting(self) -> AsyncIterator[Callable[[], Awaitable[ScheduleStore]]]:
         """Give what returns the store, on another connection once one is lost; it raises `NoAnswerError`.
 
-        A connection ends when its server has been silent for two seconds, and one change of many waits longer.
+        A connection ends with its server, and a change of many goes on with another one.
         """
         session, again = self.session, asyncio.Lock()
         store, connection, made = self.store, self.session.connection, list[Connection]()
@@ -129,7 +128,7 @@ class ChangeAccess:
             nonlocal store, connection
             async with again:
                 if connection.is_lost:
-                    connection = await Dialer(session.settings.connection).dial()
+                    connection = await connect(session.settings.connection)
                     made.append(connection)
                     access = replace(Access.through(connection, session.settings), server=session.server)
                     store = connection_store(access, ServerClock(SystemClock()))

@@ -50,6 +50,9 @@ PING_INTERVAL_SECONDS = 0.5
 MAX_OUTSTANDING_PINGS = 3
 """After this many pings in silence the next one ends the connection, after 2 s: *Live* allows 3 s."""
 
+MAX_OUTSTANDING_PINGS_OF_A_COMMAND = 39
+"""The same for who has no fire to send: after 20 s, as requests have deadlines of their own, and a server may pause."""
+
 MAX_UNANSWERED_PINGS = 60
 """After this many pings without an answer the connection ends, whatever the line carries: after 30 s."""
 
@@ -131,8 +134,11 @@ class _PendingRequest:
 class Connection:
     """A live connection; `lost` resolves to the reason when it ends."""
 
-    def __init__(self, client: WireClient, inbox_prefix: str, unique: str) -> None:
+    def __init__(
+        self, client: WireClient, inbox_prefix: str, unique: str, max_outstanding_pings: int = MAX_OUTSTANDING_PINGS
+    ) -> None:
         self._client = client
+        self._max_outstanding_pings = max_outstanding_pings
         self._inbox = f"{inbox_prefix}.{unique}"
         self._requests = f"{self._inbox}.r."
         self._loop = asyncio.get_running_loop()
@@ -401,7 +407,7 @@ class Connection:
 
     def _ping(self) -> None:
         silent, unanswered = self._client.ping()
-        if silent > MAX_OUTSTANDING_PINGS or unanswered > MAX_UNANSWERED_PINGS:
+        if silent > self._max_outstanding_pings or unanswered > MAX_UNANSWERED_PINGS:
             self.end("the server answers no pings")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:

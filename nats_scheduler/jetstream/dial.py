@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from nats.errors import UnexpectedEOF
 
 from nats_scheduler.control.errors import NotConnectedError
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, Connection
 from nats_scheduler.jetstream.credentials import expiry_of, login_of, tls_of
 from nats_scheduler.jetstream.wire import WireClient
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -39,9 +39,12 @@ CLOSE_DEADLINE_SECONDS = 0.25
 class Dialer:
     """Connects to one of several servers."""
 
-    def __init__(self, settings: ConnectionSettings, inbox_name: str = "") -> None:
+    def __init__(
+        self, settings: ConnectionSettings, inbox_name: str = "", max_outstanding_pings: int = MAX_OUTSTANDING_PINGS
+    ) -> None:
         """Connect as the settings say; the inboxes begin with the settings' prefix and `inbox_name`."""
         self._inbox_name = inbox_name
+        self._max_outstanding_pings = max_outstanding_pings
         self._settings = settings
         self._discovered: list[str] = []
         self._drawn: dict[str, float] = {}
@@ -111,7 +114,8 @@ class Dialer:
         try:
             async with asyncio.timeout(2 * self._settings.connect_timeout_seconds):
                 await client.connect(server, error_cb=remember, **options)
-            return Connection(client, self._settings.inbox_prefix, f"{self._inbox_name}{uuid.uuid4().hex}")
+            unique = f"{self._inbox_name}{uuid.uuid4().hex}"
+            return Connection(client, self._settings.inbox_prefix, unique, self._max_outstanding_pings)
         except asyncio.CancelledError:
             await _abandon(client)
             raise

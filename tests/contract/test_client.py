@@ -11,7 +11,12 @@ import pytest
 
 from nats_scheduler.control.errors import ConnectionLostError, NotConnectedError, RefusedError
 from nats_scheduler.control.transport import request_json
-from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection
+from nats_scheduler.jetstream.connection import (
+    MAX_OUTSTANDING_PINGS,
+    MAX_OUTSTANDING_PINGS_OF_A_COMMAND,
+    PING_INTERVAL_SECONDS,
+    Connection,
+)
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.wire import (
     FrameParser,
@@ -128,18 +133,27 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection() -> None:
 
 @pytest.mark.slow
 async def test_bytes_without_an_answer_are_no_sign_of_life() -> None:
+    """A sidecar ends such a connection after 2 s; a command waits longer."""
     assert PING_INTERVAL_SECONDS * (MAX_OUTSTANDING_PINGS + 1) <= 2, "early enough for what is promised of failovers"
     async with impostor() as server:
-        connection = await connect(server.url)
-        server.writer.write(b"MSG a 1 1000000\r\n")  # a size that may be: its body comes drop by drop, and no end
+        connections, writers = list[Connection](), list[asyncio.StreamWriter]()
+        for most in (MAX_OUTSTANDING_PINGS_OF_A_COMMAND, MAX_OUTSTANDING_PINGS):
+            dialer = Dialer(ConnectionSettings(servers=(server.url,)), max_outstanding_pings=most)
+            connections.append(await dialer.dial())
+            writers.append(server.writer)
+            server.writer.write(b"MSG a 1 1000000\r\n")  # a size that may be: its body comes drop by drop, and no end
+        of_a_command, connection = connections
 
         def drips() -> bool:
-            server.writer.write(b"x" * 100)
+            for writer in writers:
+                writer.write(b"x" * 100)
             return connection.is_lost
 
         await eventually(drips, within_seconds=SILENCE_NOTICED_SECONDS, describe="it is noticed that nothing is said")
         assert await is_lost(connection) == "the server answers no pings"
-        await connection.close()
+        assert not of_a_command.is_lost
+        for one in connections:
+            await one.close()
 
 
 async def test_what_a_server_announces_anew_is_taken() -> None:
