@@ -55,6 +55,10 @@ class Cluster:
             await self.stop()
             raise failures[0]
         await self.meta_leader()
+        for node in self.nodes:
+            if node.pid is None:  # it greets before it listens for the others, and ends if it cannot
+                await self.stop()
+                raise EmbeddedServerError(f"{node.name} ended at its start:\n{node.log.read_text(encoding='utf-8')}")
 
     async def stop(self) -> None:
         """End all nodes."""
