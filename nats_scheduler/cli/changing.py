@@ -22,11 +22,12 @@ from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import Command, decorated, json_option, print_json, print_warning
-from nats_scheduler.cli.session import Session, Sidecars, connect, error_text, in_session, with_sidecars
+from nats_scheduler.cli.session import Session, Sidecars, error_text, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import SchedulerError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import dial_for_a_command
 from nats_scheduler.observe.documents import made_change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.observe.times import time_text
@@ -128,7 +129,7 @@ class ChangeAccess:
             nonlocal store, connection
             async with again:
                 if connection.is_lost:
-                    connection = await connect(session.settings.connection)
+                    connection = await dial_for_a_command(session.settings.connection)
                     made.append(connection)
                     access = replace(Access.through(connection, session.settings), server=session.server)
                     store = connection_store(access, ServerClock(SystemClock()))

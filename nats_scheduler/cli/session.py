@@ -22,8 +22,7 @@ from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.cli.without_sidecar import Source, StoredSource
 from nats_scheduler.control.errors import NotConnectedError, SchedulerError
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS_OF_A_COMMAND, Connection
-from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.dial import dial_for_a_command
 from nats_scheduler.jetstream.streams import StreamState, absence_of
 from nats_scheduler.jetstream.value_formats import known_entries
 from nats_scheduler.message.capabilities import OLDEST, capabilities
@@ -43,7 +42,6 @@ from nats_scheduler.service.schemas import OwnershipDocument
 from nats_scheduler.service.sidecar_port import Fleet, Instance
 from nats_scheduler.service.stream_endpoints import instance_documents
 from nats_scheduler.service.stream_owners import ownership_of
-from nats_scheduler.settings.connection_settings import ConnectionSettings
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar_settings import SidecarSettings
 
@@ -119,15 +117,10 @@ def error_text(error: SchedulerError) -> str:
     return text if not error.code or f"code {error.code}" in text else f"{text} (server code {error.code})"
 
 
-async def connect(settings: ConnectionSettings) -> Connection:
-    """Connect for a command, which has patience with a busy server; raises `NotConnectedError`."""
-    return await Dialer(settings, max_outstanding_pings=MAX_OUTSTANDING_PINGS_OF_A_COMMAND).dial()
-
-
 @asynccontextmanager
 async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
     """Connect, and close the connection at the end; raises `SchedulerError` if JetStream is not available."""
-    connection = await connect(settings.connection)
+    connection = await dial_for_a_command(settings.connection)
     try:
         access = Access.through(connection, settings)
         greeting = connection.server

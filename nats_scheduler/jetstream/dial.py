@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from nats.errors import UnexpectedEOF
 
 from nats_scheduler.control.errors import NotConnectedError
-from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, Connection
+from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, MAX_OUTSTANDING_PINGS_OF_A_COMMAND, Connection
 from nats_scheduler.jetstream.credentials import expiry_of, login_of, tls_of
 from nats_scheduler.jetstream.wire import WireClient
 from nats_scheduler.settings.connection_settings import ConnectionSettings
@@ -34,6 +34,11 @@ NEXT_SERVER_DELAY_SECONDS = 0.5
 
 CLOSE_DEADLINE_SECONDS = 0.25
 """Longest wait for a failed connection to close."""
+
+
+async def dial_for_a_command(settings: ConnectionSettings) -> Connection:
+    """Connect for who has no fire to send, and waits longer for a silent server; raises `NotConnectedError`."""
+    return await Dialer(settings, max_outstanding_pings=MAX_OUTSTANDING_PINGS_OF_A_COMMAND).dial()
 
 
 class Dialer:

@@ -19,8 +19,8 @@ from nats_scheduler.control.transport import Reply
 from nats_scheduler.doctor.sidecar_examination import examine_sidecar
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS_OF_A_COMMAND, Connection
-from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import dial_for_a_command
 from nats_scheduler.jetstream.lookups import is_temporary
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
@@ -155,8 +155,7 @@ async def replied(
 async def account_on(url: str, **settings: Any) -> AsyncIterator[Account]:
     """Connect to a server as a test, which waits for a busy one."""
     patient = {"connect_timeout": int(ANSWER_SECONDS * SECOND), **settings}
-    dialer = Dialer(ConnectionSettings(servers=(url,), **patient), "", MAX_OUTSTANDING_PINGS_OF_A_COMMAND)
-    connection = await dialer.dial()
+    connection = await dial_for_a_command(ConnectionSettings(servers=(url,), **patient))
     try:
         yield Account(connection, JetStreamApi(connection, deadline=ANSWER_SECONDS))
     finally:
